@@ -33,7 +33,6 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
-from collapsium.workers.families.cvb.parameters import counted
 from collapsium.workers.shard_loading import load_shard
 from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.strategies import documents_of
@@ -67,6 +66,11 @@ def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
     problem, executor, globals_ = problem_of(corpus, family, options, cuts)
     return problem, list(run(problem, executor, globals_, Limits(iterations=iterations)))
+
+
+def counts_of(rows):
+    """The counts by word and topic in the arrays of a block's rows; of active topics, without their background."""
+    return next(rows[name] for name in ("word_topic", "block_active", "word_active") if name in rows)
 
 
 def arrays_of(state):
@@ -225,7 +229,7 @@ class Conformance:
         tokens = Corpus(small[0]).manifest.tokens
         for state, _ in found[::3]:
             rows = arrays_of(state.blocks[0].value.rows)
-            held = rows["word_topic"] if "word_topic" in rows else counted(rows)
+            held = counts_of(rows)
             total, background = np.zeros(held.shape), np.zeros(len(held))
             for shard, swept in zip(problem.shards, state.swept, strict=True):
                 by_word, rest, documents = self.recount(shard.value, arrays_of(swept.value.local))

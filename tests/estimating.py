@@ -4,6 +4,7 @@ import numpy as np
 
 from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
 from collapsium.pipeline.families.registry import family_names
+from collapsium.workers.arrays.state import State
 
 ALL = (CollapsedLDA, CollapsedHDP, VariationalLDA, GibbsLDA, GibbsHDP)
 THERE = [one for one in ALL if one.FAMILY in family_names()]
@@ -26,9 +27,9 @@ def matrix_of(rows, words=30):
 def bits(estimator):
     """All that an estimator has fitted, as bytes."""
     parts = [estimator._fitted.globals, *(block.rows for block in estimator._fitted.blocks)]
-    return [(name, np.asarray(part[name]).tobytes()) for part in parts for name in sorted(part)]
+    return [(name, np.asarray(part[name]).tobytes()) for part in map(State.to_arrays, parts) for name in sorted(part)]
 
 
 def model_bits(model):
     parts = [model.globals, *(model.rows(number) for number in range(len(model.blocks)))]
-    return [(name, np.asarray(part[name]).tobytes()) for part in parts for name in sorted(part)]
+    return [(name, np.asarray(part[name]).tobytes()) for part in map(State.to_arrays, parts) for name in sorted(part)]

@@ -10,7 +10,7 @@ from collapsium.pipeline.engine.loop.stochastic import run_stochastic, settled
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError
-from tests.conformance import Conformance, Losing, problem_of, scores_of, state_bits
+from tests.conformance import Conformance, Losing, arrays_of, problem_of, scores_of, state_bits
 
 MANY = 140  # topics: more than a document begins with all of
 STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
@@ -52,12 +52,12 @@ class Responsibilities(Conformance):
         manifest = Corpus(small[0]).manifest
         assert [state.iteration for state in states_] == [1, 2, 3, 4, 5, 6]  # 1 + 2 + 2 shards, then 2 + 2 + 1
         for state in states_:
-            held, counted_ = state.blocks[0].value.rows["word_topic"], self.topic_tokens(state.globals)
+            held, counted_ = state.blocks[0].value.rows.word_topic, self.topic_tokens(arrays_of(state.globals))
             assert (held >= 0.0).all()
             assert math.isclose(counted_.sum(), manifest.tokens, rel_tol=1e-6)
             np.testing.assert_allclose(held.sum(axis=0, dtype=np.float64), counted_, rtol=1e-3, atol=1e-2)
         for shard, swept in zip(manifest.shards, states_[-1].swept, strict=True):
-            assert math.isclose(swept.value.local["document_topic"].sum(dtype=np.float64), shard.tokens, rel_tol=1e-5)
+            assert math.isclose(swept.value.local.document_topic.sum(dtype=np.float64), shard.tokens, rel_tol=1e-5)
         assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
 
     def test_steps__are_the_same_bits_wherever_states_and_blocks_lie(self, small, steps, tmp_path):
@@ -67,8 +67,9 @@ class Responsibilities(Conformance):
         assert any((tmp_path / "scratch").glob("*"))
         assert state_bits(disk) == state_bits(whole)
         cut = stepped(small[0], self.family, steps, cuts=(0, 7, 8, 30))[1][-1]
-        for name, values in whole.blocks[0].value.rows.items():
-            np.testing.assert_array_equal(np.concatenate([block.value.rows[name] for block in cut.blocks]), values)
+        blocks = [block.value.rows.to_arrays() for block in cut.blocks]
+        for name, values in whole.blocks[0].value.rows.to_arrays().items():
+            np.testing.assert_array_equal(np.concatenate([rows[name] for rows in blocks]), values)
         losing = Losing(SerialExecutor(), 4)
         _, again, found = stepped(small[0], self.family, steps, executor=losing)
         assert losing.losses == 4
@@ -78,7 +79,7 @@ class Responsibilities(Conformance):
     def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
         _, _, globals_ = problem_of(small[0], self.family, options)
         given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
-        if globals_.get("moments"):
+        if globals_.moments:
             with pytest.raises(OptionError, match="--schedule stochastic"):
                 fit(small[0], tmp_path / "run", **given)
             assert not (tmp_path / "run").exists()

@@ -155,9 +155,6 @@ class FamilyOptions(BaseModel):
         return value
 
 
-FamilyConfig = FamilyOptions
-
-
 class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
     """What a family does on the driver; the states are those of its shard model.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,9 @@ def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: n
     return Shape(np.array(rows, dtype=np.int64), level, below)
 
 
-def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, count: int) -> Description:
+def describe(
+    word_topic: npt.NDArray[np.floating[Any]], prior: Vector, total: float, topic: Vector, count: int
+) -> Description:
     """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k])."""
     order = np.argsort(-topic, kind="stable")
     phi = ((np.maximum(word_topic, 0.0) + prior[:, np.newaxis]) / (total + topic))[:, order].T

@@ -23,10 +23,10 @@ FAMILIES = {
     "gibbs-lda": "collapsium.pipeline.families.gibbs.gibbs_lda:GibbsLda",
     "gibbs-ncrp": "collapsium.pipeline.families.ncrp.gibbs_ncrp:GibbsNcrp",
     "hca": "collapsium.pipeline.families.hca.hca:Hca",
-    "hdp": "collapsium.pipeline.families.cvb.hdp",
+    "hdp": "collapsium.pipeline.families.cvb.hdp:Hdp",
     "hdsp": "collapsium.pipeline.families.vb.hdsp:Hdsp",
     "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda:LabeledLda",
-    "lda": "collapsium.pipeline.families.cvb.lda",
+    "lda": "collapsium.pipeline.families.cvb.lda:Lda",
     "ncrp": "collapsium.pipeline.families.ncrp.ncrp:Ncrp",
     "partially-labeled-lda": "collapsium.pipeline.families.gibbs.partially_labeled_lda:PartiallyLabeledLda",
     "segmented-lda": "collapsium.pipeline.families.networks.segmented_lda:SegmentedLda",
@@ -67,11 +67,6 @@ def load_family(name: str) -> AnyFamily:
 @cache
 def _family(address: str) -> AnyFamily:
     """Return the family of a class, given as ``module:Class``."""
-    if ":" not in address:
-        from collapsium.pipeline.families.module_adapter import family_of
-
-        adapted: AnyFamily = family_of(address)
-        return adapted
     family: AnyFamily = pkgutil.resolve_name(address)()
     return family
 

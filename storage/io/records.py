@@ -198,9 +198,6 @@ def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 
     given = record.get("version")
     if type(given) is not int or not oldest <= given <= version:
         known = f"versions {oldest} to {version}" if oldest < version else f"version {version}"
-        if type(given) is int and 0 < given < oldest:
-            advice = f"{given} is of an earlier release, and this one reads {known}"
-            raise DamagedError(path, advice, "field 'version'")
         raise DamagedError(path, f"{short(given)} is unknown; this release reads {known}", "field 'version'")
     return record
 

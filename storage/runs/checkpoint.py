@@ -23,7 +23,7 @@ from collapsium.storage.io.zarr_fast_path import Rows
 
 LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsium-checkpoint"
-VERSION = 3
+VERSION = 2
 KEPT = 2
 PARTS = ("globals", "rows", "locals", "events.jsonl", RECORD)  # what a checkpoint's folder holds
 
@@ -104,7 +104,7 @@ class Checkpoint:
         """
         path = f"{self.folder.url}/{RECORD}"
         try:
-            return check(CheckpointRecord, read_record(self.folder, RECORD, KIND, VERSION, oldest=VERSION), path)
+            return check(CheckpointRecord, read_record(self.folder, RECORD, KIND, VERSION, oldest=2), path)
         except AbsentError:
             raise DamagedError(path, "the file is missing") from None
 
@@ -208,7 +208,7 @@ class Checkpoints:
     def _latest(self) -> _Place | None:
         """Return the iteration and the generation that `latest.json` names."""
         try:
-            record = read_record(self.folder, LATEST, KIND, VERSION, oldest=VERSION)
+            record = read_record(self.folder, LATEST, KIND, VERSION, oldest=2)
         except AbsentError:
             return None
         found = check(LatestRecord, record, f"{self.folder.url}/{LATEST}")

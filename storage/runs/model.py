@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RECORD = "model.json"
 KIND = "collapsium-model"
-VERSION = 3
+VERSION = 2
 
 
 class ShardDocuments(BaseModel):
@@ -209,10 +209,4 @@ def read_model_record(folder: Folder) -> ModelRecord:
     DamagedError
         It does not hold what its format asks for.
     """
-    try:
-        record = read_record(folder, RECORD, KIND, VERSION, oldest=VERSION)
-    except DamagedError as error:
-        if error.where != "field 'version'":
-            raise
-        raise DamagedError(error.path, f"{error.expected}; fit again, into a new folder", error.where) from None
-    return check(ModelRecord, record, f"{folder.url}/{RECORD}")
+    return check(ModelRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")

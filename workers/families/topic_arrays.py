@@ -78,17 +78,16 @@ def documents_have(name: str) -> Any:
 COLLAPSED = Part({
     "alpha": counts("f8", "topic"),
     **PRIORS,
-    **flags("active stochastic moments"),
-    **singles("i8", "order most_active start_every", 0),
-    **singles("f8", "corpus_tokens flatten minibatches momentum steps", 0),
-    **singles("f8", "spread_even", POSITIVE),
+    **flags("active moments rows_ahead stochastic"),
+    **singles("i8", "start_every", 0),
+    **singles("f8", "corpus_tokens minibatches steps", 0),
     **each("spread_weight topic_ahead", counts("f8", "topic")),
     "topic_moments": counts("f8", "2 topic"),
     "topic_log_absent": numbers("f8", "topic"),
     "corpus_tables": Field(("f8",), ("topic",), 0, optional=True),
     **optional(singles("f8", "corpus_log_eta")),
 })  # fmt: skip
-LDA = {**flags("asymmetric_beta learn_alpha"), **singles("f8", "beta_rate word_tables_prior", 0)}
+LDA = {**flags("asymmetric_beta"), **singles("f8", "beta_rate word_tables_prior", 0)}
 MOVES = {
     **singles("i8", "ask moves_idle moves_last merges deletes splits split_until", 0),
     **singles("f8", "held_share held_before", 0, 1),
@@ -111,7 +110,6 @@ HDP = {
     "beta_posterior": numbers("f8", "beta_posterior", 0),
     **singles("f8", "alpha alpha_geometric beta_geometric gamma", POSITIVE),
     **singles("f8 i8", "hold sweeps tau_prior tau_total", 0),
-    **flags("learn_tau tables"),
     **each("pi pi_geometric", counts("f8", "topic")),
     "stick_order": indices("i8", "alive", "topic"),
     "stick_posterior": counts("f8", "stick 2"),
@@ -133,7 +131,7 @@ def collapsed_blocks(globals: Arrays) -> Part:
     fields: dict[str, Field] = {"word_topic": numbers("f4 f8", "word topic")}
     if globals["active"]:
         fields = {"word_active": numbers("f4", "word topic"), "word_rest": numbers("f8", "word")}
-        if globals["momentum"] > 0:
+        if globals["rows_ahead"]:
             fields["block_active"] = numbers("f4", "word topic")
     if globals["moments"]:
         fields |= each("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))

@@ -6,7 +6,8 @@ alpha, beta, gamma ~ Gamma(shape, rate), tau ~ Dir. Truncated at K topics, neste
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,25 +15,20 @@ from pydantic import Field
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Description, Footprint, Summary
-from collapsium.pipeline.families.cvb import common as collapsed
+from collapsium.pipeline.families.base import Description, Summary
+from collapsium.pipeline.families.cvb import collapsed
 from collapsium.pipeline.families.cvb import topic_moves as moves
+from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily, CollapsedOptions, Vector
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import topic_moves as shard_moves
-from collapsium.workers.families.cvb.hdp import predicting, updating
+from collapsium.workers.families.cvb.globals import HdpGlobals, MovesState
+from collapsium.workers.families.cvb.hdp import HdpShardModel, predictive_words
+from collapsium.workers.families.cvb.shard_model import NO_ROWS
+from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TauSums, WordSums
 from collapsium.workers.special_functions import betaln, digamma, gammaln
-
-if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Documents
-
-CORPUS = "documents"
-CHANGE = "moved"
-SCHEDULES = ("batch", "stochastic")
-SAMPLER = False
-NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
 
 # A plateau of equal topics would drive E[alpha] up and keep it there for long: on KOS, K=120, 300 sweeps of order 0
 # reach -7.158 and -7.159 without holding it, -7.146 and -7.148 with it; order 2 loses (-7.54 against -7.47, K=40).
@@ -41,7 +37,7 @@ HOLD = {0: 15, 2: 0}
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 
 
-class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
+class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
     """Options of the family."""
 
     topics: int = Field(200, ge=1, le=65_535, description="truncation K: the most topics there can be")
@@ -77,71 +73,200 @@ class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, coll
         description="what is learned: alpha, gamma, pi (shares of topics), beta, tau (shares of words; else 1/W)",
     )
 
+    @property
+    def needs_tables(self) -> bool:
+        """Whether E[s_k] is summed: alpha or pi is learned."""
+        return bool({"alpha", "pi"} & set(self.learn))
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Make the globals before any document has been seen: expectations at the priors' means, pi_k = 1/K."""
-    learn = set(config.learn)
-    uniform = np.full(config.topics, 1.0 / config.topics)
-    moments = config.order == 2 or bool(learn & {"beta", "tau"})
-    collapsed.require_schedule(summary, moments=moments)
-    alpha = np.array([config.alpha_shape, config.alpha_rate])
-    gamma = np.array([config.gamma_shape, config.gamma_rate])
-    priors = {"alpha": alpha, "gamma": gamma, "beta": np.array([config.beta_shape, config.beta_rate])}
-    return {
-        **{f"{name}_prior": prior for name, prior in priors.items() if name in learn},
-        "order": np.array(config.order),
-        **collapsed.active_globals(summary, config),
-        "sweeps": np.array(0),
-        "hold": np.array(config.hold if config.hold is not None else 0 if summary.warm else HOLD[config.order]),
-        "vocabulary": np.array(float(summary.words)),
-        "tables": np.array(bool(learn & {"alpha", "pi"})),
-        "moments": np.array(moments),
-        "learn_tau": np.array("tau" in learn),
-        "alpha_posterior": alpha,
-        **_alpha_start(config),
-        "gamma_posterior": gamma,
-        "gamma": np.array(gamma[0] / gamma[1]),
-        "pi": uniform,
-        "pi_geometric": uniform,
-        "stick_order": np.arange(config.topics),
-        "stick_posterior": np.zeros((0, 2)),
-        "beta": np.array(config.beta),
-        "beta_geometric": np.array(config.beta),
-        "beta_posterior": np.zeros(0),
-        "tau_prior": np.array(config.tau / summary.words),
-        "tau_total": np.array(0.0),
-        "topic_moments": np.zeros((2, config.topics)),
-        "topic_log_absent": np.zeros(config.topics),
-        **_moves(summary, config, stream),
-    }
+    @property
+    def needs_moments(self) -> bool:
+        """Whether V[n_kw] and Z[n_kw] are summed."""
+        return self.order == 2 or bool({"beta", "tau"} & set(self.learn))
 
 
-def _moves(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Return the globals of merges, deletes and splits, where there are any."""
-    able = config.active and not summary.stochastic and "pi" in config.learn and config.topics <= moves.MOST_TOPICS
-    if config.moves and not able:
+class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
+    """The hierarchical Dirichlet process by collapsed variational inference."""
+
+    shard_model, Options = HdpShardModel, HdpOptions
+
+    def initialise(self, summary: Summary, options: HdpOptions, stream: Stream) -> HdpGlobals:
+        """Return the global state before any document has been seen: the priors' means, and pi_k = 1/K."""
+        collapsed.require_schedule(summary, moments=options.needs_moments)
+        uniform, learn = np.full(options.topics, 1.0 / options.topics), options.learn
+        alpha = np.array([options.alpha_shape, options.alpha_rate])
+        gamma = np.array([options.gamma_shape, options.gamma_rate])
+        hold = options.hold if options.hold is not None else 0 if summary.warm else HOLD[options.order]
+        mean, geometric = _initial_alpha(options)
+        return HdpGlobals(
+            vocabulary=float(summary.words),
+            hold=hold,
+            alpha=mean,
+            alpha_geometric=geometric,
+            alpha_prior=alpha if "alpha" in learn else None,
+            alpha_posterior=alpha,
+            gamma=float(gamma[0] / gamma[1]),
+            gamma_prior=gamma if "gamma" in learn else None,
+            gamma_posterior=gamma,
+            pi=uniform,
+            pi_geometric=uniform,
+            stick_order=np.arange(options.topics),
+            stick_posterior=np.zeros((0, 2)),
+            beta=options.beta,
+            beta_geometric=options.beta,
+            beta_prior=np.array([options.beta_shape, options.beta_rate]) if "beta" in learn else None,
+            beta_posterior=np.zeros(0),
+            tau_prior=options.tau / summary.words,
+            active=options.active and not summary.stochastic,
+            rows_ahead=collapsed.rows_ahead(summary, options),
+            stochastic=summary.stochastic,
+            moments=options.needs_moments,
+            start_every=collapsed.start_every(summary, options),
+            corpus_tokens=float(summary.tokens),
+            topic_moments=np.zeros((2, options.topics)),
+            topic_log_absent=np.zeros(options.topics),
+            topic_ahead=np.zeros(options.topics),
+            spread_weight=np.ones(options.topics),
+            moves=_initial_moves(summary, options, stream),
+        )
+
+    def carry(
+        self, globals: HdpGlobals, known: HdpGlobals, options: HdpOptions, before: HdpOptions
+    ) -> tuple[HdpGlobals, int] | None:
+        """Go on from what another run has learned of alpha, gamma, pi and beta."""
+        if (
+            not self.can_carry(globals, options, before)
+            or globals.moves is not None
+            or self.uncounted_tokens(known) > 0
+        ):
+            return None
+        after = globals
+        if "alpha" in options.learn:
+            geometric, posterior = known.alpha_geometric, known.alpha_posterior
+            after = replace(after, alpha=known.alpha, alpha_geometric=geometric, alpha_posterior=posterior)
+        if "gamma" in options.learn:
+            after = replace(after, gamma=known.gamma, gamma_posterior=known.gamma_posterior)
+        if "pi" in options.learn:
+            after = replace(after, pi=known.pi, pi_geometric=known.pi_geometric)
+            after = replace(after, stick_order=known.stick_order, stick_posterior=known.stick_posterior)
+        if "beta" in options.learn:
+            geometric, posterior = known.beta_geometric, known.beta_posterior
+            after = replace(after, beta=known.beta, beta_geometric=geometric, beta_posterior=posterior)
+        return after, options.topics
+
+    def uncounted_tokens(self, globals: HdpGlobals) -> float:
+        """Return the tokens that are held out of the counts: a run that ended now would leave them without a topic."""
+        return 0.0 if globals.moves is None else globals.moves.unsettled
+
+    def update(self, globals: HdpGlobals, delta: Delta, options: HdpOptions, stream: Stream) -> HdpGlobals:
+        """Add the changes of the counts and bring the posteriors of the hyperparameters up to date.
+
+        q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
+        q(alpha) = Gamma(a + E[s], b - sum_d E[log eta_d]); q(gamma) = Gamma(a + K, b - sum_k E[log(1 - pt_k)]);
+        q(beta) = Gamma(a + E[t], b - sum_k E[log xi_k]); q(tau) = Dir(a_tau + E[t_w]).
+
+        Parameters
+        ----------
+        globals : HdpGlobals
+            As the sweep was made against.
+        delta : Delta
+            The sum over all shards, and what folding it has added.
+        options : HdpOptions
+            The options.
+        stream : Stream
+            Not used.
+
+        Returns
+        -------
+        HdpGlobals
+            The next ones.
+        """
+        after, sums = collapsed.of_corpus(globals, delta)
+        parameters = self.shard_model(options).update_parameters(NO_ROWS, globals)
+        after = collapsed.counted(after, delta, parameters)
+        if after.moves is not None:
+            after = replace(after, moves=replace(after.moves, unsettled=_held_out_tokens(after, sums)))
+        if sums is None:
+            return after
+        step = delta.read(StepSums)
+        after = replace(after, sweeps=after.sweeps + max(0.0 if step is None else step.batches, 1.0))
+        if globals.moves is not None:
+            after = moves.next_state(globals, after, delta)
+            alive = globals.moves.topic_alive if after.moves is None else after.moves.topic_alive
+            if globals.moves.held_share:  # topics that are too many let alpha grow, and it blurs them
+                share, alpha = alive / alive.sum(), float(moves.PRIOR * alive.sum())
+                pi_geometric = np.maximum(share, 1e-200)
+                return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=pi_geometric)
+            if globals.moves.held_before:  # the first sweep of all tokens: alpha starts as if there had been none
+                mean, geometric = _initial_alpha(options)
+                after = replace(after, alpha=mean, alpha_geometric=geometric)
+        return after if after.sweeps <= globals.hold else _learned(globals, after, sums, delta, options)
+
+    def objective(self, globals: HdpGlobals, delta: Delta) -> dict[str, float]:
+        """Return the second-order bound, in nats; the zeroth order has none. What is held fixed has no divergence."""
+        sums = delta.read(SweepSums)
+        if sums is None or sums.bound_documents is None:
+            return {}
+        bound = collapsed.likelihood_bound(globals, delta, sums.bound_documents, delta.read(WordSums))
+        return {"objective": bound - divergence(globals, delta)}
+
+    def figures(self, globals: HdpGlobals) -> dict[str, float]:
+        """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
+        figures = {"alpha": globals.alpha, "gamma": globals.gamma, "beta": globals.beta}
+        figures["topics_99"] = float(description.holding(globals.topic_moments[0]))
+        if globals.moves is not None:
+            state = globals.moves
+            figures["topics"] = float(state.topic_alive.sum())
+            figures.update(merges=float(state.merges), deletes=float(state.deletes), splits=float(state.splits))
+        return figures
+
+    def describe(self, block: CollapsedRows, globals: HdpGlobals, count: int) -> Description:
+        """Describe the topics, the largest first."""
+        words, tokens = predictive_words(block, globals), globals.topic_moments[0]
+        return description.describe(block.dense_counts, words, globals.beta, tokens, count)
+
+    def draw_model(self, summary: Summary, options: HdpOptions, stream: Stream) -> tuple[Arrays, HdpGlobals]:
+        """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
+        pi = drawing.draw_sticks(options.topics, options.gamma_shape / options.gamma_rate, stream)
+        tokens = np.maximum(1e9 * pi, 1.0)
+        globals = replace(
+            self.initialise(summary, options, stream),
+            pi=pi,
+            pi_geometric=pi,
+            beta=1e-9,
+            moments=False,
+            active=False,  # the counts are complete: no word has background to spread
+            topic_moments=np.stack([tokens, np.zeros(options.topics)]),
+        )
+        return drawing.draw_topics(summary.words, tokens, options.beta, stream), globals
+
+    def simulated_prior(self, globals: HdpGlobals) -> Vector:
+        """Return alpha pi."""
+        prior: Vector = globals.alpha * globals.pi
+        return prior
+
+
+def _initial_moves(summary: Summary, options: HdpOptions, stream: Stream) -> MovesState | None:
+    """Return the state of merges, deletes and splits; None where there are none."""
+    able = options.active and not summary.stochastic and "pi" in options.learn and options.topics <= moves.MOST_TOPICS
+    if options.moves and not able:
         raise OptionError(
             "--moves true: takes active responsibilities, the batch schedule, pi among what is learned, and at most "
             f"{moves.MOST_TOPICS} topics"
         )
     long = summary.iterations >= moves.LEAST_SWEEPS and not summary.warm  # what is known shall stay known
-    wanted = long if config.moves is None else config.moves
-    if not (able and wanted) or config.topics == 1:
-        return {}
+    requested = long if options.moves is None else options.moves
+    if not (able and requested) or options.topics == 1:
+        return None
     if summary.iterations and not moves.possible(summary.iterations):
         raise OptionError(f"--moves true: {summary.iterations} iterations end before topics can be judged; take more")
-    blank = shard_moves.blank_globals(config.topics, stream.seed, moves.SHARE)
-    return {**blank, **moves.begun(summary.iterations)}
+    return moves.initial_state(options.topics, stream.seed, summary.iterations)
 
 
-def _alpha_start(config: Config) -> Arrays:
+def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
     """Return E[alpha] and G[alpha] before anything is known of it, or for ever where it is not learned."""
-    prior = np.array([config.alpha_shape, config.alpha_rate])
-    mean = prior[0] / prior[1]
-    return {
-        "alpha": np.array(mean),
-        "alpha_geometric": np.array(_geometric(prior) if "alpha" in config.learn else mean),
-    }
+    prior = np.array([options.alpha_shape, options.alpha_rate])
+    mean = float(prior[0] / prior[1])
+    return mean, _geometric(prior) if "alpha" in options.learn else mean
 
 
 def _geometric(posterior: npt.NDArray[np.float64]) -> float:
@@ -149,98 +274,42 @@ def _geometric(posterior: npt.NDArray[np.float64]) -> float:
     return float(special.exp(digamma(posterior[0])) / posterior[1])
 
 
-def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
-    """Go on from what another run has learned of alpha, gamma, pi and beta."""
-    named = {
-        "alpha": ("alpha", "alpha_geometric", "alpha_posterior"),
-        "gamma": ("gamma", "gamma_posterior"),
-        "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
-        "beta": ("beta", "beta_geometric", "beta_posterior"),
-    }
-    names = [name for what, found in named.items() if what in config.learn for name in found]
-    return collapsed.carried(globals, known, config, before, names)
-
-
-def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes."""
-    return collapsed.footprint(summary, config, moments=config.order == 2 or bool(set(config.learn) & {"beta", "tau"}))
-
-
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Add the changes of the counts and bring the posteriors of the hyperparameters up to date.
-
-    q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
-    q(alpha) = Gamma(a + E[s], b - sum_d E[log eta_d]); q(gamma) = Gamma(a + K, b - sum_k E[log(1 - pt_k)]);
-    q(beta) = Gamma(a + E[t], b - sum_k E[log xi_k]); q(tau) = Dir(a_tau + E[t_w]).
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        The sum over all shards, and what folding it told.
-    config : Config
-        The options.
-    stream : Stream
-        Not used.
-
-    Returns
-    -------
-    Arrays
-        The next globals.
-    """
-    delta, so_far = collapsed.of_corpus(globals, delta)
-    after = {**globals, **so_far, **collapsed.counted(globals, delta, updating(NO_ROWS, globals))}
-    if "held_share" in globals:
-        after["unsettled"] = np.array(_unsettled(globals, after, delta))
-    if "tokens" not in delta:  # the start's delta: nothing has been swept yet
-        return after
-    after["sweeps"] = globals["sweeps"] + max(delta.number("batches"), 1.0)
-    if "held_share" in globals:
-        after.update(moves.decided(globals, after, delta))
-        if float(globals["held_share"]):  # topics that are too many let alpha grow, and it blurs them
-            share = after["topic_alive"] / after["topic_alive"].sum()
-            alpha = np.array(moves.PRIOR * after["topic_alive"].sum())
-            after.update(alpha=alpha, alpha_geometric=alpha)
-            return {**after, "pi": share, "pi_geometric": np.maximum(share, 1e-200)}
-        if float(globals["held_before"]):  # the first sweep of all tokens: alpha begins where it would have begun
-            after.update(_alpha_start(config))
-    if after["sweeps"] <= globals["hold"]:
-        return after
-    if "pi" in config.learn:
-        alive = globals.get("topic_alive", np.ones(config.topics, dtype=bool))
-        after.update(_sticks(after["topic_moments"][0], delta["tables"], float(globals["gamma"]), alive))
-    if "gamma" in config.learn and after["stick_posterior"].size:
-        sticks = after["stick_posterior"]
+def _learned(globals: HdpGlobals, after: HdpGlobals, sums: SweepSums, delta: Delta, options: HdpOptions) -> HdpGlobals:
+    """Return the global state with the posteriors of what is learned."""
+    words, tables = delta.read(WordSums), sums.tables
+    if "pi" in options.learn and tables is not None:
+        alive = np.ones(options.topics, dtype=bool) if globals.moves is None else globals.moves.topic_alive
+        after = _with_sticks(after, tables, globals.gamma, alive)
+    if "gamma" in options.learn and after.stick_posterior.size:
+        sticks = after.stick_posterior
         log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
-        posterior = np.array([config.gamma_shape + len(sticks), config.gamma_rate - log_rest.sum()])
-        after.update(gamma_posterior=posterior, gamma=np.array(posterior[0] / posterior[1]))
-    if "alpha" in config.learn:
-        posterior = np.array([config.alpha_shape + delta["tables"].sum(), config.alpha_rate - delta.number("log_eta")])
-        after.update(alpha_posterior=posterior, alpha=np.array(posterior[0] / posterior[1]))
-        after["alpha_geometric"] = np.array(_geometric(posterior))
-    if "beta" in config.learn:
-        log_xi, _ = collapsed.topic_totals(after["topic_moments"], after["topic_log_absent"], float(globals["beta"]))
-        posterior = np.array([config.beta_shape + delta.number("tables_of_words"), config.beta_rate - log_xi.sum()])
-        after.update(beta_posterior=posterior, beta=np.array(posterior[0] / posterior[1]))
-        after["beta_geometric"] = np.array(_geometric(posterior))
-    if "tau" in config.learn:
-        after["tau_total"] = np.array(config.tau + delta.number("tables_of_words"))
+        posterior = np.array([options.gamma_shape + len(sticks), options.gamma_rate - log_rest.sum()])
+        after = replace(after, gamma_posterior=posterior, gamma=float(posterior[0] / posterior[1]))
+    if "alpha" in options.learn and tables is not None:
+        posterior = np.array([options.alpha_shape + tables.sum(), options.alpha_rate - sums.log_eta])
+        mean, geometric = float(posterior[0] / posterior[1]), _geometric(posterior)
+        after = replace(after, alpha_posterior=posterior, alpha=mean, alpha_geometric=geometric)
+    if "beta" in options.learn and words is not None:
+        log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, globals.beta)
+        posterior = np.array([options.beta_shape + words.tables_of_words, options.beta_rate - log_xi.sum()])
+        mean, geometric = float(posterior[0] / posterior[1]), _geometric(posterior)
+        after = replace(after, beta_posterior=posterior, beta=mean, beta_geometric=geometric)
+    if "tau" in options.learn and words is not None:
+        after = replace(after, tau_total=options.tau + words.tables_of_words)
     return after
 
 
-def _unsettled(globals: Arrays, after: Arrays, delta: Delta) -> float:
-    """Return how many tokens are held out of the counts: a run that ended now would leave them without a topic."""
-    if not float(globals["held_share"]):
+def _held_out_tokens(after: HdpGlobals, sums: SweepSums | None) -> float:
+    """Return the number of tokens that are held out of the counts."""
+    if after.moves is None or not after.moves.held_share:
         return 0.0
-    counted = delta.number("tokens") if "tokens" in delta else float(np.rint(after["topic_moments"][0].sum()))
-    return float(globals["corpus_tokens"]) - counted
+    counted = float(np.rint(after.topic_moments[0].sum())) if sums is None else sums.tokens
+    return after.corpus_tokens - counted
 
 
-def _sticks(
-    topic: npt.NDArray[np.float64], tables: npt.NDArray[np.float64], gamma: float, alive: npt.NDArray[np.bool_]
-) -> Arrays:
-    """Return q(pt), in the order of the sticks, and E[pi] and G[pi] by the topics' ids: 0 if gone."""
+def _with_sticks(globals: HdpGlobals, tables: Vector, gamma: float, alive: npt.NDArray[np.bool_]) -> HdpGlobals:
+    """Return the global state with q(pt), in the order of the sticks, E[pi] and G[pi]: 0 of topics that are gone."""
+    topic = globals.topic_moments[0]
     order = np.argsort(-topic, kind="stable")
     order = order[alive[order]]
     s = tables[order]
@@ -254,26 +323,18 @@ def _sticks(
     geometric[order] = special.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
     # A stick that nothing holds up would fall to zero, whose logarithm the bound and the tables take.
     geometric = np.maximum(geometric, 1e-200)
-    return {"stick_order": order, "stick_posterior": posterior, "pi": mean, "pi_geometric": geometric}
+    return replace(globals, stick_order=order, stick_posterior=posterior, pi=mean, pi_geometric=geometric)
 
 
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
-    """Give the second-order bound, in nats; the zeroth order has none. What is held fixed has no divergence."""
-    if int(globals["order"]) != 2 or "bound_documents" not in delta:
-        return {}
-    value = collapsed.likelihood_bound(globals, delta, float(globals["beta"]))
-    return {"objective": value - divergence(globals, delta)}
-
-
-def divergence(globals: Arrays, delta: Delta) -> float:
+def divergence(globals: HdpGlobals, delta: Delta) -> float:
     """Return the sum of KL(q|p) over the hyperparameters, each from the parameters of its current q.
 
     Parameters
     ----------
-    globals : Arrays
+    globals : HdpGlobals
         The posteriors under which a sweep was made, with their priors.
     delta : Delta
-        What the sweep told of q(tau).
+        Of the sweep, with `TauSums` where tau is learned.
 
     Returns
     -------
@@ -281,24 +342,27 @@ def divergence(globals: Arrays, delta: Delta) -> float:
         In nats.
     """
     total = 0.0
-    for name in ("alpha", "gamma", "beta"):
-        posterior = globals[f"{name}_posterior"]
-        if f"{name}_prior" in globals and posterior.size:
-            total += _gamma_divergence(posterior, globals[f"{name}_prior"])
-    sticks = globals["stick_posterior"]
+    for posterior, prior in (
+        (globals.alpha_posterior, globals.alpha_prior),
+        (globals.gamma_posterior, globals.gamma_prior),
+        (globals.beta_posterior, globals.beta_prior),
+    ):
+        if prior is not None and posterior.size:
+            total += _gamma_divergence(posterior, prior)
+    sticks = globals.stick_posterior
     if sticks.size:
         both = sticks.sum(axis=1)
         log_stick, log_rest = digamma(sticks[:, 0]) - digamma(both), digamma(sticks[:, 1]) - digamma(both)
         entropy = betaln(*sticks.T) - (sticks[:, 0] - 1) * log_stick - (sticks[:, 1] - 1) * log_rest
-        gamma = float(globals["gamma"])
-        learned = "gamma_prior" in globals
-        log_gamma = special.log(_geometric(globals["gamma_posterior"])) if learned else special.log(gamma)
+        gamma = globals.gamma
+        log_gamma = special.log(gamma if globals.gamma_prior is None else _geometric(globals.gamma_posterior))
         total += float((-entropy - log_gamma - (gamma - 1.0) * log_rest).sum())
-    if "tau_gammaln" in delta:
-        words, prior, tau_total = float(globals["vocabulary"]), float(globals["tau_prior"]), float(globals["tau_total"])
-        total += float(gammaln(tau_total)) - delta.number("tau_gammaln")
-        total += words * float(gammaln(prior)) - float(gammaln(words * prior))
-        total += delta.number("tau_digamma") - float(digamma(tau_total)) * delta.number("tau_more")
+    tau = delta.read(TauSums)
+    if tau is not None:
+        words, prior_tau, tau_total = globals.vocabulary, globals.tau_prior, globals.tau_total
+        total += float(gammaln(tau_total)) - tau.tau_gammaln
+        total += words * float(gammaln(prior_tau)) - float(gammaln(words * prior_tau))
+        total += tau.tau_digamma - float(digamma(tau_total)) * tau.tau_more
     return total
 
 
@@ -311,42 +375,3 @@ def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) ->
         + p[0] * special.log(q[1] / p[1])
         + q[0] * (p[1] - q[1]) / q[1]
     )
-
-
-def figures(globals: Arrays) -> dict[str, float]:
-    """Give E[alpha], E[gamma], E[beta] and the number of topics that hold 99% of the tokens."""
-    named = {name: float(globals[name]) for name in ("alpha", "gamma", "beta")}
-    named["topics_99"] = float(description.holding(globals["topic_moments"][0]))
-    if "held_share" in globals:
-        named["topics"] = float(globals["topic_alive"].sum())
-        named.update({name: float(globals[name]) for name in ("merges", "deletes", "splits")})
-    return named
-
-
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:
-    """Describe the topics, the largest first."""
-    prior = predicting(block, globals)
-    return description.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
-
-
-def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
-    pi = drawing.draw_sticks(config.topics, config.gamma_shape / config.gamma_rate, stream)
-    globals_ = dict(initialise(summary, config, stream))
-    tokens = np.maximum(1e9 * pi, 1.0)
-    globals_.update(pi=pi, pi_geometric=pi, beta=np.array(1e-9), moments=np.array(False), order=np.array(0))
-    globals_.update(active=np.array(False))  # the counts are whole: no word has background to spread
-    globals_.update(learn_tau=np.array(False), topic_moments=np.stack([tokens, np.zeros(config.topics)]))
-    return drawing.draw_topics(summary.words, tokens, config.beta, stream), globals_
-
-
-def simulate(
-    rows: Arrays,
-    globals: Arrays,
-    documents: int,
-    tokens: float,
-    stream: Stream,
-) -> tuple[Documents, npt.NDArray[np.float64]]:
-    """Draw documents, theta_d ~ Dir(alpha pi), and give their proportions too."""
-    prior = float(globals["alpha"]) * globals["pi"]
-    return drawing.draw_documents(rows, int(globals["vocabulary"]), prior, documents, tokens, stream)

@@ -5,34 +5,29 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Description, Footprint, Summary
-from collapsium.pipeline.families.cvb import common as collapsed
+from collapsium.pipeline.families.base import Description, Summary
+from collapsium.pipeline.families.cvb import collapsed
+from collapsium.pipeline.families.cvb.collapsed import MIN_PARAMETER, CollapsedFamily, CollapsedOptions, Vector
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb.lda import parameters
-
-if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Documents
-
-CORPUS = "documents"
-CHANGE = "moved"
-SCHEDULES = ("batch", "stochastic")
-SAMPLER = False
-NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
-LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
+from collapsium.workers.families.cvb.globals import LdaGlobals
+from collapsium.workers.families.cvb.lda import LdaShardModel, word_parameters
+from collapsium.workers.families.cvb.shard_model import NO_ROWS
+from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.cvb.sums import SweepSums, WordSums
 
 Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
 
 
-class Config(collapsed.ActiveConfig, title="latent Dirichlet allocation, collapsed variational inference"):
+class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed variational inference"):
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
@@ -63,118 +58,129 @@ class Config(collapsed.ActiveConfig, title="latent Dirichlet allocation, collaps
                 raise ValueError(f"name either {name} or asymmetric-{name}")
         return learn
 
+    @property
+    def needs_tables(self) -> bool:
+        """Whether E[s_k] is summed: a_k is learned."""
+        return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Make the globals before any document has been seen."""
-    learn = set(config.learn)
-    learn_beta = bool(learn & {"beta", "asymmetric-beta"})
-    collapsed.require_schedule(summary, moments=config.order == 2 or learn_beta)
-    return {
-        "order": np.array(config.order),
-        **collapsed.active_globals(summary, config),
-        "vocabulary": np.array(float(summary.words)),
-        "alpha": np.full(config.topics, config.alpha),
-        "beta": np.array(config.beta),
-        "beta_rate": np.array(0.0),
-        "word_tables_prior": np.array(config.tau / summary.words),
-        "asymmetric_beta": np.array("asymmetric-beta" in learn),
-        "learn_alpha": np.array(bool(learn & {"alpha", "asymmetric-alpha"})),
-        "moments": np.array(config.order == 2 or learn_beta),
-        "topic_moments": np.zeros((2, config.topics)),
-        "topic_log_absent": np.zeros(config.topics),
-    }
+    @property
+    def learns_beta(self) -> bool:
+        """Whether b_w is learned."""
+        return bool({"beta", "asymmetric-beta"} & set(self.learn))
+
+    @property
+    def needs_moments(self) -> bool:
+        """Whether V[n_kw] and Z[n_kw] are summed."""
+        return self.order == 2 or self.learns_beta
 
 
-def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
-    """Go on from what another run has learned of a_k and B."""
-    learn = set(config.learn)
-    names = ["alpha"] if learn & {"alpha", "asymmetric-alpha"} else []
-    names += ["beta"] if "beta" in learn else []
-    return collapsed.carried(globals, known, config, before, names)
+class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
+    """Latent Dirichlet allocation by collapsed variational inference."""
 
+    shard_model, Options = LdaShardModel, LdaOptions
 
-def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes."""
-    return collapsed.footprint(
-        summary, config, moments=config.order == 2 or bool(set(config.learn) & {"beta", "asymmetric-beta"})
-    )
-
-
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Add the changes of the counts and, where asked for, learn a_k and b_w.
-
-    a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose tables
-    the asymmetric form adds tau / W.
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        The sum over all shards, and what folding it told.
-    config : Config
-        The options.
-    stream : Stream
-        Not used.
-
-    Returns
-    -------
-    Arrays
-        The next globals.
-    """
-    delta, so_far = collapsed.of_corpus(globals, delta)
-    after = {**globals, **so_far, **collapsed.counted(globals, delta, parameters(NO_ROWS, globals))}
-    if "tokens" not in delta:  # the start's delta: nothing has been swept yet
-        return after
-    if {"alpha", "asymmetric-alpha"} & set(config.learn) and delta.number("log_eta") < 0:
-        tables = (
-            delta["tables"] if "asymmetric-alpha" in config.learn else np.full(config.topics, delta["tables"].mean())
+    def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobals:
+        """Return the global state before any document has been seen."""
+        collapsed.require_schedule(summary, moments=options.needs_moments)
+        return LdaGlobals(
+            vocabulary=float(summary.words),
+            alpha=np.full(options.topics, options.alpha),
+            beta=options.beta,
+            word_tables_prior=options.tau / summary.words,
+            asymmetric_beta="asymmetric-beta" in options.learn,
+            active=options.active and not summary.stochastic,
+            rows_ahead=collapsed.rows_ahead(summary, options),
+            stochastic=summary.stochastic,
+            moments=options.needs_moments,
+            start_every=collapsed.start_every(summary, options),
+            corpus_tokens=float(summary.tokens),
+            topic_moments=np.zeros((2, options.topics)),
+            topic_log_absent=np.zeros(options.topics),
+            topic_ahead=np.zeros(options.topics),
+            spread_weight=np.ones(options.topics),
         )
-        after["alpha"] = np.maximum(tables / -delta.number("log_eta"), LEAST)
-    if {"beta", "asymmetric-beta"} & set(config.learn):
-        log_xi, _ = collapsed.topic_totals(after["topic_moments"], after["topic_log_absent"], float(globals["beta"]))
-        rate = -float(log_xi.sum())
-        if rate > 0:
-            after["beta_rate"] = np.array(rate)
-            pseudo = config.tau if "asymmetric-beta" in config.learn else 0.0
-            after["beta"] = np.array(max((delta.number("tables_of_words") + pseudo) / rate, LEAST))
-    return after
 
+    def carry(
+        self, globals: LdaGlobals, known: LdaGlobals, options: LdaOptions, before: LdaOptions
+    ) -> tuple[LdaGlobals, int] | None:
+        """Go on from what another run has learned of a_k and B."""
+        if not self.can_carry(globals, options, before):
+            return None
+        alpha = known.alpha if options.needs_tables else globals.alpha
+        beta = known.beta if "beta" in options.learn else globals.beta
+        return replace(globals, alpha=alpha, beta=beta), options.topics
 
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
-    """Give the second-order bound, in nats; the zeroth order has none."""
-    if int(globals["order"]) != 2 or "bound_documents" not in delta:
-        return {}
-    return {"objective": collapsed.likelihood_bound(globals, delta, float(globals["beta"]))}
+    def update(self, globals: LdaGlobals, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobals:
+        """Add the changes of the counts and, if requested, learn a_k and b_w.
 
+        a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose
+        tables the asymmetric form adds tau / W.
 
-def figures(globals: Arrays) -> dict[str, float]:
-    """Give the mean a_k, and B."""
-    return {"alpha": float(globals["alpha"].mean()), "beta": float(globals["beta"])}
+        Parameters
+        ----------
+        globals : LdaGlobals
+            As the sweep was made against.
+        delta : Delta
+            The sum over all shards, and what folding it has added.
+        options : LdaOptions
+            The options.
+        stream : Stream
+            Not used.
 
+        Returns
+        -------
+        LdaGlobals
+            The next ones.
+        """
+        after, sums = collapsed.of_corpus(globals, delta)
+        parameters = self.shard_model(options).update_parameters(NO_ROWS, globals)
+        after = collapsed.counted(after, delta, parameters)
+        if sums is None:
+            return after
+        if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
+            each = "asymmetric-alpha" in options.learn
+            tables = sums.tables if each else np.full(options.topics, sums.tables.mean())
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
+        words = delta.read(WordSums)
+        if words is not None and options.learns_beta:
+            log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, globals.beta)
+            rate = -float(log_xi.sum())
+            if rate > 0:
+                pseudo = options.tau if "asymmetric-beta" in options.learn else 0.0
+                beta = max((words.tables_of_words + pseudo) / rate, MIN_PARAMETER)
+                after = replace(after, beta_rate=rate, beta=beta)
+        return after
 
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:
-    """Describe the topics, the largest first."""
-    prior = parameters(block, globals)
-    return description.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
+    def objective(self, globals: LdaGlobals, delta: Delta) -> dict[str, float]:
+        """Return the second-order bound, in nats; the zeroth order has none."""
+        sums = delta.read(SweepSums)
+        if sums is None or sums.bound_documents is None:
+            return {}
+        bound = collapsed.likelihood_bound(globals, delta, sums.bound_documents, delta.read(WordSums))
+        return {"objective": bound}
 
+    def figures(self, globals: LdaGlobals) -> dict[str, float]:
+        """Return the mean a_k, and B."""
+        return {"alpha": float(globals.alpha.mean()), "beta": globals.beta}
 
-def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
-    tokens = np.full(config.topics, 1e9 / config.topics)
-    globals_ = dict(initialise(summary, config, stream))
-    globals_.update(beta=np.array(1e-9), moments=np.array(False), order=np.array(0))
-    globals_.update(active=np.array(False))  # the counts are whole: no word has background to spread
-    globals_.update(asymmetric_beta=np.array(False), topic_moments=np.stack([tokens, np.zeros(config.topics)]))
-    return drawing.draw_topics(summary.words, tokens, config.beta, stream), globals_
+    def describe(self, block: CollapsedRows, globals: LdaGlobals, count: int) -> Description:
+        """Describe the topics, the largest first."""
+        words, tokens = word_parameters(block, globals), globals.topic_moments[0]
+        return description.describe(block.dense_counts, words, globals.beta, tokens, count)
 
+    def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobals]:
+        """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
+        tokens = np.full(options.topics, 1e9 / options.topics)
+        globals = replace(
+            self.initialise(summary, options, stream),
+            beta=1e-9,
+            moments=False,
+            active=False,  # the counts are complete: no word has background to spread
+            asymmetric_beta=False,
+            topic_moments=np.stack([tokens, np.zeros(options.topics)]),
+        )
+        return drawing.draw_topics(summary.words, tokens, options.beta, stream), globals
 
-def simulate(
-    rows: Arrays,
-    globals: Arrays,
-    documents: int,
-    tokens: float,
-    stream: Stream,
-) -> tuple[Documents, npt.NDArray[np.float64]]:
-    """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and give their proportions too."""
-    return drawing.draw_documents(rows, int(globals["vocabulary"]), globals["alpha"], documents, tokens, stream)
+    def simulated_prior(self, globals: LdaGlobals) -> Vector:
+        """Return a_k."""
+        return globals.alpha

@@ -1,24 +1,24 @@
-"""Which topics merge, are deleted or split: proposed and decided between sweeps, by tokens held out of the counts.
+"""Moves of topics: merges, deletions and splits, proposed and accepted between sweeps by held-out tokens.
 
 A CV-HDP keeps all topics of its truncation. The paper (Teh, Kurihara and Welling, 2007) names splitting and merging as
-the remedy. Here a round of it takes three sweeps (`collapsium.workers.families.cvb.topic_moves` says what they add up),
-and is judged by what it gains on a small share of the tokens, which count again once no round has found anything for a
-while.
+the remedy. Here a round takes three sweeps (`collapsium.workers.families.cvb.topic_moves` has their sums), and moves
+are accepted by their gains on a small share of the tokens, which count again once rounds no longer find moves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.families.cvb.globals import HdpGlobals, MovesState
+from collapsium.workers.families.cvb.sums import ProposalSums, ScoreSums
 
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Made = dict[str, npt.NDArray[Any]]
 
 SHARE = 0.1  # of the tokens, held out
 PRIOR = 0.05  # alpha pi_k of each topic meanwhile
@@ -41,91 +41,108 @@ SPLIT, PARTING = 0.5, 15  # share of the topics that are split, the largest; swe
 SPLIT_ERRORS = -1.0  # they go together again unless that loses more
 
 
-def begun(iterations: int) -> Made:
-    """Return what the globals remember of the rounds.
+def initial_state(topics: int, seed: int, iterations: int) -> MovesState:
+    """Return the state before any round.
 
     Parameters
     ----------
+    topics : int
+        K.
+    seed : int
+        Of the run.
     iterations : int
-        Sweeps that are planned.
+        Planned sweeps.
 
     Returns
     -------
-    dict of str to numpy.ndarray
-        ``moves_last`` (the sweep after which there are no rounds), ``moves_idle``, and the numbers of ``merges``,
-        ``deletes`` and ``splits`` so far; ``moves_best``, the best that held-out tokens have scored in a round.
+    MovesState
+        The state.
     """
-    counts = {name: np.array(0) for name in ("moves_idle", "merges", "deletes", "splits", "split_until")}
-    split = {"split_pairs": np.zeros((2, 0), dtype=np.int64), "split_tried": np.array(False)}
-    last = {"moves_last": np.array(int(LAST * iterations)), "moves_best": np.array(WORST)}
-    return {**counts, **split, **last}
+    return MovesState(
+        moves_seed=np.array(seed),
+        held_share=SHARE,
+        held_before=SHARE,
+        topic_alive=np.ones(topics, dtype=bool),
+        moves_into=np.arange(topics),
+        moves_split=np.full(topics, -1),
+        merge_candidates=np.zeros((2, 0), dtype=np.int64),
+        delete_candidates=np.zeros(0, dtype=np.int64),
+        delete_spill=np.zeros((0, topics)),
+        moves_last=int(LAST * iterations),
+        moves_best=WORST,
+        split_pairs=np.zeros((2, 0), dtype=np.int64),
+    )
 
 
 def possible(iterations: int) -> bool:
-    """Say whether so many sweeps have room for a round, after which all tokens count again."""
+    """Return whether so many sweeps have room for a round, after which all tokens count again."""
     return int(LAST * iterations) > BEGIN
 
 
-def decided(before: Arrays, after: Arrays, delta: Delta) -> Made:
+def next_state(before: HdpGlobals, after: HdpGlobals, delta: Delta) -> HdpGlobals:
     """Take the next step of a round.
 
     Parameters
     ----------
-    before : Arrays
-        The globals that the sweep was made against.
-    after : Arrays
-        The globals after it, so far.
+    before : HdpGlobals
+        The global state that the sweep was made against.
+    after : HdpGlobals
+        That after it, so far.
     delta : Delta
-        What the sweep told.
+        `ProposalSums` or `ScoreSums`, where they were asked for.
 
     Returns
     -------
-    dict of str to numpy.ndarray
-        What changes of `after`.
+    HdpGlobals
+        `after` with the next step.
     """
-    if "held_share" not in before or "tokens" not in delta:
-        return {}
-    # What was to be carried out has been.
-    topics = before["topic_alive"].size
-    result: Made = {"held_before": before["held_share"], "ask": np.array(0), "moving": np.array(False)}
-    result.update(moves_into=np.arange(topics), moves_split=np.full(topics, -1))
-    if not float(before["held_share"]):
-        return result
-    sweep, ask, last = int(after["sweeps"]), int(before["ask"]), int(before["moves_last"])
-    if ask == 1:
-        return {**result, **_candidates(before, after, delta)}
-    if ask == 2:
-        return {**result, **_carried_out(before, after, delta)}
-    if int(before["split_until"]) > sweep:  # topics that were split part
-        return result
-    if before["split_pairs"].size:
-        return {**result, "ask": np.array(2), "merge_candidates": before["split_pairs"]}
-    idle = int(before["moves_idle"]) >= IDLE
-    if idle and int(before["deletes"]) + int(before["merges"]) and not before["split_tried"] and sweep + PARTING < last:
-        return {**result, **_split(after, sweep)}
-    if idle or sweep >= last:
-        return {**result, "held_share": np.array(0.0), "moving": np.array(True)}
+    old, state = before.moves, after.moves
+    if old is None or state is None:
+        return after
+    # Moves that were to be carried out have been.
+    topics = old.topic_alive.size
+    into, split = np.arange(topics), np.full(topics, -1)
+    state = replace(state, held_before=old.held_share, ask=0, moving=False, moves_into=into, moves_split=split)
+    after = replace(after, moves=state)
+    if not old.held_share:
+        return after
+    sweep = int(after.sweeps)
+    proposals, scores = delta.read(ProposalSums), delta.read(ScoreSums)
+    if old.ask == 1 and proposals is not None:
+        return replace(after, moves=_with_candidates(before, after, state, proposals))
+    if old.ask == 2 and scores is not None:
+        return _with_accepted(old, after, state, scores)
+    if old.split_until > sweep:  # topics that were split separate
+        return after
+    if old.split_pairs.size:
+        return replace(after, moves=replace(state, ask=2, merge_candidates=old.split_pairs))
+    idle = old.moves_idle >= IDLE
+    if idle and old.deletes + old.merges and not old.split_tried and sweep + PARTING < old.moves_last:
+        return _with_splits(after, state, sweep)
+    if idle or sweep >= old.moves_last:
+        return replace(after, moves=replace(state, held_share=0.0, moving=True))
     if sweep >= BEGIN and sweep % EVERY == 0:
-        return {**result, "ask": np.array(1), **_smallest(after)}
-    return result
+        return replace(after, moves=_with_smallest(after, state))
+    return after
 
 
-def _smallest(globals: Arrays) -> Made:
-    """Name the topics that may be deleted, the smallest first."""
-    alive = np.flatnonzero(globals["topic_alive"])
-    size = globals["topic_moments"][0][alive]
+def _with_smallest(globals: HdpGlobals, state: MovesState) -> MovesState:
+    """Propose the smallest topics for deletion, the smallest first."""
+    alive = np.flatnonzero(state.topic_alive)
+    size = globals.topic_moments[0][alive]
     count = min(max(int(DELETES * alive.size), FEWEST), MOST, alive.size - 1)
-    chosen = alive[np.argsort(size, kind="stable")[:count]]
-    return {"delete_candidates": chosen, "delete_spill": np.zeros((chosen.size, globals["topic_alive"].size))}
+    smallest = alive[np.argsort(size, kind="stable")[:count]]
+    spill = np.zeros((smallest.size, state.topic_alive.size))
+    return replace(state, ask=1, delete_candidates=smallest, delete_spill=spill)
 
 
-def _candidates(before: Arrays, after: Arrays, delta: Delta) -> Made:
-    """Name the pairs of topics that may merge: each with those whose words are most like its own."""
-    alive = np.flatnonzero(before["topic_alive"])
-    upper = delta["topic_products"][np.ix_(alive, alive)]
+def _with_candidates(before: HdpGlobals, after: HdpGlobals, state: MovesState, sums: ProposalSums) -> MovesState:
+    """Propose pairs of topics for merging: each with those whose words are most like its own."""
+    alive = np.flatnonzero(state.topic_alive)
+    upper = sums.topic_products[np.ix_(alive, alive)]
     both = upper + upper.T - np.diag(np.diag(upper))
-    mean = after["topic_moments"][0][alive] / float(before["vocabulary"])
-    covariance = both - float(before["vocabulary"]) * np.outer(mean, mean)
+    mean = after.topic_moments[0][alive] / before.vocabulary
+    covariance = both - before.vocabulary * np.outer(mean, mean)
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-12))
     alike = covariance / np.outer(deviation, deviation)
     np.fill_diagonal(alike, -np.inf)
@@ -134,16 +151,13 @@ def _candidates(before: Arrays, after: Arrays, delta: Delta) -> Made:
     owner = np.repeat(np.arange(alive.size), count)
     pairs = np.sort(np.stack([owner, nearest.ravel()]), axis=0)
     pairs = np.unique(pairs, axis=1) if pairs.size else pairs
-    return {
-        "ask": np.array(2),
-        "merge_candidates": np.ascontiguousarray(alive[pairs]).astype(np.int64),
-        "delete_spill": delta["delete_spill"],
-    }
+    candidates = np.ascontiguousarray(alive[pairs]).astype(np.int64)
+    return replace(state, ask=2, merge_candidates=candidates, delete_spill=sums.delete_spill)
 
 
 @dataclass
 class _Chosen:
-    """Moves that do not concern one another."""
+    """Accepted moves, no two of which concern the same topic."""
 
     into: Ints
     taken: npt.NDArray[np.bool_]
@@ -152,47 +166,47 @@ class _Chosen:
     deletes: int = 0
 
 
-def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
-    """Choose the moves that gain, the best first, and say what the topics are after them."""
-    alive = np.array(before["topic_alive"])
+def _with_accepted(old: MovesState, after: HdpGlobals, state: MovesState, sums: ScoreSums) -> HdpGlobals:
+    """Accept the moves that gain, the best first."""
+    alive = np.array(old.topic_alive)
     chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
-    were_split = int(before["split_pairs"].shape[1])
-    held = max(float(delta["held_score"][1]), 1.0)
-    score, fallen = float(delta["held_score"][0]) / held, float(before["moves_best"]) - FALL / np.sqrt(held)
-    _choose_merges(chosen, before, after, delta, SPLIT_ERRORS if were_split else MERGE_ERRORS)
-    _choose_deletes(chosen, before, delta, int(alive.sum()))
-    result: Made = {
-        "split_pairs": np.zeros((2, 0), dtype=np.int64),
-        "merge_candidates": np.zeros((2, 0), dtype=np.int64),
-        "delete_candidates": np.zeros(0, dtype=np.int64),
-        "delete_spill": np.zeros((0, alive.size)),
-    }
-    found = chosen.merges + chosen.deletes
+    were_split = int(old.split_pairs.shape[1])
+    held = max(float(sums.held_score[1]), 1.0)
+    score, fallen = float(sums.held_score[0]) / held, old.moves_best - FALL / np.sqrt(held)
+    errors = SPLIT_ERRORS if were_split else MERGE_ERRORS
+    _choose_merges(chosen, old, after.topic_moments[0], sums, errors)
+    _choose_deletes(chosen, old, sums, int(alive.sum()))
+    state = replace(
+        state,
+        split_pairs=np.zeros((2, 0), dtype=np.int64),
+        merge_candidates=np.zeros((2, 0), dtype=np.int64),
+        delete_candidates=np.zeros(0, dtype=np.int64),
+        delete_spill=np.zeros((0, alive.size)),
+    )
+    accepted = chosen.merges + chosen.deletes
     if not were_split and score < fallen:  # moves that gained one by one have lost together
-        return {**result, "moves_idle": np.array(IDLE)}
-    result["moves_best"] = np.array(max(score, float(before["moves_best"])))
+        return replace(after, moves=replace(state, moves_idle=IDLE))
+    state = replace(state, moves_best=max(score, old.moves_best))
     if were_split:  # those that go together again have changed nothing
-        result["splits"] = before["splits"] + were_split - chosen.merges
+        state = replace(state, splits=old.splits + were_split - chosen.merges)
         chosen.merges = 0
-    first = not int(before["merges"]) + int(before["deletes"])
+    first = not old.merges + old.deletes
     if first and chosen.sure < WORTH * alive.sum():  # chance alone finds some; to follow it costs more than it gains
-        return {**result, "moves_idle": np.array(IDLE)}
-    few = found <= FEW * alive.sum()
-    result["moves_idle"] = np.array(int(before["moves_idle"]) + 1 if few and not were_split else 0)
-    if not found:
-        return result
+        return replace(after, moves=replace(state, moves_idle=IDLE))
+    few = accepted <= FEW * alive.sum()
+    state = replace(state, moves_idle=old.moves_idle + 1 if few and not were_split else 0)
+    if not accepted:
+        return replace(after, moves=state)
     gone = np.flatnonzero(chosen.into != np.arange(alive.size))
     alive[gone] = False
-    result.update(moving=np.array(True), moves_into=chosen.into, topic_alive=alive)
-    result["merges"] = before["merges"] + chosen.merges
-    result["deletes"] = before["deletes"] + chosen.deletes
-    # What the next sweep goes by. The counts themselves, which scores and models are made of, move in that sweep.
-    result["topic_ahead"] = _moved(after["topic_ahead"], gone, chosen.into)
-    return result
+    merges, deletes = old.merges + chosen.merges, old.deletes + chosen.deletes
+    state = replace(state, moving=True, moves_into=chosen.into, topic_alive=alive, merges=merges, deletes=deletes)
+    # The next sweep sees the topics as moved. The counts themselves, for scores and models, move in that sweep.
+    return replace(after, moves=state, topic_ahead=_moved(after.topic_ahead, gone, chosen.into))
 
 
 def _moved(values: npt.NDArray[Any], gone: Ints, into: Ints) -> npt.NDArray[Any]:
-    """Give what topics have to those that they become."""
+    """Return values with those of topics added to the topics that they become."""
     moved = np.array(values)
     for topic in gone:
         if into[topic] >= 0:
@@ -201,34 +215,34 @@ def _moved(values: npt.NDArray[Any], gone: Ints, into: Ints) -> npt.NDArray[Any]
     return moved
 
 
-def _split(globals: Arrays, sweep: int) -> Made:
+def _with_splits(after: HdpGlobals, state: MovesState, sweep: int) -> HdpGlobals:
     """Split the largest topics, in so far as there is room, by halves of the documents.
 
-    Each half goes its own way for some sweeps; what then predicts no better goes together again.
+    The halves separate for some sweeps; those that then predict no better are merged again.
     """
-    alive = np.array(globals["topic_alive"])
-    free, size = np.flatnonzero(~alive), globals["topic_moments"][0]
+    alive = np.array(state.topic_alive)
+    free, size = np.flatnonzero(~alive), after.topic_moments[0]
     count = min(free.size, int(SPLIT * alive.sum()))
-    result: Made = {"split_tried": np.array(True)}
+    state = replace(state, split_tried=True)
     if not count:
-        return result
+        return replace(after, moves=state)
     ranked = np.flatnonzero(alive)[np.argsort(-size[alive], kind="stable")]
     split, new = ranked[:count], free[:count]
-    into = np.full(alive.size, -1)
-    into[split] = new
+    halves = np.full(alive.size, -1)
+    halves[split] = new
     alive[new] = True
-    result.update(moving=np.array(True), moves_split=into, topic_alive=alive, moves_idle=np.array(0))
-    result.update(split_pairs=np.stack([split, new]).astype(np.int64), split_until=np.array(sweep + PARTING))
-    ahead = np.array(globals["topic_ahead"])  # counts that scores are made of move in the sweep, as in `_carried_out`
+    pairs = np.stack([split, new]).astype(np.int64)
+    state = replace(state, moving=True, moves_split=halves, topic_alive=alive, moves_idle=0)
+    state = replace(state, split_pairs=pairs, split_until=sweep + PARTING)
+    ahead = np.array(after.topic_ahead)  # counts for scores move in the sweep, as in `_with_accepted`
     ahead[new] = ahead[split] = ahead[split] / 2
-    return {**result, "topic_ahead": ahead}
+    return replace(after, moves=state, topic_ahead=ahead)
 
 
-def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta, errors: float) -> None:
-    gain, square = delta["merge_gain"], delta["merge_square"]
-    first, second = before["merge_candidates"]
-    size = after["topic_moments"][0]
-    most = max(int(MOST_MERGES * before["topic_alive"].sum()), 1)
+def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSums, errors: float) -> None:
+    gain, square = sums.merge_gain, sums.merge_square
+    first, second = old.merge_candidates
+    most = max(int(MOST_MERGES * old.topic_alive.sum()), 1)
     for place in np.argsort(-gain, kind="stable"):
         if chosen.merges == most and errors > 0:
             return
@@ -245,11 +259,11 @@ def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta,
         chosen.sure += int(gain[place] > SURE_MERGE * np.sqrt(square[place]))
 
 
-def _choose_deletes(chosen: _Chosen, before: Arrays, delta: Delta, topics: int) -> None:
-    gain, square = delta["delete_gain"], delta["delete_square"]
+def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int) -> None:
+    gain, square = sums.delete_gain, sums.delete_square
     most = max(int(MOST_DELETES * topics), 1)
     for place in np.argsort(-gain, kind="stable"):
-        topic = int(before["delete_candidates"][place])
+        topic = int(old.delete_candidates[place])
         if chosen.deletes == most or topics - chosen.merges - chosen.deletes <= 1:
             return
         if chosen.taken[topic] or gain[place] <= DELETE_ERRORS * np.sqrt(square[place]):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -166,9 +167,9 @@ def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
 
 @pytest.mark.parametrize("error", [RuntimeError("on purpose"), OSError(28, "No space left on device")])
 def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, monkeypatch, error):
-    from collapsium.pipeline.families.cvb import lda
+    from collapsium.pipeline.families.cvb.lda import Lda
 
-    update, calls = lda.update, []
+    update, calls = Lda.update, []
 
     def failing(*given):
         calls.append(1)
@@ -176,7 +177,7 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
             raise error
         return update(*given)
 
-    monkeypatch.setattr(lda, "update", failing)
+    monkeypatch.setattr(Lda, "update", failing)
     words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial"]
     code, _, err = command(capsys, *words)
     assert code == 1
@@ -190,10 +191,14 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
 
 
 def test_numbers_out_of_range__are_a_clear_error(capsys, small, tmp_path, monkeypatch):
-    from collapsium.pipeline.families.cvb import lda
+    from collapsium.pipeline.families.cvb.lda import Lda
 
-    update = lda.update
-    monkeypatch.setattr(lda, "update", lambda g, *rest: {**update(g, *rest), "alpha": g["alpha"] * float("nan")})
+    update = Lda.update
+
+    def broken(family, globals_, *rest):
+        return replace(update(family, globals_, *rest), alpha=globals_.alpha * float("nan"))
+
+    monkeypatch.setattr(Lda, "update", broken)
     words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]
     code, _, err = command(capsys, *words)
     assert code == 1

@@ -16,7 +16,7 @@ from collapsium.workers.arrays.random_streams import Stream
 
 
 def probabilities(model):
-    counts = np.concatenate([model.rows(block)["word_topic"] for block in range(len(model.blocks))])
+    counts = np.concatenate([model.rows(block).word_topic for block in range(len(model.blocks))])
     return (counts / counts.sum(axis=0)).T
 
 
@@ -97,10 +97,10 @@ def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, 
     whole, cut = Model(tmp_path / "whole"), Model(tmp_path / "cut/truth")
     assert whole.blocks == [(0, 41)]
     assert cut.blocks == [(0, 10), (10, 20), (20, 30), (30, 40), (40, 41)]
-    rows = [cut.rows(number)["word_topic"] for number in range(5)]
+    rows = [cut.rows(number).word_topic for number in range(5)]
     assert [part.shape for part in rows] == [(high - low, 4) for low, high in cut.blocks]
-    np.testing.assert_array_equal(np.concatenate(rows), whole.rows(0)["word_topic"])
-    np.testing.assert_allclose(sum(part.sum(axis=0) for part in rows), cut.globals["topic_moments"][0], rtol=1e-12)
+    np.testing.assert_array_equal(np.concatenate(rows), whole.rows(0).word_topic)
+    np.testing.assert_allclose(sum(part.sum(axis=0) for part in rows), cut.globals.topic_moments[0], rtol=1e-12)
     for one, other in zip(topics(tmp_path / "whole", 7), topics(tmp_path / "cut/truth", 7), strict=True):
         assert (one.id, one.share) == (other.id, other.share)
         assert [word for word, _ in one.words] == [word for word, _ in other.words]
@@ -243,8 +243,8 @@ def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):
         model = fit(tmp_path / "train", out, family="lda", topics=3, learn=learn, iterations=60, scheduler="serial")
         scores[learn] = evaluate(out, heldout=tmp_path / "held", scheduler="serial").score
         if "asymmetric-beta" in learn:
-            prior = model.rows(0)["word_tables"] + model.globals["word_tables_prior"]
-            assert prior.sum() / model.globals["beta_rate"] == pytest.approx(model.globals["beta"], rel=1e-9)
+            prior = model.rows(0).word_tables + model.globals.word_tables_prior
+            assert prior.sum() / model.globals.beta_rate == pytest.approx(model.globals.beta, rel=1e-9)
     assert scores[("asymmetric-beta",)] > scores[()] - 1.0
 
 
@@ -285,7 +285,7 @@ def test_vectors__have_the_sizes_the_seed_and_the_truth_that_were_asked_for(tmp_
 def test_vectors__follow_the_truth(tmp_path):
     """Of each leaf: t ~ N(mu, W W' + noise)."""
     simulate(tmp_path / "c", family="hca", documents=6000, words=4, branching=2, noise_scale=0.5, loading_scale=2.0)
-    made = Model(tmp_path / "c").rows(0)["word_node"]
+    made = Model(tmp_path / "c").rows(0).word_node
     leaf = [row["topics"][0] for row in pq.read_table(tmp_path / "c/truth/proportions").to_pylist()]
     values = np.concatenate([one.load().values for one in Corpus(tmp_path / "c").references])
     for node in (1, 2):

@@ -86,8 +86,8 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
     models = [Model(single / str(number)) for number in range(3)]
     phi = []
     for model in models:
-        smoothed = np.maximum(model.rows(0)["word_topic"].astype(float), 0.0) + 3.0 / 30
-        phi.append(smoothed / (3.0 + model.globals["topic_moments"][0]))
+        smoothed = np.maximum(model.rows(0).word_topic.astype(float), 0.0) + 3.0 / 30
+        phi.append(smoothed / (3.0 + model.globals.topic_moments[0]))
     apart = [np.sqrt(0.5 * ((np.sqrt(phi[0])[:, :, None] - np.sqrt(one)[:, None, :]) ** 2).sum(axis=0)) for one in phi]
     for other in (1, 2):
         np.testing.assert_allclose(distances(models[0], models[other]), apart[other], atol=1e-3)
@@ -118,7 +118,7 @@ def test_topics_without_tokens__are_left_out(small, tmp_path):
     fit(small[0], run, family="hdp", topics=40, iterations=60, restarts=2, beta=3.0, hold=0)
     reference = Model(run / "members/000")
     ids = occupied(reference)
-    tokens = reference.globals["topic_moments"][0]
+    tokens = reference.globals.topic_moments[0]
     assert set(ids) == set(np.flatnonzero(tokens >= 0.5))
     assert 0 < ids.size < 40
     listed = topics(run)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("clusters")
 
 
 def rows(model):
-    return model.rows(0)["word_topic"]
+    return model.rows(0).word_topic
 
 
 def test_a_killed_worker__changes_no_bit(small, tmp_path):

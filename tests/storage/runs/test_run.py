@@ -90,7 +90,7 @@ def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_pa
     assert checkpoints.candidates() == ([20, 10], [])
     found = checkpoints.at(20)
     assert found.read("globals", found.record().parts["globals"])["x"] == 20
-    checkpoints.folder.write("latest.json", dump({"format": "collapsium-checkpoint", "version": 3, "iteration": "x"}))
+    checkpoints.folder.write("latest.json", dump({"format": "collapsium-checkpoint", "version": 2, "iteration": "x"}))
     with pytest.raises(DamagedError, match="field 'iteration'"):
         checkpoints.latest()
     assert checkpoints.candidates()[0] == [20, 10]
@@ -98,9 +98,3 @@ def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_pa
     checkpoints.discard(25)
     checkpoints.discard(20)  # is whole: stays
     assert [name for name in checkpoints.folder.names() if name != "latest.json"] == ["00000010", "00000020"]
-
-
-def test_models_of_earlier_formats__are_refused_with_what_to_do(tmp_path):
-    Folder(tmp_path).write("model.json", dump({"format": "collapsium-model", "version": 2}))
-    with pytest.raises(DamagedError, match="2 is of an earlier release, and this one reads version 3; fit again"):
-        StoredModel(tmp_path)

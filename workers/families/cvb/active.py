@@ -1,14 +1,12 @@
-"""Active responsibilities beside a shard: what families of collapsed topics do where documents list their topics.
+"""Active responsibilities beside a shard: sparse responsibilities over the topics that each document uses.
 
-A shard keeps for each document the topics of which it expects more than a little (`document_topics`, in the order of
-their ids, from ``document_lists[d]`` on), their expected counts (`document_counts`), its background tokens
-(`document_rest`) and the pairs' responsibilities over that list (`pair_shares`, 16 bits each). Rows hold what lists
-give to each topic (`word_active`) and the words' background tokens (`word_rest`), which `kernels.background.spread`
-spreads over the topics.
+An `ActiveLocal` has the topics of which each document expects more than a little, their expected counts, the documents'
+background tokens, and the pairs' responsibilities. Rows have the counts of active topics and the words' background
+tokens, which `kernels.cvb.background.spread` spreads over the topics.
 
-Topics part in few sweeps: all pairs of a document start alike; where documents list all topics, only some documents
-begin, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run ahead of the
-counts, which `block_active` keeps as they are, by a share of their last change (momentum).
+Topics separate in few sweeps: all pairs of a document start alike; where documents use all topics, only some documents
+have topics at the start, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run
+ahead of the counts by a share of their last change (momentum).
 """
 
 from __future__ import annotations
@@ -36,13 +34,19 @@ from collapsium.workers.families.cvb.document_lists import (
     portions,
     starts_of,
 )
-from collapsium.workers.families.cvb.parameters import Parameters, Rows, listing_of
-from collapsium.workers.families.cvb.topic_moves import Judge, Moving
+from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
+from collapsium.workers.families.cvb.states import (
+    ActiveDocuments,
+    ActiveLocal,
+    AnyActiveLocal,
+    CollapsedRows,
+    SpilledLocal,
+)
+from collapsium.workers.families.cvb.topic_moves import MoveStatistics, Moving
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import active, active_selection, background
 from collapsium.workers.kernels.cvb import active_sums as sums
 from collapsium.workers.kernels.cvb import warm_start as warming
-from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
@@ -74,7 +78,7 @@ FLAT, FLAT_SWEEPS = 0.875, 20  # power of the next sweeps
 SAMPLE_SWEEPS = 6  # of the documents that begin, before all others
 
 
-def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[Arrays, Delta]:
+def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[ActiveLocal, Delta]:
     """List a few random topics for each document, or all if they are few, and draw near-uniform responsibilities.
 
     Parameters
@@ -94,7 +98,7 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
 
     Returns
     -------
-    local : Arrays
+    local : ActiveLocal
         The shard's state.
     delta : Delta
         Changes from nothing.
@@ -106,7 +110,7 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
     active.initialise(document_pairs(shard), where, noise, state, rows)
-    return begun(shard, where, ActiveState(*state), rows, moments=moments)
+    return initial_state(shard, where, ActiveState(*state), rows, moments=moments)
 
 
 def blank_state(shard: Shard, offsets: Ints) -> NewActiveState:
@@ -116,17 +120,17 @@ def blank_state(shard: Shard, offsets: Ints) -> NewActiveState:
     return NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest)
 
 
-def take(shard: Shard, kept: Arrays, topics: int, *, moments: bool) -> tuple[Arrays, Delta]:
-    """Go on from the lists and responsibilities that another run kept, and count them; see `collapsed.take`."""
-    names = ("document_lists", "document_topics", "pair_shares", "document_counts", "document_rest")
-    lists_, topic, share, count, rest = (kept[name] for name in names)
-    where, state = ActiveTopics(lists_, topic), ActiveState(starts_of(shard.offsets, lists_), share, count, rest)
+def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) -> tuple[ActiveLocal, Delta]:
+    """Go on from the sparse responsibilities of another run, and count them."""
+    before = ActiveLocal.from_arrays(saved)
+    where, starts = before.active, starts_of(shard.offsets, before.document_lists)
+    state = ActiveState(starts, before.pair_shares, before.document_counts, before.document_rest)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     warming.count_active(document_pairs(shard), where, state, rows)
-    return begun(shard, where, state, rows, moments=moments, age=max(int(kept["age"]), FLAT_SWEEPS))
+    return initial_state(shard, where, state, rows, moments=moments, age=max(before.age, FLAT_SWEEPS))
 
 
-def begun(
+def initial_state(
     shard: Shard,
     where: ActiveTopics,
     state: ActiveState,
@@ -134,7 +138,7 @@ def begun(
     *,
     moments: bool,
     age: int = 0,
-) -> tuple[Arrays, Delta]:
+) -> tuple[ActiveLocal, Delta]:
     """Return a shard's first local state, and its counts as changes.
 
     Parameters
@@ -154,7 +158,7 @@ def begun(
 
     Returns
     -------
-    local : Arrays
+    local : ActiveLocal
         The shard's state.
     delta : Delta
         Changes from nothing.
@@ -164,14 +168,7 @@ def begun(
         arrays = np.zeros((2, *rows.active.shape))
         sums.active_moments(document_pairs(shard), where, state, 1.0, arrays[0], arrays[1])
         parts.update(_moments(arrays))
-    local: Arrays = {
-        "document_lists": where.offsets,
-        "document_topics": where.topics,
-        "document_counts": state.counts,
-        "document_rest": state.background,
-        "pair_shares": state.responsibilities,
-        "age": np.array(age),
-    }
+    local = ActiveLocal(*where, state.counts, state.background, state.responsibilities, age)
     return local, Delta(parts, {"word": shard.words})
 
 
@@ -198,44 +195,51 @@ def _moments(arrays: Vector) -> dict[str, Part]:
 
 def sweep(
     shard: Shard,
-    local: Arrays,
-    rows: Arrays,
+    local: AnyActiveLocal,
+    rows: CollapsedRows,
     parameters: Parameters,
     moving: Moving | None = None,
-    judge: Judge | None = None,
-) -> tuple[Arrays, Delta]:
+    statistics: MoveStatistics | None = None,
+) -> tuple[AnyActiveLocal, Delta]:
     """Pass once over a shard; every few sweeps, choose the documents' lists anew before.
 
     Parameters
     ----------
-    shard, local, rows, parameters
-        As for `collapsed.sweep`.
+    shard : Shard
+        The documents.
+    local : ActiveLocal or SpilledLocal
+        After the previous sweep.
+    rows : CollapsedRows
+        Of the shard's words.
+    parameters : Parameters
+        For the updates.
     moving : Moving, optional
         Moves of topics to carry out before.
-    judge : Judge, optional
-        Adds up, before, what moves are decided by.
+    statistics : MoveStatistics, optional
+        Sums, before, by which moves are proposed or accepted.
 
     Returns
     -------
-    local : Arrays
+    local : ActiveLocal or SpilledLocal
         The new state.
     delta : Delta
-        As of `collapsed.sweep`.
+        `RowChanges`, and fresh ``tables``.
     """
-    age, prior = int(local["age"]) + 1, parameters.topics
+    before_sweep = local.to_arrays()
+    age, prior = int(before_sweep["age"]) + 1, parameters.topics
     relisting = moving is not None or _choosing(age, prior.size)
     choose_, carry_ = (choose, carry) if moving is None else (moving.choose, moving.carry)
-    working = Rows(rows, parameters)
+    working = SweptRows(rows, parameters)
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.row_changes.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
-    if judge is not None and judge.ask:
-        for portion in portions(shard, local):
-            judge.see(portion, working, parameters)
+    if statistics is not None:
+        for portion in portions(shard, before_sweep):
+            statistics.add(portion, working, parameters)
     # Lists are chosen by the rows as they were, so that all may be chosen first; on disk, that would read it all twice.
-    ahead = relisting and not isinstance(local, Shelf)
-    chosen = [choose_(portion, working, parameters) for portion in portions(shard, local)] if ahead else []
-    after = Gathering(shard, local, chosen, same=not relisting)
-    for number, before in enumerate(portions(shard, local)):
+    ahead = relisting and not isinstance(local, SpilledLocal)
+    chosen = [choose_(portion, working, parameters) for portion in portions(shard, before_sweep)] if ahead else []
+    after = Gathering(shard, before_sweep, chosen, same=not relisting)
+    for number, before in enumerate(portions(shard, before_sweep)):
         portion = before
         if relisting:
             portion = carry_(before, working, chosen[number] if ahead else choose_(before, working, parameters))
@@ -247,13 +251,15 @@ def sweep(
             sums.active_moments(old, before.active, before.state, -1.0, moved[0], moved[1])
             sums.active_moments(new.pairs, new.active, new.state, 1.0, moved[0], moved[1])
         after.add(new)
-    parts = {**working.changes(), **(judge.parts() if judge is not None else {})}
+    parts = {**working.changes(), **(statistics.parts() if statistics is not None else {})}
     if parameters.moments:
         parts.update(_moments(moved))
     if parameters.tables:
         documents = int((shard.lengths > 0).sum())
         parts["tables"] = fresh(tables + _background_tables(grown, prior, documents), "topic")
-    return after.finish(age), Delta(parts, {"word": shard.words})
+    arrays = after.finish(age)
+    new_local = SpilledLocal(arrays) if isinstance(arrays, Shelf) else ActiveLocal.from_arrays(arrays)
+    return new_local, Delta(parts, {"word": shard.words})
 
 
 def _choosing(age: int, topics: int) -> bool:
@@ -267,10 +273,12 @@ def _power(age: int, parameters: Parameters) -> float:
     """Return the power to which weights are raised in a shard's sweep number `age`."""
     if age == 1 and parameters.topics.size <= WHOLE:
         return SHARP
-    return FLAT if age <= FLAT_SWEEPS else listing_of(parameters).flatten
+    return FLAT if age <= FLAT_SWEEPS else parameters.active_settings.flatten
 
 
-def _sweep(portion: Portion, working: Rows, parameters: Parameters, power: float, after: NewActiveState) -> Portion:
+def _sweep(
+    portion: Portion, working: SweptRows, parameters: Parameters, power: float, after: NewActiveState
+) -> Portion:
     """Update the responsibilities of a portion."""
     active.sweep_active(
         portion.pairs,
@@ -303,26 +311,15 @@ def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
     return tables
 
 
-def document_topic(local: Arrays, prior: Vector) -> Vector:
-    """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is not listed; shape (documents, topics)."""
-    starts, topics = local["document_lists"], local["document_topics"]
-    owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-    left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
-    some = (left > MIN_INACTIVE_PRIOR * prior.sum()) & (np.diff(starts) < prior.size)
-    growth = np.where(some, local["document_rest"] / np.where(some, left, 1.0), 0.0)
-    counts: Vector = growth[:, np.newaxis] * prior
-    counts[owner, topics] = local["document_counts"]
-    return counts
-
-
 def probability(
-    heldout: Shard, local: Arrays, row_topic: Floats, totals: Vector, parameters: Parameters
+    heldout: Shard, local: ActiveDocuments, row_topic: Floats, totals: Vector, parameters: Parameters
 ) -> npt.NDArray[np.float64]:
     """Return the probability of each held-out pair's word in its document, shape (held-out pairs,)."""
     probability = np.empty(heldout.pairs)
-    where = ActiveTopics(local["document_lists"], local["document_topics"])
     rest = np.array([max(parameters.concentration - parameters.topics.sum(), 0.0), parameters.total])
     topics = TopicCounts(row_topic, totals[0] + parameters.total)
-    counts = local["document_counts"], local["document_rest"]
-    sums.active_probability(document_pairs(heldout), where, *counts, parameters.priors, topics, rest, probability)
+    counts = local.document_counts, local.document_rest
+    sums.active_probability(
+        document_pairs(heldout), local.active, *counts, parameters.priors, topics, rest, probability
+    )
     return probability

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
+from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.cvb.states import CollapsedRows, DenseLocal
+from collapsium.workers.families.cvb.sums import RowChanges
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import dense as kernels
 from collapsium.workers.kernels.cvb import words
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 CELLS = 1 << 22  # responsibilities that the start draws at a time
 
 
-def start(shard: Shard, topics: int, stream: Stream, *, moments: bool) -> tuple[Arrays, Delta]:
-    """Draw q ~ 1 + u with u uniform on [0, 1], and count it; see `collapsed.start`."""
+def start(shard: Shard, topics: int, stream: Stream, *, moments: bool) -> tuple[DenseLocal, Delta]:
+    """Draw q ~ 1 + u with u uniform on [0, 1], and count it."""
     generator = stream.generator()
     pair_topic = np.empty((shard.pairs, topics), dtype=np.float32)
     portion = max(CELLS // topics, 1)
@@ -31,12 +33,12 @@ def start(shard: Shard, topics: int, stream: Stream, *, moments: bool) -> tuple[
         generator.random(out=part, dtype=np.float32)
         part += np.float32(1.0)
         part /= part.sum(axis=1, keepdims=True)
-    return begun(shard, pair_topic, moments=moments)
+    return initial_state(shard, pair_topic, moments=moments)
 
 
-def begun(shard: Shard, pair_topic: npt.NDArray[np.float32], *, moments: bool) -> tuple[Arrays, Delta]:
-    """Return a shard's first local state with the responsibilities that are given, and its counts as changes."""
-    local = {"pair_topic": pair_topic, "document_topic": _document_topic(shard, pair_topic)}
+def initial_state(shard: Shard, pair_topic: npt.NDArray[np.float32], *, moments: bool) -> tuple[DenseLocal, Delta]:
+    """Return a shard's first local state from responsibilities, and its counts as changes."""
+    local = DenseLocal(_document_topic(shard, pair_topic), pair_topic)
     return local, Delta(_word_changes(shard, None, pair_topic, moments), {"word": shard.words})
 
 
@@ -70,18 +72,30 @@ def _word_changes(
 
 
 def sweep(
-    shard: Shard, local: Arrays, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters
-) -> tuple[Arrays, dict[str, Part], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    shard: Shard,
+    local: DenseLocal,
+    rows: CollapsedRows,
+    totals: npt.NDArray[np.float64],
+    parameters: Parameters,
+) -> tuple[DenseLocal, dict[str, Part], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Pass once over a shard.
 
     Parameters
     ----------
-    shard, local, rows, totals, parameters
-        As for `collapsed.sweep`.
+    shard : Shard
+        The documents.
+    local : DenseLocal
+        After the previous sweep.
+    rows : CollapsedRows
+        Of the shard's words.
+    totals : numpy.ndarray of float64, shape (2, topics)
+        E[n_k] and V[n_k].
+    parameters : Parameters
+        For the updates.
 
     Returns
     -------
-    local : Arrays
+    local : DenseLocal
         The new state.
     parts : dict of str to Part
         Changes by word and topic.
@@ -91,11 +105,11 @@ def sweep(
         What documents add to the bound (order 2).
     """
     topics = parameters.topics.size
-    old = local["pair_topic"]
-    new = {"pair_topic": np.empty_like(old), "document_topic": np.empty_like(local["document_topic"])}
+    old = local.pair_topic
+    new = DenseLocal(np.empty_like(local.document_topic), np.empty_like(old))
     row_change, tables, sums = np.zeros((shard.words.size, topics)), np.zeros(topics), np.zeros(2)
-    base = rows["word_topic"].astype(np.float32)
-    before, after = DenseState(old, local["document_topic"]), NewDenseState(new["pair_topic"], new["document_topic"])
+    base = rows.dense_counts.astype(np.float32)
+    before, after = DenseState(old, local.document_topic), NewDenseState(new.pair_topic, new.document_topic)
     parts: dict[str, Part] = {}
     if parameters.order == 0:
         expected = kernels.Tables(parameters.topics if parameters.tables else np.empty(0), tables)
@@ -103,12 +117,12 @@ def sweep(
         pairs, priors = document_pairs(shard), parameters.priors
         kernels.sweep_zeroth(pairs, base, priors, running, before, after, row_change, expected)
         if parameters.moments:
-            parts = _word_changes(shard, old, new["pair_topic"], moments=True)
+            parts = _word_changes(shard, old, new.pair_topic, moments=True)
     else:
         changes = kernels.MomentChanges(row_change, np.zeros_like(row_change))
         kernels.sweep_second(
             document_pairs(shard),
-            kernels.RowMoments(base, rows["word_topic_variance"].astype(np.float32)),
+            kernels.RowMoments(base, rows.variance.astype(np.float32)),
             parameters.priors,
             totals + np.array([[parameters.total], [0.0]]),
             before,
@@ -117,7 +131,7 @@ def sweep(
             kernels.BoundTerms(tables, sums),
         )
         parts["word_topic_variance"] = change(changes.variance, "word", "topic")
-        parts["word_topic_log_absent"] = _log_absent_change(shard, old, new["pair_topic"])
+        parts["word_topic_log_absent"] = _log_absent_change(shard, old, new.pair_topic)
     parts["word_topic"] = change(row_change, "word", "topic")
     return new, parts, tables, sums
 
@@ -129,13 +143,14 @@ def _log_absent_change(shard: Shard, old: npt.NDArray[Any], new: npt.NDArray[Any
     return change(after - before, "word", "topic")
 
 
-def fold(block: Arrays, delta: Delta) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Part]]:
-    """Add the rows of a delta to a block of the vocabulary; see `collapsed.fold`."""
+def fold(block: CollapsedRows, delta: Delta) -> tuple[CollapsedRows, dict[str, Part]]:
+    """Add the rows of a delta to a block of the vocabulary; return `TopicChanges` and fresh ``moved`` too."""
     ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
-    after = {name: np.array(values) for name, values in block.items()}
+    after = {name: np.array(values) for name, values in block.to_arrays().items()}
     parts: dict[str, Part] = {}
-    for name, part in delta.parts.items():
-        after[name][ids] += part.values
-        parts[name.removeprefix("word_")] = change(part.values.sum(axis=0), "topic")
-    parts["moved"] = fresh(np.abs(delta["word_topic"]).sum() if "word_topic" in delta else 0.0)
-    return after, parts
+    changes = delta.read(RowChanges) or RowChanges()
+    for name, values in changes.to_arrays().items():
+        after[name][ids] += values
+        parts[name.removeprefix("word_")] = change(values.sum(axis=0), "topic")
+    parts["moved"] = fresh(0.0 if changes.word_topic is None else np.abs(changes.word_topic).sum())
+    return CollapsedRows.from_arrays(after), parts

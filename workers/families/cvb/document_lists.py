@@ -12,7 +12,7 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.spill import Shelf, part
-from collapsium.workers.families.cvb.parameters import Parameters, Rows, listing_of
+from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
 from collapsium.workers.kernels.records import DocumentPairs
@@ -47,7 +47,7 @@ def room_for(pairs: Any, topics: int, most: int) -> Any:
     return topics if topics <= WHOLE else ROOM + pairs // PAIRS_A_TOPIC
 
 
-def choose(portion: Portion, working: Rows, parameters: Parameters) -> Chosen:
+def choose(portion: Portion, working: SweptRows, parameters: Parameters) -> Chosen:
     """Choose the topics of each document of a portion anew.
 
     Parameters
@@ -66,7 +66,7 @@ def choose(portion: Portion, working: Rows, parameters: Parameters) -> Chosen:
     sizes : numpy.ndarray of int64, shape (documents,)
         How many each document has.
     """
-    most = listing_of(parameters).most
+    most = parameters.active_settings.most
     sizes_of_room = room(portion.pairs.offsets, parameters.topics.size, most)
     places = np.concatenate([[0], np.cumsum(sizes_of_room)]).astype(np.int64)
     chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(portion.documents, dtype=np.int64)
@@ -83,7 +83,7 @@ def choose(portion: Portion, working: Rows, parameters: Parameters) -> Chosen:
     return chosen[within], sizes
 
 
-def carry(portion: Portion, working: Rows, chosen: Chosen) -> Portion:
+def carry(portion: Portion, working: SweptRows, chosen: Chosen) -> Portion:
     """Carry a portion's responsibilities over to the lists that were chosen.
 
     Parameters

@@ -1,14 +1,18 @@
-"""Dirichlet parameters of collapsed families, and how their active responsibilities are kept."""
+"""Dirichlet parameters of collapsed updates, and the rows of words where responsibilities are active."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Part, change
+from collapsium.workers.arrays.delta import Delta, Part, change, fresh
+from collapsium.workers.families.cvb.globals import CollapsedGlobals
+from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
 from collapsium.workers.kernels.cvb import background
 from collapsium.workers.kernels.cvb.active_selection import SelectionRows
 from collapsium.workers.kernels.cvb.records import (
@@ -23,51 +27,100 @@ from collapsium.workers.kernels.cvb.records import (
 Vector = npt.NDArray[np.float64]
 
 
+class CollapsedOptions(Protocol):
+    """Options that sweeps of all families of collapsed topics read."""
+
+    @property
+    def topics(self) -> int:
+        """Number of topics, or the most of it."""
+
+    @property
+    def order(self) -> int:
+        """Order of the updates, 0 or 2."""
+
+    @property
+    def beta(self) -> float:
+        """Concentration of topics over words at the start."""
+
+    @property
+    def most_active(self) -> int | None:
+        """Most active topics of a document."""
+
+    @property
+    def momentum(self) -> float:
+        """Share of their last change by which rows run ahead of a sweep."""
+
+    @property
+    def flatten(self) -> float:
+        """Power of the weights."""
+
+    @property
+    def needs_tables(self) -> bool:
+        """Whether E[s_k] is summed."""
+
+
 @dataclass(frozen=True)
-class Listing:
-    """How active responsibilities are kept; see `collapsium.workers.families.cvb.active`.
+class ActiveSettings:
+    """Settings of active responsibilities; see `collapsium.workers.families.cvb.active`.
 
     Attributes
     ----------
-    most, every : int
-        As for `listed.start`.
+    most : int
+        Most active topics of a document; 0 for the default, which grows with its pairs.
     flatten : float
-        Power of the weights once topics have parted: 1 for the plain update.
+        Power of the weights once topics have separated: 1 for the plain update.
     momentum : float
         Share of their last change by which rows run ahead.
     totals : numpy.ndarray of float64, shape (topics,)
         E[n_k] of the rows as sweeps see them.
     even : float
-        What keeps a word's background even over the topics while it has no tokens.
+        Keeps a word's background even over the topics while it has no tokens.
     weight, following : numpy.ndarray of float64, shape (topics,)
         a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
     """
 
     most: int
-    every: int
     flatten: float
     momentum: float
-    totals: npt.NDArray[np.float64]
+    totals: Vector
     even: float
-    weight: npt.NDArray[np.float64]
-    following: npt.NDArray[np.float64]
+    weight: Vector
+    following: Vector
 
 
-def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> Listing | None:
-    """Take from the globals how responsibilities are kept; None where they are dense."""
-    if not globals["active"]:
+def active_settings(
+    globals: CollapsedGlobals, options: CollapsedOptions, topics: Vector, *, moving: bool = False
+) -> ActiveSettings | None:
+    """Return the settings of active responsibilities; None where they are dense.
+
+    Parameters
+    ----------
+    globals : CollapsedGlobals
+        Of the sweep.
+    options : CollapsedOptions
+        The family's.
+    topics : numpy.ndarray of float64, shape (topics,)
+        a_k.
+    moving : bool, optional
+        Whether the sweep carries out moves of topics.
+
+    Returns
+    -------
+    ActiveSettings or None
+        The settings.
+    """
+    if not globals.active:
         return None
-    counted = globals["topic_moments"][0]
-    return Listing(
-        most=int(globals["most_active"]),
-        every=int(globals["start_every"]),
-        flatten=float(globals["flatten"]),
-        # The start is no movement, and what topics hand over when they merge would go on and on.
-        momentum=float(globals["momentum"]) if counted.any() and not globals.get("moving", False) else 0.0,
-        totals=globals["topic_ahead"],
-        even=float(globals["spread_even"]),
-        weight=globals["spread_weight"],
-        following=topics / (total + counted),
+    counted = globals.topic_moments[0]
+    return ActiveSettings(
+        most=options.most_active or 0,
+        flatten=options.flatten,
+        # The start is no movement, and tokens that topics hand over when they merge would go on and on.
+        momentum=options.momentum if counted.any() and not moving else 0.0,
+        totals=globals.topic_ahead,
+        even=options.beta / globals.vocabulary,
+        weight=globals.spread_weight,
+        following=topics / (globals.beta + counted),
     )
 
 
@@ -91,7 +144,7 @@ class Parameters:
         Whether E[s_k] is asked for.
     moments : bool
         Whether the rows carry V[n_kw] and Z[n_kw].
-    listing : Listing or None
+    active : ActiveSettings or None
         How active responsibilities are kept; None where they are dense.
     """
 
@@ -102,32 +155,27 @@ class Parameters:
     order: int = 0
     tables: bool = False
     moments: bool = False
-    listing: Listing | None = None
+    active: ActiveSettings | None = None
 
     @property
     def priors(self) -> Priors:
         """The same as kernels take them."""
         return Priors(self.topics, self.words, self.total)
 
-
-def counted(rows: Arrays) -> npt.NDArray[np.float32]:
-    """Return the counts by listed topics of a block's rows, which may run ahead of them for the sweeps."""
-    return rows["block_active" if "block_active" in rows else "word_active"]
-
-
-def listing_of(parameters: Parameters) -> Listing:
-    """Return how responsibilities are kept, which are known to be active."""
-    if parameters.listing is None:
-        raise ValueError("active responsibilities need a listing")
-    return parameters.listing
+    @property
+    def active_settings(self) -> ActiveSettings:
+        """Settings of active responsibilities, which are known to be so."""
+        if self.active is None:
+            raise ValueError("active responsibilities need settings")
+        return self.active
 
 
-class Rows:
+class SweptRows:
     """A shard's rows while it is swept.
 
     Parameters
     ----------
-    rows : Arrays
+    rows : CollapsedRows
         As they were gathered.
     parameters : Parameters
         For the updates.
@@ -140,18 +188,18 @@ class Rows:
         Changes of the rows by the sweep, and totals that move with it.
     """
 
-    def __init__(self, rows: Arrays, parameters: Parameters) -> None:
-        listing = listing_of(parameters)
-        active, shape = rows["word_active"], rows["word_active"].shape
-        totals = listing.totals + parameters.total
+    def __init__(self, rows: CollapsedRows, parameters: Parameters) -> None:
+        settings, active = parameters.active_settings, rows.swept_counts
+        shape = active.shape
+        totals = settings.totals + parameters.total
         ratio = parameters.topics / totals
         expected = buffers.empty(shape, np.float32)
         background_weight, spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
-        spread_rows = SpreadRows(active, rows["word_rest"], listing.even, listing.weight)
+        spread_rows = SpreadRows(active, rows.background, settings.even, settings.weight)
         background.spread(spread_rows, parameters.words, ratio, expected, background_weight, spreading)
         self.sweep = SweepRows(expected, background_weight, ratio)
         self.topics = TopicCounts(expected, totals)
-        self.selection = SelectionRows(active, spreading, listing.even, listing.weight, background_weight, totals)
+        self.selection = SelectionRows(active, spreading, settings.even, settings.weight, background_weight, totals)
         self.row_changes = RowChanges(buffers.zeros(shape, np.float32), np.zeros(shape[0]))
         self.running = RunningCounts(totals.copy(), self.row_changes)
 
@@ -161,10 +209,62 @@ class Rows:
         return {"word_active": change(active, "word", "topic"), "word_rest": change(rest, "word")}
 
 
-def expected(rows: Arrays, weight: Vector, even: float) -> npt.NDArray[np.float32]:
+def expected_counts(rows: CollapsedRows, weight: Vector, even: float) -> npt.NDArray[np.float32]:
     """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
-    active = counted(rows)
-    row_topic, unused = buffers.empty(active.shape, np.float32), [np.empty(len(active), dtype=np.float32) for _ in "ab"]
-    spread_rows = SpreadRows(active, rows["word_rest"], even, weight)
-    background.spread(spread_rows, np.zeros(len(active)), np.zeros(active.shape[1]), row_topic, *unused)
-    return row_topic
+    active = rows.active_counts
+    expected, unused = buffers.empty(active.shape, np.float32), [np.empty(len(active), dtype=np.float32) for _ in "ab"]
+    spread_rows = SpreadRows(active, rows.background, even, weight)
+    background.spread(spread_rows, np.zeros(len(active)), np.zeros(active.shape[1]), expected, *unused)
+    return expected
+
+
+def fold_active(block: CollapsedRows, delta: Delta, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
+    """Add the rows of a delta to a block of the vocabulary.
+
+    Parameters
+    ----------
+    block : CollapsedRows
+        The rows so far.
+    delta : Delta
+        `RowChanges`; its word ids count from the block's first word.
+    parameters : Parameters
+        For the updates, as this iteration's sweeps used them.
+
+    Returns
+    -------
+    block : CollapsedRows
+        The new rows.
+    parts : dict of str to Part
+        `TopicTotals`, and fresh ``moved``.
+    """
+    settings, before, changes = parameters.active_settings, block.active_counts, delta.read(RowDelta) or RowDelta()
+    ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
+    place = np.full(len(before), -1, dtype=np.int64)
+    place[ids] = np.arange(ids.size)
+    changed = changes.word_active
+    if changed is None:
+        changed = np.zeros((0, before.shape[1]), dtype=np.float32)
+    new, ahead = buffers.empty(before.shape, np.float32), np.zeros((0, before.shape[1]), dtype=np.float32)
+    if block.block_active is not None:
+        ahead = buffers.empty(before.shape, np.float32)
+    after = replace(
+        block,
+        word_rest=_added(block.word_rest, ids, changes.word_rest),
+        word_topic_variance=_added(block.word_topic_variance, ids, changes.word_topic_variance),
+        word_topic_log_absent=_added(block.word_topic_log_absent, ids, changes.word_topic_log_absent),
+    )
+    totals, moved = np.zeros((2, before.shape[1])), np.zeros(1)
+    rows = SpreadRows(before, after.background, settings.even, settings.following)
+    background.fold_rows(rows, background.RowDelta(changed, place), settings.momentum, new, ahead, totals, moved)
+    after = replace(after, block_active=new, word_active=ahead) if ahead.size else replace(after, word_active=new)
+    parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved[0])}
+    return after, {**parts, "topic_ahead": fresh(totals[1] if ahead.size else totals[0], "topic")}
+
+
+def _added(values: Vector | None, ids: npt.NDArray[np.int64], changes: Vector | None) -> Vector | None:
+    """Return the rows of a block with the changes of some; None where there are none."""
+    if values is None or changes is None:
+        return values
+    after = np.array(values)
+    after[ids] += changes
+    return after

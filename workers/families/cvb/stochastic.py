@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
+from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import active as listed
-from collapsium.workers.families.cvb import active_fold
-from collapsium.workers.families.cvb.common import counts
-from collapsium.workers.families.cvb.parameters import Listing, Parameters
+from collapsium.workers.families.cvb.globals import CollapsedGlobals
+from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, expected_counts, fold_active
+from collapsium.workers.families.cvb.states import AnyActiveLocal, CollapsedRows
+from collapsium.workers.families.cvb.sums import WordGain
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import stochastic, words
 
@@ -38,20 +39,20 @@ DECAY = 0.9  # the step of batch t, 0 for the first, is (1 + t)^-DECAY
 SEED_DOCUMENTS, SEED_SWEEPS = 20, 30  # documents a topic that the first step sweeps as a whole, and how often
 
 
-def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, parameters: Parameters) -> Delta:
+def step(shard: Shard, rows: CollapsedRows, globals: CollapsedGlobals, stream: Stream, parameters: Parameters) -> Delta:
     """Move the rows of a shard's words by steps that decay.
 
     The first step of a run, which meets empty rows, begins with some sweeps over a sample of its documents by
-    themselves, so that topics have parted.
+    themselves, so that topics have separated.
 
     Parameters
     ----------
     shard : Shard
         The documents.
-    rows : Arrays
-        ``word_topic`` of the shard's words.
-    globals : Arrays
-        With ``topic_moments``, ``corpus_tokens`` and ``steps``, the batches so far.
+    rows : CollapsedRows
+        Of the shard's words.
+    globals : CollapsedGlobals
+        Of the minibatch.
     stream : Stream
         Addressed to the shard.
     parameters : Parameters
@@ -60,19 +61,18 @@ def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, parameters
     Returns
     -------
     Delta
-        Fresh ``word_gain`` (word, topic), ``topic_gain``, ``decay``, ``shards`` (1), ``batches``, and the sums
-        ``tables``, ``log_eta``, ``documents`` and ``tokens`` over the shard.
+        Fresh ``word_gain`` (word, topic), `StepSums` and `SweepSums`.
     """
     began = time.perf_counter()
-    topics, corpus = parameters.topics.size, float(globals["corpus_tokens"])
-    before, totals = rows["word_topic"], np.array(globals["topic_moments"][0])
+    topics, corpus = parameters.topics.size, globals.corpus_tokens
+    before, totals = rows.dense_counts, np.array(globals.topic_moments[0])
     if not totals.any():
         before = _seed(shard, topics, stream, parameters) * (corpus / max(shard.tokens, 1))
         totals = before.sum(axis=0, dtype=np.float64)
     moved = buffers.empty(before.shape, np.float32)
     moved[:] = before
     lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH)) if shard.documents else np.zeros(0)
-    rates = special.exp(-DECAY * special.log(1.0 + float(globals["steps"]) + np.arange(lengths.size)))
+    rates = special.exp(-DECAY * special.log(1.0 + globals.steps + np.arange(lengths.size)))
     rates = np.where(lengths > 0, np.minimum(rates, 0.999), 0.0)
     scales = corpus / np.maximum(lengths, 1.0)
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)
@@ -87,8 +87,8 @@ def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, parameters
     )
     moved *= np.float32(left[0])
     # Rows that the first step made count as come to the shard: the block still has none of them.
-    moved -= np.float32(left[0]) * np.asarray(rows["word_topic"], dtype=np.float32)
-    gain = totals - left[0] * globals["topic_moments"][0]
+    moved -= np.float32(left[0]) * np.asarray(rows.dense_counts, dtype=np.float32)
+    gain = totals - left[0] * globals.topic_moments[0]
     eta = np.zeros(2)
     words.log_eta(shard.lengths.astype(np.float64), np.array([parameters.concentration]), eta)
     parts: dict[str, Part] = {"word_gain": fresh(moved, "word", "topic"), "topic_gain": fresh(gain, "topic")}
@@ -110,10 +110,11 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     keep = np.repeat(lengths > 0, np.diff(shard.offsets))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     sample = Shard(shard.number, offsets, shard.words, shard.position[keep], shard.counts[keep])
-    block = active_fold.blank(shard.words.size, topics, moments=False, momentum=True)
-    listing = Listing(
+    blank = (np.zeros((shard.words.size, topics), dtype=np.float32) for _ in range(2))
+    word_active, block_active = blank
+    block = CollapsedRows(word_active=word_active, block_active=block_active, word_rest=np.zeros(shard.words.size))
+    settings = ActiveSettings(
         most=0,
-        every=1,
         flatten=1.0,
         momentum=0.0,
         totals=np.zeros(topics),
@@ -121,48 +122,49 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
         weight=np.ones(topics),
         following=np.ones(topics),
     )
-    now = replace(parameters, listing=listing, tables=False, moments=False)
+    now = replace(parameters, active=settings, tables=False, moments=False)
+    local: AnyActiveLocal
     local, delta = listed.start(sample, topics, stream.at(purpose="seed"), moments=False, most=0, every=1)
     for sweep in range(SEED_SWEEPS):
         ids = Delta(delta.parts, {"word": np.arange(shard.words.size)})
-        block, told = active_fold.fold(block, ids, now)
-        following = now.topics / (now.total + told["topic_total"].values)
-        listing = replace(
-            listing,
-            totals=told["topic_ahead"].values,
-            weight=listing.following,
+        block, parts = fold_active(block, ids, now)
+        following = now.topics / (now.total + parts["topic_total"].values)
+        settings = replace(
+            settings,
+            totals=parts["topic_ahead"].values,
+            weight=settings.following,
             following=following,
             momentum=0.8 if sweep else 0.0,
         )
-        now = replace(now, listing=listing)
+        now = replace(now, active=settings)
         local, delta = listed.sweep(sample, local, block, now)
-    block, _ = active_fold.fold(block, Delta(delta.parts, {"word": np.arange(shard.words.size)}), now)
-    found = counts(block, now, folded=True) * (shard.tokens / max(sample.tokens, 1))
-    return np.maximum(found, 0.0).astype(np.float32)
+    block, _ = fold_active(block, Delta(delta.parts, {"word": np.arange(shard.words.size)}), now)
+    expected = expected_counts(block, settings.following, settings.even).astype(np.float64)
+    return np.maximum(expected * (shard.tokens / max(sample.tokens, 1)), 0.0).astype(np.float32)
 
 
-def blend(block: Arrays, delta: Delta) -> tuple[Arrays, Delta]:
-    """Move a block of the vocabulary by the mean of a minibatch's steps.
+def blend(block: CollapsedRows, delta: Delta) -> tuple[CollapsedRows, Delta]:
+    """Move a block of the vocabulary by the mean of a minibatch's steps; return fresh ``moved`` too.
 
     Parameters
     ----------
-    block : Arrays
-        ``word_topic``.
+    block : CollapsedRows
+        With ``word_topic``.
     delta : Delta
         The sum over the minibatch; its word ids count from the block's first word.
 
     Returns
     -------
-    block : Arrays
+    block : CollapsedRows
         The new rows.
     delta : Delta
         Fresh ``moved``, the sum of absolute changes.
     """
-    shards = max(delta.number("shards"), 1.0)
-    before = block["word_topic"]
+    gain, shards = delta.read(WordGain), max(delta.number("shards"), 1.0)
+    before = block.dense_counts
     after = buffers.empty(before.shape, np.float32)
     np.multiply(before, np.float32(delta.number("decay") / shards), out=after)
-    if "word_gain" in delta:
-        after[delta.ids["word"]] += delta["word_gain"] / np.float32(shards)
+    if gain is not None:
+        after[delta.ids["word"]] += gain.word_gain / np.float32(shards)
     moved = float(np.abs(after - before).sum(dtype=np.float64))
-    return {**block, "word_topic": np.maximum(after, np.float32(0.0), out=after)}, Delta({"moved": fresh(moved)})
+    return replace(block, word_topic=np.maximum(after, np.float32(0.0), out=after)), Delta({"moved": fresh(moved)})

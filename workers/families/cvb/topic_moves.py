@@ -1,23 +1,24 @@
-"""Moves of topics between sweeps, beside a shard: tokens held out to judge them, the judgement, and carrying them out.
+"""Moves of topics between sweeps, beside a shard: held-out tokens, statistics of candidates, and accepted moves.
 
-`collapsium.pipeline.families.cvb.topic_moves` decides. A round takes three sweeps, in which the globals ask for what
-the next step needs: products of the topics' columns and where tokens of small topics would go; what each candidate
-gains on held-out tokens; then the sweep that begins by carrying out what was decided. All of it reduces like any delta.
+`collapsium.pipeline.families.cvb.topic_moves` accepts moves. A round takes three sweeps: the first sums products of the
+topics' columns and the tokens that small topics would hand over; the second the candidates' gains on held-out tokens;
+the third begins by carrying out the accepted moves. All sums reduce like any delta.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Part, fresh
+from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.document_lists import Chosen, Ints, Portion, starts_of
-from collapsium.workers.families.cvb.parameters import Parameters, Rows
+from collapsium.workers.families.cvb.globals import MovesState
+from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
 from collapsium.workers.kernels.cvb import topic_moves as kernels
@@ -38,62 +39,29 @@ KERNELS = (
     kernels.move_responsibilities,
     kernels.gram,
 )
-LEAST_CELL = 0.1  # tokens; less of a word in a topic says nothing of whether topics are alike
+MIN_CELL_TOKENS = 0.1  # less of a word in a topic does not count when topics are compared
 
 
-def blank_globals(topics: int, seed: int, share: float) -> dict[str, npt.NDArray[Any]]:
-    """Return the globals that moves begin with.
-
-    Parameters
-    ----------
-    topics : int
-        K.
-    seed : int
-        Of the run.
-    share : float
-        Share of the tokens that are held out.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        ``held_share`` and ``held_before``: the share now, and as of the local states; ``topic_alive``; ``moves_into``
-        and ``moves_split`` (see `kernels.topic_moves.Moves`); ``ask`` (1: products and spilling, 2: gains);
-        ``merge_candidates`` (2, candidates), ``delete_candidates`` and ``delete_spill`` (candidates, topics).
-    """
-    return {
-        "moves_seed": np.array(seed),
-        "held_share": np.array(share),
-        "held_before": np.array(share),
-        "topic_alive": np.ones(topics, dtype=bool),
-        "moves_into": np.arange(topics),
-        "moves_split": np.full(topics, -1),
-        "moving": np.array(False),
-        "ask": np.array(0),
-        "merge_candidates": np.zeros((2, 0), dtype=np.int64),
-        "delete_candidates": np.zeros(0, dtype=np.int64),
-        "delete_spill": np.zeros((0, topics)),
-    }
-
-
-def key_of(globals: Arrays, shard: int, purpose: str) -> int:
+def key_of(state: MovesState, shard: int, purpose: str) -> int:
     """Return the address of a shard's documents, for hashes."""
-    generator = Stream(int(globals["moves_seed"]), purpose, place=shard).generator()
+    generator = Stream(int(state.moves_seed), purpose, place=shard).generator()
     return int(generator.integers(1 << 63))
 
 
-def held_out(shard: Shard, globals: Arrays, share: float) -> Counts:
+def held_out(shard: Shard, state: MovesState, share: float) -> Counts:
     """Return how many copies of each pair take no part in the counts, shape (pairs,)."""
     held = np.zeros(shard.pairs, dtype=np.int32)
     if share > 0.0:
-        key = np.uint64(key_of(globals, shard.number, "hold out"))
+        key = np.uint64(key_of(state, shard.number, "hold out"))
         kernels.hold_out(document_pairs(shard), shard.words, key, share, held)
     return held
 
 
-def counting(shard: Shard, globals: Arrays) -> Shard:
-    """Return a shard with those tokens only that take part in the counts; the same pairs, of which some count 0."""
-    share = float(globals.get("held_share", 0.0))
-    return replace(shard, counts=shard.counts - held_out(shard, globals, share)) if share > 0.0 else shard
+def counted_part(shard: Shard, state: MovesState | None) -> Shard:
+    """Return a shard without its held-out tokens; the same pairs, of which some count 0."""
+    if state is None or state.held_share <= 0.0:
+        return shard
+    return replace(shard, counts=shard.counts - held_out(shard, state, state.held_share))
 
 
 @dataclass(frozen=True)
@@ -128,7 +96,7 @@ class Moving:
     def choose(
         self,
         portion: Portion,
-        working: Rows,
+        working: SweptRows,
         parameters: Parameters,
     ) -> Chosen:
         """Give the new lists of a portion; see `document_lists.choose`."""
@@ -139,7 +107,7 @@ class Moving:
         within = np.arange(chosen.size) - np.repeat(offsets[:-1], spans) < np.repeat(sizes, spans)
         return chosen[within], sizes
 
-    def carry(self, portion: Portion, working: Rows, chosen: Chosen) -> Portion:
+    def carry(self, portion: Portion, working: SweptRows, chosen: Chosen) -> Portion:
         """Carry a portion's responsibilities over to its new lists; see `document_lists.carry`."""
         listed = np.concatenate([[0], np.cumsum(chosen[1])]).astype(np.int64)
         starts = starts_of(portion.pairs.offsets, listed)
@@ -160,14 +128,14 @@ class Moving:
         return replace(portion, active=active, state=ActiveState(starts, share, counts, background))
 
 
-def moving(shard: Shard, globals: Arrays) -> Moving | None:
-    """Return what a shard must carry out before this sweep; None for nothing.
+def moving(shard: Shard, state: MovesState | None) -> Moving | None:
+    """Return the moves that a shard carries out before this sweep; None for none.
 
     Parameters
     ----------
     shard : Shard
         With all its tokens.
-    globals : Arrays
+    state : MovesState or None
         Of the sweep.
 
     Returns
@@ -175,45 +143,41 @@ def moving(shard: Shard, globals: Arrays) -> Moving | None:
     Moving or None
         Merges, deletes and splits, and tokens that are no longer held out.
     """
-    if "moving" not in globals or not globals["moving"]:
+    if state is None or not state.moving:
         return None
-    before, now = float(globals["held_before"]), float(globals["held_share"])
-    more = held_out(shard, globals, before) if now < before else np.zeros(shard.pairs, dtype=np.int32)
-    key = key_of(globals, shard.number, "split")
-    return Moving(np.asarray(globals["moves_into"]), np.asarray(globals["moves_split"]), key, more)
+    before, now = state.held_before, state.held_share
+    more = held_out(shard, state, before) if now < before else np.zeros(shard.pairs, dtype=np.int32)
+    return Moving(state.moves_into, state.moves_split, key_of(state, shard.number, "split"), more)
 
 
-class Judge:
-    """Adds up over a shard what a decision needs, from the state before its sweep.
+class MoveStatistics:
+    """Sums over a shard by which moves are proposed or accepted, from the state before its sweep.
 
     Parameters
     ----------
     shard : Shard
         With all its tokens.
-    globals : Arrays
-        Say what is asked for, and the candidates.
+    state : MovesState
+        With the candidates.
     """
 
-    def __init__(self, shard: Shard, globals: Arrays) -> None:
-        self.ask = int(globals.get("ask", 0))
-        if not self.ask:
-            return
-        topics = globals["topic_alive"].size
-        self._kept, self._merged = np.ascontiguousarray(globals["merge_candidates"])
-        self._deletes, self._spilt = np.asarray(globals["delete_candidates"]), np.asarray(globals["delete_spill"])
+    def __init__(self, shard: Shard, state: MovesState) -> None:
+        self._ask, topics = state.ask, state.topic_alive.size
+        self._kept, self._merged = np.ascontiguousarray(state.merge_candidates)
+        self._deletes, self._spilt = state.delete_candidates, state.delete_spill
         self._number = np.full(topics, -1, dtype=np.int64)
         self._number[self._deletes] = np.arange(self._deletes.size)
-        self._held = held_out(shard, globals, float(globals["held_share"]))
+        self._held = held_out(shard, state, state.held_share)
         self._sums = np.zeros((2, self._kept.size)), np.zeros((2, self._deletes.size))
         self._spill = np.zeros((self._deletes.size, topics))
         self._score = np.zeros(2)
 
-    def see(self, portion: Portion, working: Rows, parameters: Parameters) -> None:
+    def add(self, portion: Portion, working: SweptRows, parameters: Parameters) -> None:
         """Add a portion."""
         held = self._held[portion.pair : portion.pair + portion.pairs.counts.size]
         documents, priors = (portion.active, portion.state), parameters.priors
         weight = working.sweep.background_weight
-        if self.ask == 1:
+        if self._ask == 1:
             candidates = self._number, self._spill
             deletion_scores.reassign(portion.pairs, *documents, priors, working.topics, weight, *candidates)
             return
@@ -223,10 +187,8 @@ class Judge:
         deletion_scores.score_deletions(portion.pairs, held, *documents, priors, working.topics, weight, deletions)
 
     def parts(self) -> dict[str, Part]:
-        """Return what was added up: ``delete_spill``, or gains with their squares, and ``held_score``."""
-        if not self.ask:
-            return {}
-        if self.ask == 1:
+        """Return the sums: ``delete_spill``, or `ScoreSums`."""
+        if self._ask == 1:
             return {"delete_spill": fresh(self._spill)}
         (merge, merge_square), (delete, delete_square) = self._sums
         return {
@@ -238,8 +200,13 @@ class Judge:
         }
 
 
+def statistics(shard: Shard, state: MovesState | None) -> MoveStatistics | None:
+    """Return the sums that the state asks for; None for none."""
+    return None if state is None or not state.ask else MoveStatistics(shard, state)
+
+
 def products(row_topic: npt.NDArray[np.float32]) -> dict[str, Part]:
     """Return the sums over a block's words by which topics are compared, ``topic_products``."""
-    found = np.zeros((row_topic.shape[1], row_topic.shape[1]))
-    kernels.gram(row_topic, LEAST_CELL, found)
-    return {"topic_products": fresh(found)}
+    sums = np.zeros((row_topic.shape[1], row_topic.shape[1]))
+    kernels.gram(row_topic, MIN_CELL_TOKENS, sums)
+    return {"topic_products": fresh(sums)}

@@ -17,6 +17,7 @@ from collapsium.workers.families.cvb import active as listed
 from collapsium.workers.families.cvb import dense
 from collapsium.workers.families.cvb.document_lists import LEAST, Ints, Steps, room
 from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.cvb.states import ActiveLocal, DenseLocal
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, RowChanges
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 
 
-def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[Arrays, Delta]:
+def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLocal | DenseLocal, Delta]:
     """Make a shard's first local state from another run.
 
     Parameters
@@ -42,33 +43,33 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[Arrays, D
 
     Returns
     -------
-    local : Arrays
-        As `collapsed.start` makes it, but so old that no sweep treats it as a start.
+    local : ActiveLocal or DenseLocal
+        As of a random start, but so old that no sweep treats it as one.
     delta : Delta
         Changes from nothing.
     """
     theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
-    if parameters.listing is not None:
+    if parameters.active is not None:
         return _listed(shard, parameters, theta, phi)
     pair_topic = np.empty((shard.pairs, parameters.topics.size), dtype=np.float32)
     warming.initialise_dense(document_pairs(shard), DocumentModel(theta, phi), pair_topic)
-    return dense.begun(shard, pair_topic, moments=parameters.moments)
+    return dense.initial_state(shard, pair_topic, moments=parameters.moments)
 
 
 def _listed(
     shard: Shard, parameters: Parameters, theta: npt.NDArray[np.float32], phi: npt.NDArray[np.float32]
-) -> tuple[Arrays, Delta]:
+) -> tuple[ActiveLocal, Delta]:
     pairs, model, topics = document_pairs(shard), DocumentModel(theta, phi), parameters.topics.size
     expected = np.empty((shard.documents, theta.shape[1]))
     warming.expected_counts(pairs, model, expected)
-    most = parameters.listing.most if parameters.listing is not None else 0
+    most = parameters.active_settings.most
     topic, sizes = first_lists(expected, parameters.topics, room(shard.offsets, topics, most), shard.lengths > 0)
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     active, state = ActiveTopics(lists, topic), listed.blank_state(shard, lists)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     warming.initialise_active(pairs, model, active, state, rows)
     age = listed.FLAT_SWEEPS
-    return listed.begun(shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age)
+    return listed.initial_state(shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age)
 
 
 def first_lists(expected: Vector, prior: Vector, places: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:

@@ -93,7 +93,7 @@ def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(sma
         fit(small[0], tmp_path / "run", scheduler="threads", workers=2, sinks=[stop], **given)
     again = resume(tmp_path / "run", scheduler="threads", workers=2)
     assert again.record.iterations == whole.record.iterations
-    np.testing.assert_array_equal(again.rows(0)["word_topic"], whole.rows(0)["word_topic"])
+    np.testing.assert_array_equal(again.rows(0).word_topic, whole.rows(0).word_topic)
 
 
 def test_other_words_for_a_tolerance__are_refused(small, tmp_path):

@@ -149,10 +149,10 @@ def test_an_interrupt_before_the_first_iteration__leaves_a_run_that_can_be_resum
 
 def test_more_iterations__go_on_from_the_end(small, tmp_path, whole):
     fit(small[0], tmp_path / "run", heldout=small[1], **{**OPTIONS, "iterations": 5})
-    first = Model(tmp_path / "run").rows(0)["word_topic"]
+    first = Model(tmp_path / "run").rows(0).word_topic
     resume(tmp_path / "run", iterations=8)
     assert bits(Model(tmp_path / "run"), 5) == bits(Model(whole), 5)
-    assert not np.array_equal(first, Model(tmp_path / "run").rows(0)["word_topic"])
+    assert not np.array_equal(first, Model(tmp_path / "run").rows(0).word_topic)
     assert Run(tmp_path / "run").record()["limits"]["iterations"] == 8
     before = (tmp_path / "run/events.jsonl").read_bytes()
     resume(tmp_path / "run")  # nothing is left to do

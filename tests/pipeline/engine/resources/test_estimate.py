@@ -24,7 +24,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
 from collapsium.workers import tasks
-from tests.conformance import problem_of
+from tests.conformance import arrays_of, problem_of
 
 PLENTY = 1e18  # bytes that no plan of these tests reaches
 DIGEST = "0" * 64
@@ -268,19 +268,19 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
     problem, executor, globals_ = problem_of(small[0], family, options, executor=Recording())
     few = 16  # bytes a word, a shard: what does not grow with topics is left out in places
     for state, _ in run(problem, executor, globals_, Limits(iterations=8)):
-        rows = state.blocks[0].value.rows
+        rows = arrays_of(state.blocks[0].value.rows)
         kept = sum(values.nbytes for values in rows.values())
         shown = sum(values.nbytes for name, values in rows.items() if not name.startswith("block_"))
         assert 0 <= kept - said.kept * summary.words <= few * summary.words
         assert 0 <= shown - said.shown * summary.words <= few * summary.words
-        local = sum(values.nbytes for swept in state.swept for values in swept.value.local.values())
+        local = sum(values.nbytes for swept in state.swept for values in arrays_of(swept.value.local).values())
         most = said.pair * summary.pairs + said.document * summary.documents
         assert local <= most + few * len(state.swept)
     assert len(executor.deltas) == 9 * len(problem.shards)
     for delta in executor.deltas:
         by_word = sum(part.values.nbytes for part in delta.with_dim("word").parts.values())
         assert 0 <= by_word - said.delta * delta.ids["word"].size <= few * delta.ids["word"].size
-    if "pair_topic" in state.swept[0].value.local:
+    if "pair_topic" in arrays_of(state.swept[0].value.local):
         assert local == most
 
 
@@ -334,7 +334,7 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
     monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 500)
     options = {"family": "lda", "topics": 5, "iterations": 3}
     whole = estimate(small[0], family="lda", topics=5)
-    monkeypatch.setattr("collapsium.pipeline.families.cvb.common.PORTION", 1)
+    monkeypatch.setattr("collapsium.pipeline.families.cvb.collapsed.PORTION", 1)
     short = estimate(small[0], family="lda", topics=5, memory=int(whole.needed) - 1)
     assert short.on_disk
     assert short.needed < whole.needed
@@ -352,4 +352,4 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
     assert ("iteration", "scratch of little", True) in seen
     assert not any(there for _, name, there in seen if name == "scratch of plenty")
     assert [*(tmp_path / "scratch of little").iterdir()] == []
-    np.testing.assert_array_equal(*(model.rows(0)["word_topic"] for model in models))
+    np.testing.assert_array_equal(*(model.rows(0).word_topic for model in models))

@@ -14,8 +14,16 @@ from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_referen
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb.document_lists import room_for
-from collapsium.workers.families.cvb.parameters import counted
-from tests.conformance import Conformance, bits, document_counts, problem_of, scores_of, state_bits
+from tests.conformance import (
+    Conformance,
+    arrays_of,
+    bits,
+    counts_of,
+    document_counts,
+    problem_of,
+    scores_of,
+    state_bits,
+)
 from tests.conftest import planted_rows, write_corpus, write_halves
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
@@ -72,17 +80,18 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), options["topics"])
     assert [one.number for one in known] == list(range(len(known)))
     for state, _ in run(replace(problem, warm=known), executor, globals_, Limits(iterations=3)):
-        rows = state.blocks[0].value.rows
-        held = rows["word_topic"] if "word_topic" in rows else counted(rows)
+        rows = arrays_of(state.blocks[0].value.rows)
+        held = counts_of(rows)
         total, background = np.zeros(held.shape), np.zeros(len(held))
         for shard, swept in zip(problem.shards, state.swept, strict=True):
-            by_word, rest, documents = Conformance().recount(shard.value, swept.value.local)
+            local = arrays_of(swept.value.local)
+            by_word, rest, documents = Conformance().recount(shard.value, local)
             total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
             background[shard.value.words] += rest
-            kept = document_counts(swept.value.local, held.shape[1])[:, : documents.shape[1]]
+            kept = document_counts(local, held.shape[1])[:, : documents.shape[1]]
             np.testing.assert_allclose(kept, documents, rtol=1e-5, atol=1e-5)
-            if "document_lists" in swept.value.local:
-                sizes = np.diff(swept.value.local["document_lists"])
+            if "document_lists" in local:
+                sizes = np.diff(local["document_lists"])
                 most = np.minimum(
                     room_for(np.diff(shard.value.offsets), options["topics"], options.get("most_active", 0)),
                     options["topics"],
@@ -92,7 +101,7 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
         np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
         if "word_rest" in rows:
             np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-9)
-        assert state.globals["topic_moments"][0].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens)
+        assert arrays_of(state.globals)["topic_moments"][0].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens)
 
 
 @pytest.mark.parametrize("kind", ["active", "dense"])
@@ -100,8 +109,7 @@ def test_topics_beyond_the_source__begin_empty(planted, sources, kind):
     problem, executor, globals_ = problem_of(planted[0], "lda", {"topics": 8, "responsibilities": kind})
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 8)
     state, _ = next(run(replace(problem, warm=known), executor, globals_, Limits(iterations=1)))
-    rows = state.blocks[0].value.rows
-    held = rows["word_topic"] if kind == "dense" else counted(rows)
+    held = counts_of(arrays_of(state.blocks[0].value.rows))
     assert (held[:, :3].sum(axis=0) > 100.0).all()
     assert (held[:, 3:] == 0.0).all()
 
@@ -111,7 +119,7 @@ def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, famil
     said = []
     given = {"family": family, "topics": 2, "beta": 3.0, "iterations": 1, "warm": sources["hdp"]}
     model = fit(planted[0], tmp_path / "run", sinks=[said.append], **given)
-    assert model.rows(0)["word_topic"].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens, rel=1e-4)
+    assert arrays_of(model.rows(0))["word_topic"].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens, rel=1e-4)
     source = topics(sources["hdp"])
     (text,) = [event["text"] for event in said if event["event"] == "notice"]
     share = sum(topic.share for topic in source[:2])
@@ -124,9 +132,9 @@ def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_p
     given = {"family": "hdp", "topics": 5, "iterations": 2}
     warm = fit(planted[0], tmp_path / "warm", warm=sources["hdp"], **given)
     cold = fit(planted[0], tmp_path / "cold", **given)
-    assert warm.globals["alpha"] != 1.0
-    assert cold.globals["alpha"] == 1.0
-    assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **given).globals["alpha"] == 1.0
+    assert warm.globals.alpha != 1.0
+    assert cold.globals.alpha == 1.0
+    assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **given).globals.alpha == 1.0
 
 
 # Wherever it runs, and taken up again ----------------------------------------------------------------------------------
@@ -225,7 +233,7 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
     for family in ("lda", "hdp"):
         fit(corpus, tmp_path / family, family=family, topics=1, iterations=1)
         model = fit(corpus, tmp_path / f"{family}-warm", family="lda", topics=2, iterations=2, warm=tmp_path / family)
-        assert model.rows(0)["word_topic"].sum() == pytest.approx(2.0, rel=1e-4)
+        assert arrays_of(model.rows(0))["word_topic"].sum() == pytest.approx(2.0, rel=1e-4)
 
 
 def test_what_does_not_fit__is_refused_before_anything_runs(planted, sources, tmp_path):

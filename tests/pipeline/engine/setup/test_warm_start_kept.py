@@ -17,8 +17,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.cvb.parameters import counted
-from tests.conformance import Conformance, arrays_of, bits, problem_of, scores_of
+from tests.conformance import Conformance, arrays_of, bits, counts_of, problem_of, scores_of
 from tests.conftest import planted_rows
 from tests.strategies import documents_of
 
@@ -105,9 +104,9 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
     assert [one.kept is not None for one in known] == [True, True, True, False]
     for number in range(3):
         before = checkpoint.read(f"locals/{number:05d}", parts[f"locals/{number:05d}"])
-        np.testing.assert_array_equal(kept_array(state.swept[number].value.local), kept_array(before))
-    rows = arrays_of(state.blocks[0].value.rows)
-    held = rows["word_topic"] if "word_topic" in rows else counted(rows)
+        local = arrays_of(state.swept[number].value.local)
+        np.testing.assert_array_equal(kept_array(local), kept_array(before))
+    held = counts_of(arrays_of(state.blocks[0].value.rows))
     total = np.zeros(held.shape)
     for shard, swept in zip(problem.shards, state.swept, strict=True):
         local = arrays_of(swept.value.local)

@@ -33,11 +33,11 @@ def phases(planted):
     _, states = lived(planted)
     found = {}
     for state in states:
-        now = state.globals
-        step = (int(now["ask"]), bool(now["moving"]), float(now["held_share"]) > 0)
+        now = state.globals.moves
+        step = (now.ask, now.moving, now.held_share > 0)
         found.setdefault(step, state.iteration)
-        if now["split_pairs"].size:
-            found.setdefault("split" if now["moving"] else "judged" if now["ask"] else "parting", state.iteration)
+        if now.split_pairs.size:
+            found.setdefault("split" if now.moving else "judged" if now.ask else "parting", state.iteration)
     steps = (1, False, True), (2, False, True), (0, True, True), (0, True, False)
     return [found[step] for step in (*steps, "split", "judged")]
 
@@ -88,7 +88,7 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
     for name, stop_on in (("counts", "counts"), ("score", "score")):
         model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **given)
         assert phases(planted[0])[3] < model.record.iterations < ITERATIONS
-        assert math.isclose(model.rows(0)["word_topic"].sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
+        assert math.isclose(model.rows(0).word_topic.sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
         assert scores_of(tmp_path / name)[-1] < 0.0
         assert verify(tmp_path / name).broken == []
     model = fit(planted[0], tmp_path / "off", **{**given, "moves": False})
@@ -98,7 +98,7 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
 def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, tmp_path):
     last = phases(planted[0])[3]
     out = stopped(planted, tmp_path / "run", last - 2)
-    with pytest.raises(OptionError, match=f"--iterations {last - 1}: the run was planned with more"):
+    with pytest.raises(OptionError, match=f"`iterations` {last - 1}: the run was planned with more"):
         resume(out, iterations=last - 1, scheduler="serial")
     assert not (out / "model").exists()
     model = resume(out, iterations=ITERATIONS, scheduler="serial")
@@ -151,12 +151,12 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
 )
 def test_moves__are_on_by_themselves_where_there_is_time_for_them(planted, options, iterations, on):
     _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations)
-    assert ("held_share" in globals_) == on
+    assert (globals_.moves is not None) == on
 
 
 def test_moves__are_off_by_themselves_in_the_stochastic_schedule(planted):
     _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True)
-    assert "held_share" not in globals_
+    assert globals_.moves is None
 
 
 def test_an_estimator__has_the_topics_that_are_left(planted):

@@ -19,7 +19,6 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.families.cvb import topic_moves as moves
-from collapsium.workers.families.cvb.parameters import counted
 from tests.conformance import (
     Conformance,
     Losing,
@@ -38,7 +37,9 @@ pytestmark = pytest.mark.usefixtures("early")
 
 def counting(problem, state):
     """The shards with the tokens that count in a state."""
-    held = [moves.held_out(shard.value, state.globals, float(state.globals["held_before"])) for shard in problem.shards]
+    held = [
+        moves.held_out(shard.value, state.globals.moves, state.globals.moves.held_before) for shard in problem.shards
+    ]
     shards = zip(problem.shards, held, strict=True)
     return [replace(shard.value, counts=shard.value.counts - one) for shard, one in shards]
 
@@ -46,10 +47,10 @@ def counting(problem, state):
 def check_counts(problem, state):
     """All counts of a state equal a recount from its local states, of the tokens that count; what has gone is empty."""
     rows, globals_ = state.blocks[0].value.rows, state.globals
-    held = counted(rows)
+    held = rows.active_counts
     total, background, tokens = np.zeros(held.shape), np.zeros(len(held)), 0
     for shard, swept in zip(counting(problem, state), state.swept, strict=True):
-        local = swept.value.local
+        local = swept.value.local.to_arrays()
         by_word, rest, documents = Conformance().recount(shard, local)
         total[np.ix_(shard.words, np.arange(by_word.shape[1]))] += by_word
         background[shard.words] += rest
@@ -59,17 +60,17 @@ def check_counts(problem, state):
         np.testing.assert_allclose(local["document_rest"], left, rtol=1e-4, atol=1e-4)
         tokens += shard.tokens
     np.testing.assert_allclose(held, total, rtol=1e-5, atol=2e-3)
-    np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-6)
-    of_topics = globals_["topic_moments"][0]
+    np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-6)
+    of_topics = globals_.topic_moments[0]
     assert math.isclose(of_topics.sum(), tokens, rel_tol=1e-6)
-    assert math.isclose(float(globals_.get("unsettled", 0.0)), missing(problem) - tokens)
-    if not globals_["moving"]:
-        gone = ~globals_["topic_alive"]
+    assert math.isclose(globals_.moves.unsettled, missing(problem) - tokens)
+    if not globals_.moves.moving:
+        gone = ~globals_.moves.topic_alive
         assert np.abs(held[:, gone]).max(initial=0.0) < 1e-3
         assert np.abs(of_topics[gone]).max(initial=0.0) < 1e-3
-        assert (globals_["pi"][gone] == 0.0).all()
+        assert (globals_.pi[gone] == 0.0).all()
         for swept in state.swept:
-            listed = document_counts(swept.value.local, held.shape[1])
+            listed = document_counts(swept.value.local.to_arrays(), held.shape[1])
             assert not listed[:, gone].any()
 
 
@@ -96,16 +97,16 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     seen = set()
     for state in states:
         check_counts(problem, state)
-        now = state.globals
-        assert math.isclose(now["pi"][now["topic_alive"]].sum(), now["pi"].sum())
-        seen.add((int(now["ask"]), bool(now["moving"]), float(now["held_share"]) > 0))
+        now = state.globals.moves
+        assert math.isclose(state.globals.pi[now.topic_alive].sum(), state.globals.pi.sum())
+        seen.add((now.ask, now.moving, now.held_share > 0))
     assert seen == {(0, False, True), (1, False, True), (2, False, True), (0, True, True), (0, True, False),
                     (0, False, False)}  # fmt: skip
-    assert now["merges"] + now["deletes"] - now["splits"] + now["topic_alive"].sum() == options["topics"]
-    assert now["split_tried"] or options["topics"] > 12
-    assert now["merges"] > 0
-    assert now["deletes"] > 0
-    assert float(now["unsettled"]) == 0.0
+    assert now.merges + now.deletes - now.splits + now.topic_alive.sum() == options["topics"]
+    assert now.split_tried or options["topics"] > 12
+    assert now.merges > 0
+    assert now.deletes > 0
+    assert now.unsettled == 0.0
 
 
 @pytest.mark.parametrize("shards", [1, 11])
@@ -116,7 +117,7 @@ def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
     assert len(problem.shards) >= shards
     for state in states:
         check_counts(problem, state)
-    assert state.globals["merges"] + state.globals["deletes"] > 0
+    assert state.globals.moves.merges + state.globals.moves.deletes > 0
 
 
 def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
@@ -125,17 +126,17 @@ def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
     for state in itertools.islice(states, 0, None, 4):
         check_counts(problem, state)
         rows = state.blocks[0].value.rows
-        shape = counted(rows).shape
+        shape = rows.active_counts.shape
         total = np.zeros((2, *shape))
         for shard, swept in zip(counting(problem, state), state.swept, strict=True):
             local = swept.value.local
-            where = local["document_lists"], local["document_topics"]
+            where = local.document_lists, local.document_topics
             starts = np.concatenate([[0], np.cumsum(np.diff(shard.offsets) * np.diff(where[0]))])
-            given = shard.offsets, shard.position, shard.counts, *where, starts, local["pair_shares"]
+            given = shard.offsets, shard.position, shard.counts, *where, starts, local.pair_shares
             total[:, shard.words] += naive_active.moments((shard.words.size, shape[1]), *given)
-        np.testing.assert_allclose(rows["word_topic_variance"], total[0], rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(rows["word_topic_log_absent"], total[1], rtol=1e-6, atol=1e-6)
-    assert state.globals["merges"] + state.globals["deletes"] > 0
+        np.testing.assert_allclose(rows.word_topic_variance, total[0], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(rows.word_topic_log_absent, total[1], rtol=1e-6, atol=1e-6)
+    assert state.globals.moves.merges + state.globals.moves.deletes > 0
 
 
 @pytest.mark.parametrize("topics", [12, 140])
@@ -145,7 +146,7 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, tmp_path, topics):
     problem, states = lived(planted[0], {**OPTIONS, "topics": topics}, warm=known)
     for state in states:
         check_counts(problem, state)
-    assert state.globals["merges"] + state.globals["deletes"] > 0
+    assert state.globals.moves.merges + state.globals.moves.deletes > 0
 
 
 def test_probabilities__sum_to_one_at_any_time(planted):
@@ -160,7 +161,7 @@ def test_probabilities__sum_to_one_at_any_time(planted):
         table = problem.shard_model.predict(every, state.swept[0].value.local, rows, state.globals)
         sums = np.add.reduceat(table["probability"], every.offsets[:-1])
         np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
-        moving += bool(state.globals["moving"])
+        moving += state.globals.moves.moving
     assert moving >= 2
 
 
@@ -193,7 +194,7 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
         keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=7) if every else NoKeeper()
         state = [one for one, _ in run(problem, executor, globals_, Limits(iterations=ITERATIONS), keeper)][-1]
         assert not every or executor.losses == 4
-        assert state.globals["merges"] + state.globals["deletes"] > 0
+        assert state.globals.moves.merges + state.globals.moves.deletes > 0
         found.append(state_bits(state))
     assert found[0] == found[1]
     assert found[0] == found[2]
@@ -211,7 +212,7 @@ def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
     assert made(0)[-1].iteration == 1
     assert made(5)[-1].iteration == 5
     assert made(9)[-1].iteration == 9
-    with pytest.raises(OptionError, match="--iterations 9: the run was planned with more"):
+    with pytest.raises(OptionError, match="`iterations` 9: the run was planned with more"):
         made(10)
 
 
@@ -224,10 +225,8 @@ class Waiting:
     def __getattr__(self, name):
         return getattr(self.family, name)
 
-    def update(self, globals_, delta, config, stream):
-        after = self.family.update(globals_, delta, config, stream)
-        unsettled = np.array(float(after["sweeps"] < self.until))
-        return type(after).from_arrays({**after.to_arrays(), "unsettled": unsettled})
+    def uncounted_tokens(self, globals_):
+        return float(globals_.sweeps < self.until)
 
 
 def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
@@ -235,8 +234,6 @@ def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
     for options in ({"learn": ("pi",)}, {"hold": 200}):
         _, states = lived(planted[0], {**OPTIONS, **options})
         for state in states:
-            alive = state.globals["topic_alive"].sum()
-            held = float(state.globals["held_before"]) > 0
-            assert state.iteration == 0 or state.globals["alpha"] == pytest.approx(
-                rounds.PRIOR * alive if held else 1.0
-            )
+            alive = state.globals.moves.topic_alive.sum()
+            held = state.globals.moves.held_before > 0
+            assert state.iteration == 0 or state.globals.alpha == pytest.approx(rounds.PRIOR * alive if held else 1.0)

@@ -1,10 +1,16 @@
 """What moves come to with the settings that they have: the topics that are left, and when to stop."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit, simulate, split
+from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.cvb import topic_moves as rounds
+from collapsium.pipeline.families.cvb.hdp import Hdp
+from collapsium.workers.arrays.delta import Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
 from tests.conformance import scores_of
 from tests.pipeline.families.cvb.conftest import corpora, iterations_of
 
@@ -25,21 +31,23 @@ def test_planted_topics__are_what_is_left(tmp_path, seed):
 @pytest.mark.parametrize(("score", "ends"), [(-5.5, False), (-6.0049, False), (-6.0051, True)])
 def test_a_round_that_finds_the_score_fallen__moves_nothing_and_is_the_last(score, ends):
     none = np.zeros(0, dtype=np.int64)
-    before = {"held_share": np.array(0.1), "ask": np.array(2), "moves_last": np.array(150), "moves_idle": np.array(0)}
-    before.update(topic_alive=np.ones(3, dtype=bool), split_pairs=np.zeros((2, 0)), split_until=np.array(0))
-    before.update(merges=np.array(4), deletes=np.array(2), splits=np.array(0), moves_best=np.array(-6.0))
-    before.update(merge_candidates=np.array([[0], [1]]), delete_candidates=none)
-    after = {"sweeps": np.array(60), "topic_moments": np.array([[30.0, 10.0, 20.0]]), "topic_ahead": np.eye(3)}
+    state = replace(
+        rounds.initial_state(3, 1, 200), ask=2, merges=4, deletes=2, moves_best=-6.0,
+        merge_candidates=np.array([[0], [1]]), delete_candidates=none,
+    )  # fmt: skip
+    options = Hdp.Options(topics=3)
+    before = replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state)
+    moments = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
+    after = replace(before, sweeps=60.0, topic_moments=moments, topic_ahead=np.ones(3))
     gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}
-    found = rounds.decided(
-        before, after, {"tokens": np.array(1.0), "held_score": np.array([score * 1e4, 1e4]), **gains}
-    )
-    assert bool(found["moving"]) is not ends
-    assert (int(found["moves_idle"]) == rounds.IDLE) is ends
+    sums = {"held_score": np.array([score * 1e4, 1e4]), **gains}
+    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    assert found.moving is not ends
+    assert (found.moves_idle == rounds.IDLE) is ends
     if not ends:
-        assert float(found["moves_best"]) == max(score, -6.0)
-        assert found["moves_into"].tolist() == [0, 0, 2]
-        assert found["merges"] == 5
+        assert found.moves_best == max(score, -6.0)
+        assert found.moves_into.tolist() == [0, 0, 2]
+        assert found.merges == 5
 
 
 def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):

@@ -188,7 +188,11 @@ def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
     folder = Folder(str(tmp_path))
     folder.write("compare.json", dump({"format": KIND, "version": 2}))
     folder.write("cells/lda-3.json", dump({"format": CELL_KIND, "version": 2, "row": {}}))
-    with pytest.raises(DamagedError, match="2 is of an earlier release, and this one reads version 3; compare again"):
+    with pytest.raises(
+        DamagedError, match="2 is unknown; this release reads version 3; compare again, into a new folder"
+    ):
         record_of(folder)
-    with pytest.raises(DamagedError, match="this one reads version 3; remove the file, and the cell is measured again"):
+    with pytest.raises(
+        DamagedError, match="this release reads version 3; remove the file, and the cell is measured again"
+    ):
         row_of(folder, "lda-3")

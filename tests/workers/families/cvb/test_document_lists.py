@@ -16,7 +16,8 @@ from collapsium.workers.families.cvb.document_lists import (
     room,
     room_for,
 )
-from collapsium.workers.families.cvb.parameters import Listing, Parameters, Rows
+from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, SweptRows
+from collapsium.workers.families.cvb.states import CollapsedRows
 from tests.naive import active as naive
 from tests.workers.kernels.cvb.test_active import listed_shards
 
@@ -79,11 +80,11 @@ def test_room__is_kept_to_by_the_plan_of_a_fit():
 def parameters_of(state, rows, most=0):
     """Parameters for lists of a shard of `listed_shards`."""
     topics, total = state.topics, 20.0
-    listing = Listing(
-        most=most, every=1, flatten=1.0, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
+    settings = ActiveSettings(
+        most=most, flatten=1.0, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
         weight=rows["weight"], following=np.ones(topics),
     )  # fmt: skip
-    return Parameters(rows["a"], float(rows["a"].sum()), rows["b"], total, listing=listing)
+    return Parameters(rows["a"], float(rows["a"].sum()), rows["b"], total, active=settings)
 
 
 def whole(state):
@@ -94,7 +95,7 @@ def whole(state):
 
 
 def working_of(state, rows, parameters):
-    return Rows({"word_active": rows["active"], "word_rest": rows["rest"]}, parameters)
+    return SweptRows(CollapsedRows(word_active=rows["active"], word_rest=rows["rest"]), parameters)
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 6))

@@ -7,14 +7,16 @@ tolerances are these, rounded up.
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import digamma, gammaln
 
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.cvb import common as collapsed
-from collapsium.pipeline.families.cvb import hdp, lda
+from collapsium.pipeline.families.cvb import collapsed
+from collapsium.pipeline.families.cvb.hdp import Hdp, divergence
+from collapsium.pipeline.families.cvb.lda import Lda
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
@@ -33,7 +35,7 @@ CORPORA = {
 }
 
 
-def swept(family, name, rows, sweeps, **options):
+def swept(family, rows, sweeps, **options):
     """Start and sweep a corpus of one shard; return the shard, responsibilities, told, globals and block."""
     shard = Shard.of(0, documents_of(rows))
     config = family.Options(order=2, **options)
@@ -47,7 +49,7 @@ def swept(family, name, rows, sweeps, **options):
         globals_ = family.update(globals_, block.told, config, Stream(0))
         after = tasks.sweep(model, shard, after, None, [block], globals_, Stream(5, "sweep"))
     folded = tasks.fold(model, block, [after.delta], globals_)
-    q = after.local["pair_topic"].astype(np.float64)
+    q = after.local.pair_topic.astype(np.float64)
     return shard, q / q.sum(axis=1, keepdims=True), folded, globals_
 
 
@@ -111,6 +113,7 @@ def cells(shard, q, a):
 
 def word_cells(rows, b):
     """The kernel's E[t_kw] and F[log G(b_w + n_kw) / G(b_w)], a topic and word at a time."""
+    rows = rows.to_arrays()
     shape = rows["word_topic"].shape
     found = {"t": np.zeros(shape), "word_rising": np.zeros(shape)}
     for w, k in itertools.product(*map(range, shape)):
@@ -144,14 +147,14 @@ def check(found, expected):
 @pytest.mark.parametrize("topics", [2, 3])
 @pytest.mark.parametrize("name", CORPORA)
 def test_lda__every_expectation_agrees_with_enumeration(name, topics, sweeps):
-    shard, q, folded, globals_ = swept(lda, "lda", CORPORA[name], sweeps, topics=topics, alpha=0.3, beta=1.5)
+    shard, q, folded, globals_ = swept(Lda(), CORPORA[name], sweeps, topics=topics, alpha=0.3, beta=1.5)
     expected, evidence = exact(shard, q, 0.3, 0.3 * topics, 0.5, 1.5)
     documents = cells(shard, q, np.full(topics, 0.3))
     check(documents, expected)
     check(word_cells(folded.rows, np.full(3, 0.5)), expected)
     check(topic_cells(globals_, folded.told, 1.5), expected)
     np.testing.assert_allclose(folded.told["tables"], documents["s"].sum(axis=0), rtol=1e-5)
-    bound = lda.objective(globals_, folded.told)["objective"]
+    bound = Lda().objective(globals_, folded.told)["objective"]
     true_bound = expected["log_joint"] + entropy(shard, q)
     assert abs(bound - true_bound) < 0.08
     assert true_bound < evidence + 1e-9  # Jensen: what the bound approximates is a bound
@@ -163,20 +166,20 @@ ALL = ("alpha", "gamma", "pi", "beta", "tau")
 @pytest.mark.parametrize("name", CORPORA)
 def test_hdp__every_expectation_agrees_with_enumeration(name):
     given = {"topics": 3, "beta": 2.0, "tau": 3.0, "learn": ALL}
-    shard, q, folded, globals_ = swept(hdp, "hdp", CORPORA[name], 4, **given)
-    _, _, before, _ = swept(hdp, "hdp", CORPORA[name], 3, **given)  # the block that the last sweep was made against
-    a = float(globals_["alpha_geometric"]) * globals_["pi_geometric"]
-    tau = before.rows["word_tables"] + float(globals_["tau_prior"])
-    h = float(globals_["beta_geometric"]) * np.exp(digamma(tau) - digamma(float(globals_["tau_total"])))
-    total = float(globals_["beta"])
-    expected, _ = exact(shard, q, a, float(globals_["alpha"]), h[:, np.newaxis], total)
+    shard, q, folded, globals_ = swept(Hdp(), CORPORA[name], 4, **given)
+    _, _, before, _ = swept(Hdp(), CORPORA[name], 3, **given)  # the block that the last sweep was made against
+    a = globals_.alpha_geometric * globals_.pi_geometric
+    tau = before.rows.word_tables + globals_.tau_prior
+    h = globals_.beta_geometric * np.exp(digamma(tau) - digamma(globals_.tau_total))
+    total = globals_.beta
+    expected, _ = exact(shard, q, a, globals_.alpha, h[:, np.newaxis], total)
     documents = cells(shard, q, a)
     check(documents, expected)
     check(word_cells(folded.rows, h), expected)
     check(topic_cells(globals_, folded.told, total), expected)
     np.testing.assert_allclose(folded.told["tables"], documents["s"].sum(axis=0), rtol=1e-5)
-    np.testing.assert_allclose(folded.rows["word_tables"], expected["t"].sum(axis=1), rtol=0.015, atol=1e-7)
-    bound = hdp.objective(globals_, folded.told)["objective"] + hdp.divergence(globals_, folded.told)
+    np.testing.assert_allclose(folded.rows.word_tables, expected["t"].sum(axis=1), rtol=0.015, atol=1e-7)
+    bound = Hdp().objective(globals_, folded.told)["objective"] + divergence(globals_, folded.told)
     assert abs(bound - expected["log_joint"] - entropy(shard, q)) < 0.08
 
 
@@ -184,29 +187,27 @@ def test_hdp__every_expectation_agrees_with_enumeration(name):
 @pytest.mark.parametrize("learned", ["alpha", "gamma", "pi"])
 def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
     """Exact coordinate ascent, one posterior at a time, with the responsibilities left alone."""
-    shard, q, folded, globals_ = swept(hdp, "hdp", rows, 3, topics=3, beta=2.0)
-    config = hdp.Config(order=2, topics=3, beta=2.0)
+    shard, q, folded, globals_ = swept(Hdp(), rows, 3, topics=3, beta=2.0)
+    config = Hdp.Options(order=2, topics=3, beta=2.0)
     names = {
         "alpha": ("alpha", "alpha_posterior", "alpha_geometric"),
         "gamma": ("gamma", "gamma_posterior"),
         "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
     }[learned]
-    after = hdp.update(globals_, folded.told, config, Stream(0))
+    after = Hdp().update(globals_, folded.told, config, Stream(0))
     if learned == "gamma":  # its update follows that of pi: compare under the new sticks
-        globals_ = {
-            **globals_,
-            **{name: after[name] for name in ("pi", "pi_geometric", "stick_order", "stick_posterior")},
-        }
-    mixed = {**globals_, **{name: after[name] for name in names}}
+        sticks = ("pi", "pi_geometric", "stick_order", "stick_posterior")
+        globals_ = replace(globals_, **{name: getattr(after, name) for name in sticks})
+    mixed = replace(globals_, **{name: getattr(after, name) for name in names})
     assert bound_at(mixed, shard, q, folded.told) >= bound_at(globals_, shard, q, folded.told) - 1e-6
 
 
 def bound_at(globals_, shard, q, told):
     """The terms of the bound that alpha, gamma and pi are in, for given responsibilities."""
-    a, concentration = float(globals_["alpha_geometric"]) * globals_["pi_geometric"], float(globals_["alpha"])
+    a, concentration = globals_.alpha_geometric * globals_.pi_geometric, globals_.alpha
     rising = sum(
         naive.log_rising(a, *naive.moments(q[i:j], shard.counts[i:j])).sum()
         for i, j in itertools.pairwise(shard.offsets)
         if j > i
     )
-    return rising + log_eta(shard.lengths, concentration)[1] - hdp.divergence(globals_, told)
+    return rising + log_eta(shard.lengths, concentration)[1] - divergence(globals_, told)

@@ -1,11 +1,14 @@
 """Rows whose background is spread over the topics, while a shard is swept and when a block is read."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.cvb.parameters import Listing, Parameters, Rows, counted, expected, listing_of
+from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, SweptRows, expected_counts
+from collapsium.workers.families.cvb.states import CollapsedRows
 from tests.naive import background as naive
 
 STEP = 2.0**-15
@@ -20,17 +23,17 @@ def blocks(draw):
     rest = np.round(9 * noise.random(words) * (noise.random(words) < 0.7) / STEP) * STEP
     a, total = noise.uniform(0.1, 2.0, topics), draw(st.sampled_from([0.5, 30.0]))
     totals = active.sum(axis=0) + noise.uniform(0.0, 5.0, topics)
-    listing = Listing(
-        most=0, every=1, flatten=1.0, momentum=0.8, totals=totals, even=draw(st.sampled_from([1e-6, 0.4])),
+    settings = ActiveSettings(
+        most=0, flatten=1.0, momentum=0.8, totals=totals, even=draw(st.sampled_from([1e-6, 0.4])),
         weight=noise.uniform(1e-3, 2.0, topics), following=np.ones(topics),
     )  # fmt: skip
-    parameters = Parameters(a, float(a.sum()), noise.uniform(0.01, 1.0, words), total, listing=listing)
-    return {"word_active": active.astype(np.float32), "word_rest": rest}, parameters
+    parameters = Parameters(a, float(a.sum()), noise.uniform(0.01, 1.0, words), total, active=settings)
+    return CollapsedRows(word_active=active.astype(np.float32), word_rest=rest), parameters
 
 
 def read_only(rows):
     """As they may arrive from another worker."""
-    for values in rows.values():
+    for values in rows.to_arrays().values():
         values.flags.writeable = False
     return rows
 
@@ -38,34 +41,34 @@ def read_only(rows):
 @given(blocks())
 def test_rows__hold_what_a_sweep_reads(drawn):
     rows, parameters = drawn
-    listing, working = parameters.listing, Rows(read_only(rows), parameters)
-    np.testing.assert_array_equal(working.topics.totals, listing.totals + parameters.total)
+    settings, working = parameters.active, SweptRows(read_only(rows), parameters)
+    np.testing.assert_array_equal(working.topics.totals, settings.totals + parameters.total)
     np.testing.assert_array_equal(working.sweep.ratio, parameters.topics / working.topics.totals)
-    given_ = rows["word_active"], rows["word_rest"], listing.even, parameters.words, listing.weight, working.sweep.ratio
+    given_ = rows.word_active, rows.word_rest, settings.even, parameters.words, settings.weight, working.sweep.ratio
     row_topic, background, spreading = naive.spread(*given_)
     np.testing.assert_allclose(working.topics.rows, row_topic, rtol=1e-6)
     np.testing.assert_allclose(working.sweep.background_weight, background, rtol=1e-6)
     np.testing.assert_allclose(working.selection.spreading, spreading, rtol=1e-6)
-    assert working.selection.active is rows["word_active"]
+    assert working.selection.active is rows.word_active
 
 
 @given(blocks())
 def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
     rows, parameters = drawn
-    working = Rows(read_only(rows), parameters)
+    working = SweptRows(read_only(rows), parameters)
     parts = working.changes()
     assert {name: (part.dims, part.kind) for name, part in parts.items()} == {
         "word_active": (("word", "topic"), "change"),
         "word_rest": (("word",), "change"),
     }
     for name, part in parts.items():
-        assert part.values.shape == rows[name].shape
+        assert part.values.shape == rows.to_arrays()[name].shape
         assert not part.values.any()
     changes, running = working.row_changes, working.running.totals
     changes.active[:] += np.float32(0.5)
     changes.background[:] -= 0.25
     running += 1.0  # as sweeps do, which leave the totals they began with
-    np.testing.assert_array_equal(working.topics.totals, parameters.listing.totals + parameters.total)
+    np.testing.assert_array_equal(working.topics.totals, parameters.active_settings.totals + parameters.total)
     assert (working.changes()["word_active"].values == 0.5).all()
     assert (working.changes()["word_rest"].values == -0.25).all()
 
@@ -73,31 +76,33 @@ def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
 @given(blocks())
 def test_expected__is_the_counts_with_their_background(drawn):
     rows, parameters = drawn
-    found = expected(read_only(rows), parameters.listing.weight, parameters.listing.even)
-    assert (found.dtype, found.shape) == (np.float32, rows["word_active"].shape)
-    np.testing.assert_allclose(found.sum(axis=1), rows["word_active"].sum(axis=1) + rows["word_rest"], rtol=1e-5)
-    assert (found >= rows["word_active"]).all()
-    np.testing.assert_array_equal(found, Rows(rows, parameters).topics.rows)  # what sweeps see is no other
+    found = expected_counts(read_only(rows), parameters.active_settings.weight, parameters.active_settings.even)
+    assert (found.dtype, found.shape) == (np.float32, rows.word_active.shape)
+    np.testing.assert_allclose(found.sum(axis=1), rows.word_active.sum(axis=1) + rows.word_rest, rtol=1e-5)
+    assert (found >= rows.word_active).all()
+    np.testing.assert_array_equal(found, SweptRows(rows, parameters).topics.rows)  # what sweeps see is no other
 
 
 @given(blocks(), st.booleans())
 def test_counted__is_what_the_block_keeps_to_itself_where_rows_run_ahead(drawn, ahead):
     rows, parameters = drawn
     if ahead:
-        rows = {**rows, "block_active": rows["word_active"], "word_active": rows["word_active"] + np.float32(1.0)}
-    assert counted(rows) is rows["block_active" if ahead else "word_active"]
+        rows = replace(rows, block_active=rows.word_active, word_active=rows.word_active + np.float32(1.0))
+    assert rows.active_counts is (rows.block_active if ahead else rows.word_active)
     # What is read from a block at the end are the counts themselves.
-    plain = {name: values for name, values in rows.items() if name != "block_active"} | {"word_active": counted(rows)}
-    weight, even = parameters.listing.weight, parameters.listing.even
-    np.testing.assert_array_equal(expected(rows, weight, even), expected(plain, weight, even))
+    plain = rows.counted()
+    assert plain.block_active is None
+    assert plain.word_active is rows.active_counts
+    weight, even = parameters.active_settings.weight, parameters.active_settings.even
+    np.testing.assert_array_equal(expected_counts(rows, weight, even), expected_counts(plain, weight, even))
 
 
 @given(blocks())
-def test_listing_of__is_there_or_an_error(drawn):
+def test_settings__are_there_or_an_error(drawn):
     _, parameters = drawn
-    assert listing_of(parameters) is parameters.listing
+    assert parameters.active_settings is parameters.active
     dense = Parameters(parameters.topics, 1.0, parameters.words, 1.0)
-    with pytest.raises(ValueError, match="need a listing"):
-        listing_of(dense)
-    with pytest.raises(ValueError, match="need a listing"):
-        Rows({"word_active": np.zeros((1, 1), np.float32), "word_rest": np.zeros(1)}, dense)
+    with pytest.raises(ValueError, match="need settings"):
+        _ = dense.active_settings
+    with pytest.raises(ValueError, match="need settings"):
+        SweptRows(CollapsedRows(word_active=np.zeros((1, 1), np.float32), word_rest=np.zeros(1)), dense)

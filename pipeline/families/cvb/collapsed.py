@@ -1,0 +1,340 @@
+"""Collapsed variational inference of bag-of-words topics, on the driver."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, ValidationInfo, field_validator
+
+from collapsium.pipeline.families import generative as drawing
+from collapsium.pipeline.families.base import FamilyOptions, Footprint, Resumable, Simulates, Stochastic, Summary
+from collapsium.storage.errors import OptionError
+from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb.document_lists import PORTION, room_for
+from collapsium.workers.families.cvb.globals import CollapsedGlobals
+from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TopicChanges, TopicTotals, WordSums
+from collapsium.workers.kernels.cvb import words
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Documents
+
+Vector = npt.NDArray[np.float64]
+
+DOCUMENTS_A_TOPIC = 10  # at least, of those that have topics at the start
+MAX_START_EVERY = 8  # at most one document in so many has topics at the start
+FORGETTING = 0.7  # of sums over minibatches: number n counts n^-FORGETTING
+MIN_PARAMETER = 1e-8  # smallest Dirichlet parameter that learning may reach
+
+
+class CollapsedOptions(FamilyOptions):
+    """Options of all families of collapsed topics; the families' own come before."""
+
+    topics: int
+    beta: float
+    order: Literal[0, 2]
+    responsibilities: Literal["active", "dense"] | None = Field(
+        None,
+        description="active: each document keeps a list of its topics, and a background share for all others; dense: "
+        "all topics of every pair; by itself active with order 0, and dense with order 2, which is dense always",
+    )
+    most_active: int | None = Field(
+        None,
+        ge=1,
+        description="most topics that a document may list; by itself all where there are at most 128 topics, else 24 "
+        "and one for each 8 of its distinct words",
+    )
+    momentum: float = Field(
+        0.8,
+        ge=0,
+        lt=1,
+        description="with active responsibilities: share of their last change by which counts of words run ahead of a "
+        "sweep; 0 for the plain update",
+    )
+    flatten: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="with active responsibilities: power to which a token's weights are raised before they are made "
+        "responsibilities; less than 1 spreads each token over more topics, which predicts better where there are few "
+        "topics or a small alpha (0.875 is worth 0.03 nats on KOS with 120 topics)",
+    )
+
+    @field_validator("responsibilities")
+    @classmethod
+    def _dense_second_order(
+        cls, responsibilities: Literal["active", "dense"] | None, info: ValidationInfo
+    ) -> Literal["active", "dense"] | None:
+        if responsibilities == "active" and info.data.get("order") == 2:
+            raise ValueError("expected 'dense' with `order` 2; active responsibilities take `order` 0")
+        return responsibilities
+
+    @property
+    def active(self) -> bool:
+        """Whether responsibilities are sparse, over each document's active topics."""
+        return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
+
+    @property
+    def needs_tables(self) -> bool:
+        """Whether E[s_k] is summed."""
+        raise NotImplementedError
+
+    @property
+    def needs_moments(self) -> bool:
+        """Whether V[n_kw] and Z[n_kw] are summed."""
+        raise NotImplementedError
+
+
+OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
+GlobalsT = TypeVar("GlobalsT", bound=CollapsedGlobals)
+
+
+class CollapsedFamily(
+    Resumable[OptionsT, GlobalsT, CollapsedRows],
+    Stochastic[OptionsT, GlobalsT, CollapsedRows],
+    Simulates[OptionsT, GlobalsT, CollapsedRows],
+):
+    """Family of collapsed topics."""
+
+    schedules = ("batch", "stochastic")
+
+    def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        return footprint(summary, options, moments=options.needs_moments)
+
+    def corpus_tokens(self, globals: GlobalsT) -> float:
+        """Return the tokens of the whole corpus."""
+        return globals.corpus_tokens
+
+    def is_stochastic(self, globals: GlobalsT) -> bool:
+        """Return whether a model was fitted by minibatches."""
+        return globals.stochastic
+
+    def word_concentration(self, globals: GlobalsT) -> float:
+        """Return B."""
+        return globals.beta
+
+    def globals_for_steps(self, globals: GlobalsT, summary: Summary, options: OptionsT, minibatches: int) -> GlobalsT:
+        """Return the global state for steps from a fitted model, its counts scaled to the corpus of the minibatches."""
+        moments = np.array(globals.topic_moments)
+        moments *= summary.tokens / max(float(moments[0].sum()), 1.0)
+        return replace(
+            globals,
+            active=options.active and not summary.stochastic,
+            rows_ahead=rows_ahead(summary, options),
+            stochastic=summary.stochastic,
+            start_every=start_every(summary, options),
+            corpus_tokens=float(summary.tokens),
+            minibatches=0.0,
+            topic_ahead=np.zeros(options.topics),
+            spread_weight=np.ones(options.topics),
+            topic_moments=moments,
+            steps=float(minibatches),
+        )
+
+    def can_carry(self, globals: GlobalsT, options: OptionsT, before: OptionsT) -> bool:
+        """Return whether a fit can go on from another run: its responsibilities are of the same kind."""
+        same = options.topics == before.topics and options.active == before.active
+        return same and not globals.stochastic
+
+    @abstractmethod
+    def simulated_prior(self, globals: GlobalsT) -> Vector:
+        """Return the Dirichlet parameters of simulated documents."""
+
+    def simulate(
+        self, topics: Arrays, globals: GlobalsT, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, Vector]:
+        """Draw documents from their Dirichlet prior, and return their proportions too."""
+        prior = self.simulated_prior(globals)
+        return drawing.draw_documents(topics, int(globals.vocabulary), prior, documents, tokens, stream)
+
+
+def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
+    """Return whether rows run ahead of the counts."""
+    return options.active and options.momentum > 0 and not summary.stochastic
+
+
+def start_every(summary: Summary, options: CollapsedOptions) -> int:
+    """Return of how many documents one has topics at the start."""
+    return min(max(summary.documents // (DOCUMENTS_A_TOPIC * options.topics), 1), MAX_START_EVERY)
+
+
+def moved_moments(globals: CollapsedGlobals, delta: Delta) -> Vector:
+    """Return E[n_k] and V[n_k] after a delta, shape (2, topics)."""
+    moments = np.array(globals.topic_moments)
+    step, totals = delta.read(StepSums), delta.read(TopicTotals)
+    if step is not None:
+        moments[0] = (step.decay * moments[0] + step.topic_gain) / step.shards
+        return moments
+    if totals is not None:  # active responsibilities: the background is spread anew
+        moments[0] = totals.topic_total
+        if totals.topic_variance_total is not None:
+            moments[1] = totals.topic_variance_total
+        return moments
+    changes = delta.read(TopicChanges) or TopicChanges()
+    for row, values in enumerate((changes.topic, changes.topic_variance)):
+        if values is not None:
+            moments[row] += values
+    return moments
+
+
+def moved_log_absent(globals: CollapsedGlobals, delta: Delta) -> Vector:
+    """Return Z[n_k] after a delta, shape (topics,)."""
+    totals, changes = delta.read(TopicTotals), delta.read(TopicChanges)
+    if totals is not None and totals.topic_log_absent_total is not None:
+        return totals.topic_log_absent_total
+    if changes is None or changes.topic_log_absent is None:
+        return globals.topic_log_absent
+    after: Vector = globals.topic_log_absent + changes.topic_log_absent
+    return after
+
+
+def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vector, Vector]:
+    """Return E[log xi_k] and F[log G(B + n_k) / G(B)] of each topic, both of shape (topics,)."""
+    log_xi, log_rising = np.empty(moments.shape[1]), np.empty(moments.shape[1])
+    words.topic_totals(
+        np.ascontiguousarray(moments[0]),
+        np.ascontiguousarray(moments[1]),
+        log_absent,
+        np.array([total]),
+        log_xi,
+        log_rising,
+    )
+    return log_xi, log_rising
+
+
+def likelihood_bound(globals: CollapsedGlobals, delta: Delta, bound_documents: float, words: WordSums | None) -> float:
+    """Return the part of the second-order bound that LDA and the HDP share.
+
+    sum_d log G(A)/G(A+n_d) + sum_dk F[log G(a_k+n_dk)/G(a_k)] + sum_k F[log G(B)/G(B+n_k)]
+    + sum_kw F[log G(b_w+n_kw)/G(b_w)] - sum c q log q.
+
+    Parameters
+    ----------
+    globals : CollapsedGlobals
+        As the sweep was made against.
+    delta : Delta
+        Of the sweep and of the folding of its rows.
+    bound_documents : float
+        The documents' terms.
+    words : WordSums or None
+        With the words' terms.
+
+    Returns
+    -------
+    float
+        In nats.
+    """
+    moments, log_absent = moved_moments(globals, delta), moved_log_absent(globals, delta)
+    _, log_rising = topic_totals(moments, log_absent, globals.beta)
+    return bound_documents + (0.0 if words is None else words.bound_words) - float(log_rising.sum())
+
+
+def counted(globals: GlobalsT, delta: Delta, parameters: Parameters) -> GlobalsT:
+    """Return the global state with the counts after a delta; `parameters` are those of its sweeps and folds."""
+    totals = delta.read(TopicTotals)
+    return replace(
+        globals,
+        topic_moments=moved_moments(globals, delta),
+        topic_log_absent=moved_log_absent(globals, delta),
+        topic_ahead=globals.topic_ahead if totals is None else totals.topic_ahead,
+        spread_weight=globals.spread_weight if parameters.active is None else parameters.active.following,
+    )
+
+
+def require_schedule(summary: Summary, *, moments: bool) -> None:
+    """Refuse options that a stochastic schedule cannot serve: it has no variances of counts by words."""
+    if summary.stochastic and moments:
+        raise OptionError("--schedule stochastic: takes order 0, and does not learn what concerns words")
+
+
+def of_corpus(globals: GlobalsT, delta: Delta) -> tuple[GlobalsT, SweepSums | None]:
+    """Return sums over documents that stand for the whole corpus, and the global state that remembers them.
+
+    In the stochastic schedule the sums of a minibatch are scaled to the corpus and averaged with those before, with
+    weights that decay; else they are the corpus's already.
+
+    Parameters
+    ----------
+    globals : CollapsedGlobals
+        As the iteration began.
+    delta : Delta
+        The sum over the shards.
+
+    Returns
+    -------
+    globals : CollapsedGlobals
+        With the averages.
+    sums : SweepSums or None
+        Of the corpus; None of a start, in which nothing has been swept.
+    """
+    swept, step = delta.read(SweepSums), delta.read(StepSums)
+    if swept is None or step is None:
+        return globals, swept
+    scale, number = globals.corpus_tokens / max(swept.tokens, 1.0), globals.minibatches + 1
+    weight = number**-FORGETTING
+    log_eta, tables = swept.log_eta * scale, None if swept.tables is None else swept.tables * scale
+    if number > 1 and globals.corpus_log_eta is not None:
+        log_eta = (1 - weight) * globals.corpus_log_eta + weight * log_eta
+    if number > 1 and tables is not None and globals.corpus_tables is not None:
+        tables = (1 - weight) * globals.corpus_tables + weight * tables
+    after = replace(
+        globals,
+        steps=globals.steps + step.batches / step.shards,
+        minibatches=number,
+        corpus_log_eta=log_eta,
+        corpus_tables=tables,
+    )
+    return after, replace(swept, log_eta=log_eta, tables=tables)
+
+
+def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> Footprint:
+    """Return what the state takes: responsibilities of 2 bytes over lists, or of 4 over all topics."""
+    more = 16.0 * config.topics if moments else 0.0
+    if not config.active:
+        pair, document = 4.0 * config.topics, 4.0 * config.topics
+        largest = pair * summary.pairs + document * summary.documents
+        return Footprint(
+            kept=8 * config.topics + more,
+            shown=8 * config.topics + more,
+            swept=4 * config.topics + 2 * more,
+            delta=8 * config.topics + more,
+            pair=pair,
+            document=document,
+            portion=2 * largest,
+        )
+    listed = _listed(summary, config)
+    if summary.stochastic:
+        return Footprint(
+            kept=4 * config.topics + 8,
+            shown=4 * config.topics + 8,
+            swept=8 * config.topics + 16,
+            delta=4 * config.topics + 8,
+            pair=0.0,
+            document=4.0 * config.topics,  # once it has ended, the documents are fitted to the topics
+            portion=6.0 * PORTION,
+        )
+    return Footprint(
+        kept=(8 if config.momentum else 4) * config.topics + 8 + more,
+        shown=4 * config.topics + 8 + more,
+        swept=4 * config.topics + 16 + more,
+        delta=4 * config.topics + 8 + more,
+        pair=2.0 * listed,
+        document=6.0 * listed + 20,
+        portion=6.0 * PORTION,
+    )
+
+
+def _listed(summary: Summary, config: CollapsedOptions) -> float:
+    """Return how many topics a pair's document may list, in the mean over the pairs."""
+    most = config.most_active or 0
+    if summary.lengths is None or not summary.lengths.sum():
+        return float(min(room_for(summary.pairs / max(summary.documents, 1), config.topics, most), config.topics))
+    rooms = np.minimum(room_for(summary.lengths, config.topics, most), config.topics)
+    return float((summary.lengths * rooms).sum() / summary.lengths.sum())

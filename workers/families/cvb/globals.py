@@ -1,0 +1,203 @@
+"""Global states of families of collapsed topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.state import GlobalState, State
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Vector: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollapsedGlobals(GlobalState):
+    """Global state of all families of collapsed topics.
+
+    Attributes
+    ----------
+    vocabulary : float
+        W, the number of words.
+    beta : float
+        B, or its expectation.
+    active, rows_ahead, stochastic, moments : bool
+        Whether responsibilities are sparse, whether their rows run ahead of the counts, whether shards are swept in
+        minibatches, and whether V[n_kw] and Z[n_kw] are summed.
+    start_every : int
+        Where documents use all topics, one in so many has them at the start.
+    corpus_tokens : float
+        Tokens of the corpus.
+    steps, minibatches : float
+        Batches and minibatches so far.
+    topic_moments : numpy.ndarray of float64, shape (2, topics)
+        E[n_k] and V[n_k].
+    topic_log_absent, topic_ahead, spread_weight : numpy.ndarray of float64, shape (topics,)
+        Z[n_k]; E[n_k] of the rows as sweeps see them; a_k / (B + E[n_k]) by which background is spread.
+    corpus_tables, corpus_log_eta : numpy.ndarray of float64, shape (topics,), and float, optional
+        Averages over minibatches of E[s_k] and of sum_d E[log eta_d], scaled to the corpus.
+    """
+
+    vocabulary: float
+    beta: float
+    active: bool
+    rows_ahead: bool
+    stochastic: bool
+    moments: bool
+    start_every: int
+    corpus_tokens: float
+    steps: float = 0.0
+    minibatches: float = 0.0
+    topic_moments: Vector
+    topic_log_absent: Vector
+    topic_ahead: Vector
+    spread_weight: Vector
+    corpus_tables: Vector | None = None
+    corpus_log_eta: float | None = None
+
+    def after_shard(self, counted: Vector, ahead: Vector) -> Self:
+        """Return the state for another sweep of a shard, after its own changes of E[n_k]."""
+        moments = np.array(self.topic_moments)
+        moments[0] = np.maximum(moments[0] + counted, 0.0)
+        return replace(self, topic_moments=moments, topic_ahead=np.maximum(self.topic_ahead + ahead, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LdaGlobals(CollapsedGlobals):
+    """Global state of latent Dirichlet allocation.
+
+    Attributes
+    ----------
+    alpha : numpy.ndarray of float64, shape (topics,)
+        a_k.
+    beta_rate : float
+        - sum_k E[log xi_k], where b_w is learned; 0 before.
+    word_tables_prior : float
+        Pseudo-tables of each word.
+    asymmetric_beta : bool
+        Whether b_w differs by word.
+    """
+
+    alpha: Vector
+    beta_rate: float = 0.0
+    word_tables_prior: float
+    asymmetric_beta: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovesState(State):
+    """Moves of topics: held-out tokens, the step that a round has come to, and moves to carry out.
+
+    Attributes
+    ----------
+    moves_seed : numpy.ndarray of int64 or uint64, shape ()
+        The run's seed.
+    held_share, held_before : float
+        Share of the tokens that is held out, now and in the local states.
+    unsettled : float
+        Tokens that are held out.
+    topic_alive : numpy.ndarray of bool, shape (topics,)
+        Topics that exist.
+    moving : bool
+        Whether the next sweep begins by carrying out moves.
+    moves_into, moves_split : numpy.ndarray of int64, shape (topics,)
+        The moves; see `kernels.cvb.topic_moves.Moves`.
+    ask : int
+        What the next sweep sums: 1 for products of topics and reassigned tokens, 2 for gains, 0 for neither.
+    merge_candidates : numpy.ndarray of int64, shape (2, candidates)
+        Pairs of topics that may merge.
+    delete_candidates : numpy.ndarray of int64, shape (candidates,)
+        Topics that may be deleted.
+    delete_spill : numpy.ndarray of float64, shape (candidates, topics)
+        Tokens that other topics would get of them.
+    moves_last, moves_idle : int
+        Sweep after which there are no rounds, and rounds in a row that moved little.
+    moves_best : float
+        Best score of held-out tokens in a round.
+    merges, deletes, splits : int
+        Moves so far.
+    split_until : int
+        Sweep from which topics that were split are judged.
+    split_pairs : numpy.ndarray of int64, shape (2, pairs)
+        Topics that were split, with their halves.
+    split_tried : bool
+        Whether topics have been split.
+    """
+
+    moves_seed: npt.NDArray[Any]
+    held_share: float
+    held_before: float
+    unsettled: float = 0.0
+    topic_alive: Flags
+    moving: bool = False
+    moves_into: Ints
+    moves_split: Ints
+    ask: int = 0
+    merge_candidates: Ints
+    delete_candidates: Ints
+    delete_spill: Vector
+    moves_last: int
+    moves_idle: int = 0
+    moves_best: float
+    merges: int = 0
+    deletes: int = 0
+    splits: int = 0
+    split_until: int = 0
+    split_pairs: Ints
+    split_tried: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HdpGlobals(CollapsedGlobals):
+    """Global state of the hierarchical Dirichlet process.
+
+    Attributes
+    ----------
+    sweeps, hold : float, int
+        Sweeps so far, and the first ones, in which nothing is learned.
+    alpha, alpha_geometric, gamma, beta_geometric : float
+        E[alpha], G[alpha], E[gamma] and G[beta].
+    alpha_prior, gamma_prior, beta_prior : numpy.ndarray of float64, shape (2,), optional
+        Shape and rate of the priors of what is learned.
+    alpha_posterior, gamma_posterior, beta_posterior : numpy.ndarray of float64, shape (2,)
+        Shape and rate of the posteriors; of beta none before it is learned.
+    pi, pi_geometric : numpy.ndarray of float64, shape (topics,)
+        E[pi_k] and G[pi_k].
+    stick_order : numpy.ndarray of int64, shape (topics that exist,)
+        Topics in the order of the sticks.
+    stick_posterior : numpy.ndarray of float64, shape (sticks, 2)
+        Parameters of q(pt_k), in that order.
+    tau_prior, tau_total : float
+        Parameter of tau's prior for each word, and the sum of q(tau)'s; 0 while tau is 1/W.
+    moves : MovesState, optional
+        Moves of topics, where there are any.
+    """
+
+    sweeps: float = 0.0
+    hold: int
+    alpha: float
+    alpha_geometric: float
+    gamma: float
+    beta_geometric: float
+    alpha_prior: Vector | None = None
+    gamma_prior: Vector | None = None
+    beta_prior: Vector | None = None
+    alpha_posterior: Vector
+    gamma_posterior: Vector
+    beta_posterior: Vector
+    pi: Vector
+    pi_geometric: Vector
+    stick_order: Ints
+    stick_posterior: Vector
+    tau_prior: float
+    tau_total: float = 0.0
+    moves: MovesState | None = None
+
+    def after_shard(self, counted: Vector, ahead: Vector) -> Self:
+        """Return the state for another sweep of a shard: moves have been carried out, and released tokens counted."""
+        after = super().after_shard(counted, ahead)
+        return after if self.moves is None else replace(after, moves=replace(self.moves, moving=False))

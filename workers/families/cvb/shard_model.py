@@ -1,0 +1,337 @@
+"""Collapsed variational inference of bag-of-words topics, beside a shard.
+
+Topic assignments of the HDP are those of LDA with other Dirichlet parameters: families differ in the `Parameters` that
+they make of their global state.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import Resumable, Stochastic
+from collapsium.workers.families.cvb import active, dense, stochastic, topic_moves, warm_start
+from collapsium.workers.families.cvb.globals import CollapsedGlobals, MovesState, Vector
+from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, expected_counts, fold_active
+from collapsium.workers.families.cvb.states import (
+    ActiveDocuments,
+    ActiveLocal,
+    CollapsedDocuments,
+    CollapsedRows,
+    Counts,
+    DenseDocuments,
+    DenseLocal,
+    SpilledLocal,
+    local_of,
+)
+from collapsium.workers.families.cvb.sums import RowChanges
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts
+from collapsium.workers.kernels.cvb import active as active_kernels
+from collapsium.workers.kernels.cvb import active_sums, predict, words
+from collapsium.workers.kernels.cvb import dense as dense_kernels
+from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
+from collapsium.workers.kernels.cvb.records import WordMoments
+from collapsium.workers.kernels.jit import Kernel
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
+GlobalsT = TypeVar("GlobalsT", bound=CollapsedGlobals)
+Local: TypeAlias = DenseDocuments | ActiveLocal | SpilledLocal
+
+
+class CollapsedShardModel(
+    Stochastic[OptionsT, GlobalsT, CollapsedRows, Local], Resumable[OptionsT, GlobalsT, CollapsedRows, Local]
+):
+    """Shard model of a family of collapsed topics."""
+
+    rows_type, local_type, documents_type = CollapsedRows, CollapsedDocuments, CollapsedDocuments
+
+    @abstractmethod
+    def update_parameters(self, rows: CollapsedRows, globals: GlobalsT) -> Parameters:
+        """Return the parameters of the updates, of the words at hand."""
+
+    @abstractmethod
+    def predictive_parameters(self, rows: CollapsedRows, globals: GlobalsT) -> Parameters:
+        """Return the parameters of prediction, of the words at hand."""
+
+    def moves(self, globals: GlobalsT) -> MovesState | None:
+        """Return the moves of topics; None where topics do not move."""
+        return None
+
+    def load_local(self, arrays: Mapping[str, Any]) -> Local:
+        """Return the local state that arrays hold; active responsibilities on disk stay there."""
+        return local_of(arrays)
+
+    def documents(self, local: Local) -> CollapsedDocuments:
+        """Return the part of a local state that a finished model saves."""
+        arrays: Mapping[str, Any] = local.to_arrays()
+        return CollapsedDocuments.from_arrays(arrays)  # type: ignore[no-any-return]
+
+    def kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        kernels: list[Kernel[..., Any]] = [words.log_eta]
+        if globals.stochastic:
+            return [*kernels, stochastic_kernels.sweep_stochastic, predict.fold_in, *active.KERNELS]
+        kernels += [words.word_tables, words.topic_totals] if globals.moments else []
+        if globals.active:
+            kernels += topic_moves.KERNELS if self.moves(globals) is not None else ()
+            kernels += [*active.KERNELS, active_kernels.sweep_active]
+            kernels += [active_sums.active_tables] if self.options.needs_tables else []
+            return [*kernels, *([active_sums.active_moments] if globals.moments else [])]
+        sweep: Kernel[..., Any] = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth
+        kernels += [sweep, words.add_counts, predict.pair_probability]
+        return [*kernels, *([words.add_log_absent] if globals.moments else [])]
+
+    def fold_in_kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that folding in and predicting call."""
+        return FOLD_IN_KERNELS
+
+    def initial_rows(self, words: int, globals: GlobalsT) -> CollapsedRows:
+        """Return the rows of words before any document has been seen."""
+        shape = words, self.options.topics
+        rows = CollapsedRows()
+        if globals.active:
+            rows = CollapsedRows(word_active=np.zeros(shape, dtype=np.float32), word_rest=np.zeros(words))
+            if globals.rows_ahead:
+                rows = replace(rows, block_active=np.zeros(shape, dtype=np.float32))
+        else:
+            rows = CollapsedRows(word_topic=np.zeros(shape))
+        if not globals.moments:
+            return rows
+        variance, log_absent = np.zeros(shape), np.zeros(shape)
+        return replace(
+            rows, word_topic_variance=variance, word_topic_log_absent=log_absent, word_tables=np.zeros(words)
+        )
+
+    def start(
+        self, shard: Shard, rows: CollapsedRows, globals: GlobalsT, stream: Stream, warm: Arrays | None = None
+    ) -> tuple[Local, Delta]:
+        """Draw a shard's first responsibilities, or take them from another run, and count them."""
+        shard = topic_moves.counted_part(shard, self.moves(globals))
+        if warm is not None:
+            return warm_start.start(shard, self.update_parameters(rows, globals), warm)
+        topics, moments = self.options.topics, globals.moments
+        if globals.active:
+            most, every = self.options.most_active or 0, globals.start_every
+            return active.start(shard, topics, stream, moments, most, every)
+        return dense.start(shard, topics, stream, moments=moments)
+
+    def continue_from(self, shard: Shard, saved: Arrays, rows: CollapsedRows, globals: GlobalsT) -> tuple[Local, Delta]:
+        """Go on from the responsibilities that another run saved of the shard."""
+        if globals.active:
+            return active.continue_from(shard, saved, self.options.topics, moments=globals.moments)
+        return dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=globals.moments)
+
+    def sweep(
+        self, shard: Shard, local: Local, rows: CollapsedRows, globals: GlobalsT, stream: Stream
+    ) -> tuple[Local, Delta]:
+        """Pass once over a shard by the zeroth- or second-order update.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        local : DenseLocal, ActiveLocal or SpilledLocal
+            After the start or the previous sweep.
+        rows : CollapsedRows
+            Of the shard's words.
+        globals : CollapsedGlobals
+            As the iteration began.
+        stream : Stream
+            Not used.
+
+        Returns
+        -------
+        local : DenseLocal, ActiveLocal or SpilledLocal
+            The new state.
+        delta : Delta
+            `RowChanges`, fresh `SweepSums` and, where topics move, the sums of `MoveStatistics`.
+        """
+        began, parameters = time.perf_counter(), self.update_parameters(rows, globals)
+        tables, bound = None, np.zeros(2)
+        if isinstance(local, DenseLocal):
+            new: Local
+            new, parts, tables, bound = dense.sweep(shard, local, rows, globals.topic_moments, parameters)
+        elif isinstance(local, DenseDocuments):
+            raise ValueError("expected responsibilities; documents that were folded in have none")
+        else:
+            state = self.moves(globals)
+            moving, sums = topic_moves.moving(shard, state), topic_moves.statistics(shard, state)
+            shard = topic_moves.counted_part(shard, state)
+            new, delta = active.sweep(shard, local, rows, parameters, moving, sums)
+            parts = dict(delta.parts)
+        parts.update(_document_sums(shard, parameters, tables, bound))
+        return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
+
+    def advance(self, rows: CollapsedRows, delta: Delta, globals: GlobalsT) -> tuple[CollapsedRows, GlobalsT]:
+        """Return the rows and globals with which a shard sweeps once more before its delta is reduced."""
+        before = rows.to_arrays()
+        changes = delta.read(RowChanges) or RowChanges()
+        moved = {name: before[name] + values for name, values in changes.to_arrays().items()}
+        counts = changes.word_topic if changes.word_active is None else changes.word_active
+        counted = np.asarray(0.0 if counts is None else counts.sum(axis=0, dtype=np.float64))
+        if changes.word_rest is not None:  # background is spread, nearly, as the counts are
+            ahead = globals.topic_ahead
+            counted = counted + changes.word_rest.sum() * ahead / max(ahead.sum(), 1e-300)
+        return CollapsedRows.from_arrays({**before, **moved}), globals.after_shard(counted, counted)
+
+    def step(self, shard: Shard, rows: CollapsedRows, globals: GlobalsT, stream: Stream) -> Delta:
+        """Return the step of a shard, in the stochastic schedule."""
+        return stochastic.step(shard, rows, globals, stream, self.update_parameters(rows, globals))
+
+    def blend(self, block: CollapsedRows, delta: Delta, globals: GlobalsT) -> tuple[CollapsedRows, Delta]:
+        """Move a block by a minibatch's steps, in the stochastic schedule."""
+        return stochastic.blend(block, delta)
+
+    def rows_for_steps(self, rows: CollapsedRows, factor: float) -> CollapsedRows:
+        """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
+        return CollapsedRows(word_topic=(rows.dense_counts * factor).astype(np.float32))
+
+    def fold(self, block: CollapsedRows, delta: Delta, globals: GlobalsT) -> tuple[CollapsedRows, Delta]:
+        """Add the rows of a delta to a block of the vocabulary.
+
+        Parameters
+        ----------
+        block : CollapsedRows
+            The rows so far.
+        delta : Delta
+            `RowChanges`; its word ids count from the block's first word.
+        globals : CollapsedGlobals
+            As this iteration's sweeps used them.
+
+        Returns
+        -------
+        block : CollapsedRows
+            The new rows.
+        delta : Delta
+            `TopicChanges`, or `TopicTotals` where responsibilities are active; fresh ``moved`` (sum of absolute changes
+            of E[n_kw]) and, with moments, `WordSums`.
+        """
+        parameters = self.update_parameters(block, globals)
+        if parameters.active is not None:
+            after, parts = fold_active(block, delta, parameters)
+            state = self.moves(globals)
+            if state is not None and state.ask == 1:
+                parts.update(topic_moves.products(_counts(after, parameters, folded=True)))
+        else:
+            after, parts = dense.fold(block, delta)
+        if parameters.moments:
+            after, sums = _word_sums(after, parameters)
+            parts.update(sums)
+        return after, Delta(parts)
+
+    def finished_rows(self, block: CollapsedRows, globals: GlobalsT) -> CollapsedRows:
+        """Return the rows that a finished model saves: E[n_kw]."""
+        parameters = self.update_parameters(block, globals)
+        if parameters.active is None:
+            return block
+        return CollapsedRows(word_topic=_counts(block, parameters), word_tables=block.word_tables)
+
+    def fold_in(self, shard: Shard, rows: CollapsedRows, globals: GlobalsT, stream: Stream) -> Local:
+        """Fit the counts of unseen documents under fixed topics."""
+        parameters = self.predictive_parameters(rows, globals)
+        return DenseDocuments(fold_in_counts(shard, _phi(rows, globals, parameters), parameters.topics))
+
+    def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, globals: GlobalsT) -> Arrays:
+        """Return the probability of each held-out pair, sum_k theta_dk phi_kw + theta_rest tau_w."""
+        # The mass beyond the truncation, theta_rest = (A - sum_k a_k) / (A + n_d), predicts with b_w / B, so that
+        # probabilities sum to one.
+        parameters, documents = self.predictive_parameters(rows, globals), local.loaded()
+        if isinstance(documents, ActiveDocuments):
+            counts = _counts(rows, parameters)
+            return {"probability": active.probability(heldout, documents, counts, globals.topic_moments, parameters)}
+        theta = _proportions(documents, parameters)
+        rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
+        pairs, phi = document_pairs(heldout), _phi(rows, globals, parameters)
+        rest_word = parameters.words / parameters.total
+        predict.pair_probability(pairs.offsets, pairs.position, theta, phi, rest, rest_word, probability)
+        return {"probability": probability}
+
+    def probabilities(self, rows: CollapsedRows, globals: GlobalsT) -> Arrays:
+        """Return phi_kw of the words at hand, as prediction has it."""
+        return {"word_topic": _phi(rows, globals, self.predictive_parameters(rows, globals))}
+
+    def infer(self, local: CollapsedDocuments, globals: GlobalsT) -> Arrays:
+        """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
+        parameters = self.predictive_parameters(NO_ROWS, globals)
+        return {"document_topic": _proportions(local.loaded(), parameters)}
+
+    def word_tokens(self, rows: CollapsedRows) -> Vector | None:
+        """Return the tokens that a finished model expects of each word."""
+        if rows.word_topic is None:
+            return None
+        tokens: Vector = np.asarray(rows.word_topic, dtype=np.float64).sum(axis=1)
+        return tokens
+
+    def document_lengths(self, local: CollapsedDocuments) -> Vector:
+        """Return the expected tokens of each document."""
+        return local.loaded().lengths()
+
+
+NO_ROWS = CollapsedRows(word_topic=np.zeros((0, 0)), word_tables=np.zeros(0))
+"""Rows of no word, for parameters of topics alone."""
+
+
+def _document_sums(shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector) -> dict[str, Part]:
+    """Return `SweepSums`."""
+    eta = np.zeros(2)
+    words.log_eta(shard.lengths.astype(np.float64), np.array([parameters.concentration]), eta)
+    parts = {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}
+    if parameters.tables or parameters.order == 2:
+        parts["log_eta"] = fresh(eta[0])
+        if tables is not None:
+            parts["tables"] = fresh(tables, "topic")
+    if parameters.order == 2:
+        parts["bound_documents"] = fresh(eta[1] + bound.sum())
+    return parts
+
+
+def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
+    """Return a folded block with sum_k E[t_kw] of its words, `WordSums` and, where active, totals of the moments."""
+    mean = np.asarray(after.word_topic, dtype=np.float64)
+    spread: npt.NDArray[Any] = np.zeros(())
+    if parameters.active is not None:
+        mean = _counts(after, parameters, folded=True).astype(np.float64)
+        spread = mean - after.active_counts
+    variance, log_absent = after.variance + spread, after.log_absent - spread
+    tables, bound = np.empty(parameters.words.size), np.zeros(1)
+    words.word_tables(WordMoments(mean, variance, log_absent), parameters.words, tables, bound)
+    parts = {"tables_of_words": fresh(tables.sum()), "bound_words": fresh(bound[0])}
+    if parameters.active is not None:
+        parts["topic_variance_total"] = fresh(variance.sum(axis=0), "topic")
+        parts["topic_log_absent_total"] = fresh(log_absent.sum(axis=0), "topic")
+    return replace(after, word_tables=tables), parts
+
+
+def _counts(rows: CollapsedRows, parameters: Parameters, *, folded: bool = False) -> Counts:
+    """Return E[n_kw] of rows, shape (words at hand, topics); `folded` rows are those before the next update."""
+    if rows.word_topic is not None:
+        return np.asarray(rows.word_topic, dtype=np.float32)
+    settings = parameters.active_settings
+    return expected_counts(rows, settings.following if folded else settings.weight, settings.even)
+
+
+def _phi(rows: CollapsedRows, globals: CollapsedGlobals, parameters: Parameters) -> Vector:
+    """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words at hand, topics)."""
+    counts = _counts(rows, parameters) if rows.word_topic is None else rows.word_topic
+    smoothed = np.maximum(np.asarray(counts, dtype=np.float64), 0.0) + parameters.words[:, np.newaxis]
+    probability: Vector = smoothed / (parameters.total + globals.topic_moments[0])
+    return probability
+
+
+def _proportions(documents: CollapsedDocuments, parameters: Parameters) -> Vector:
+    """Return theta_dk = (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
+    tokens = documents.counts(parameters.topics)
+    theta: Vector = (tokens + parameters.topics) / (parameters.concentration + tokens.sum(axis=1, keepdims=True))
+    return theta

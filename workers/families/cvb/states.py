@@ -1,0 +1,268 @@
+"""Rows and local states of families of collapsed topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.spill import Shelf
+from collapsium.workers.arrays.state import Array, LocalState, Rows, block_only
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
+from collapsium.workers.kernels.cvb.records import ActiveTopics
+
+T = TypeVar("T")
+Counts: TypeAlias = npt.NDArray[np.float32]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Topics: TypeAlias = npt.NDArray[np.uint16]
+Vector: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollapsedRows(Rows):
+    """Rows of words: E[n_kw] as a whole, or the counts of active topics and background tokens.
+
+    Attributes
+    ----------
+    word_topic : numpy.ndarray of float32 or float64, shape (words, topics), optional
+        E[n_kw] of dense responsibilities, in the stochastic schedule, and of finished models.
+    word_active : numpy.ndarray of float32, shape (words, topics), optional
+        Counts of active topics, as sweeps see them: with momentum, ahead of the counts.
+    word_rest : numpy.ndarray of float64, shape (words,), optional
+        Background tokens.
+    word_topic_variance, word_topic_log_absent : numpy.ndarray of float64, shape (words, topics), optional
+        V[n_kw] and Z[n_kw].
+    word_tables : numpy.ndarray of float64, shape (words,), optional
+        sum_k E[t_kw].
+    block_active : numpy.ndarray of float32, shape (words, topics), optional
+        With momentum, the counts of active topics themselves.
+    """
+
+    word_topic: npt.NDArray[np.floating[Any]] | None = None
+    word_active: Counts | None = None
+    word_rest: Vector | None = None
+    word_topic_variance: Vector | None = None
+    word_topic_log_absent: Vector | None = None
+    word_tables: Vector | None = None
+    block_active: Counts | None = block_only()
+
+    @property
+    def words(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.to_arrays().values())))
+
+    @property
+    def dense_counts(self) -> npt.NDArray[np.floating[Any]]:
+        """E[n_kw] of dense responsibilities or finished models."""
+        return _present(self.word_topic, "counts of all topics")
+
+    @property
+    def active_counts(self) -> Counts:
+        """Counts of active topics, also where sweeps see others."""
+        return _present(self.word_active if self.block_active is None else self.block_active, "active counts")
+
+    @property
+    def swept_counts(self) -> Counts:
+        """Counts of active topics as sweeps see them."""
+        return _present(self.word_active, "active counts")
+
+    @property
+    def variance(self) -> Vector:
+        """V[n_kw]."""
+        return _present(self.word_topic_variance, "variances")
+
+    @property
+    def log_absent(self) -> Vector:
+        """Z[n_kw]."""
+        return _present(self.word_topic_log_absent, "log probabilities of absence")
+
+    @property
+    def tables(self) -> Vector:
+        """Expected tables of each word, sum_k E[t_kw]."""
+        return _present(self.word_tables, "tables")
+
+    @property
+    def background(self) -> Vector:
+        """Background tokens."""
+        return _present(self.word_rest, "background tokens")
+
+    def counted(self) -> Self:
+        """Return the rows by which held-out tokens are scored."""
+        return self if self.block_active is None else replace(self, word_active=self.block_active, block_active=None)
+
+
+def _present(values: T | None, name: str) -> T:
+    if values is None:
+        raise ValueError(f"expected rows with {name}")
+    return values
+
+
+class CollapsedDocuments(LocalState):
+    """What a finished model saves of documents: active topics with their counts, or counts of all topics."""
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Any:
+        """Return the documents that named arrays hold."""
+        if cls is not CollapsedDocuments:
+            return super().from_arrays(arrays)
+        kind = ActiveDocuments if ActiveDocuments.is_in(arrays) else DenseDocuments
+        return kind.from_arrays(arrays)
+
+    @classmethod
+    def array_names(cls) -> frozenset[str]:
+        """Return the names of all arrays that the documents may have."""
+        if cls is not CollapsedDocuments:
+            return super().array_names()
+        return ActiveDocuments.array_names() | DenseDocuments.array_names()
+
+    def loaded(self) -> CollapsedDocuments:
+        """Return the documents with their arrays in memory."""
+        return self
+
+    def counts(self, prior: Vector) -> Vector:
+        """Return E[n_dk], shape (documents, topics)."""
+        raise NotImplementedError
+
+    def lengths(self) -> Vector:
+        """Return the expected tokens of each document, shape (documents,)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DenseDocuments(CollapsedDocuments):
+    """Counts of all topics.
+
+    Attributes
+    ----------
+    document_topic : numpy.ndarray of float32, shape (documents, topics)
+        E[n_dk].
+    """
+
+    document_topic: Counts
+
+    def counts(self, prior: Vector) -> Vector:
+        """Return E[n_dk], shape (documents, topics)."""
+        return np.asarray(self.document_topic, dtype=np.float64)
+
+    def lengths(self) -> Vector:
+        """Return the expected tokens of each document, shape (documents,)."""
+        lengths: Vector = np.asarray(self.document_topic, dtype=np.float64).sum(axis=1)
+        return lengths
+
+
+@dataclass(frozen=True)
+class DenseLocal(DenseDocuments):
+    """Dense responsibilities.
+
+    Attributes
+    ----------
+    pair_topic : numpy.ndarray of float32, shape (pairs, topics)
+        q.
+    """
+
+    pair_topic: Counts
+
+
+@dataclass(frozen=True)
+class ActiveDocuments(CollapsedDocuments):
+    """Active topics of documents.
+
+    Attributes
+    ----------
+    document_lists : numpy.ndarray of int64, shape (documents + 1,)
+        Index of each document's first active topic.
+    document_topics : numpy.ndarray of uint16, shape (active,)
+        The topics, ascending in a document.
+    document_counts : numpy.ndarray of float32, shape (active,)
+        Their E[n_dk].
+    document_rest : numpy.ndarray of float32, shape (documents,)
+        Background tokens.
+    """
+
+    document_lists: Ints
+    document_topics: Topics
+    document_counts: Counts
+    document_rest: Counts
+
+    @property
+    def active(self) -> ActiveTopics:
+        """Active topics as kernels take them."""
+        return ActiveTopics(self.document_lists, self.document_topics)
+
+    def counts(self, prior: Vector) -> Vector:
+        """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is inactive; shape (documents, topics)."""
+        starts, topics = self.document_lists, self.document_topics
+        owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+        left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
+        some = (left > MIN_INACTIVE_PRIOR * prior.sum()) & (np.diff(starts) < prior.size)
+        growth = np.where(some, self.document_rest / np.where(some, left, 1.0), 0.0)
+        counts: Vector = growth[:, np.newaxis] * prior
+        counts[owner, topics] = self.document_counts
+        return counts
+
+    def lengths(self) -> Vector:
+        """Return the expected tokens of each document, shape (documents,)."""
+        lists = np.asarray(self.document_lists)
+        running = np.concatenate([[0.0], np.cumsum(np.asarray(self.document_counts, dtype=np.float64))])
+        lengths: Vector = running[lists[1:]] - running[lists[:-1]] + np.asarray(self.document_rest)
+        return lengths
+
+
+@dataclass(frozen=True)
+class ActiveLocal(ActiveDocuments):
+    """Sparse responsibilities.
+
+    Attributes
+    ----------
+    pair_shares : numpy.ndarray of uint16, shape (responsibilities,)
+        q in steps of 2^-15: pair by pair, in the order of the document's active topics.
+    age : int
+        Sweeps so far: the first ones are of another kind.
+    """
+
+    pair_shares: Topics
+    age: int
+
+
+@dataclass(frozen=True)
+class SpilledLocal(CollapsedDocuments):
+    """Sparse responsibilities on disk, which sweeps read in chunks.
+
+    Attributes
+    ----------
+    shelf : Shelf
+        The arrays of an `ActiveLocal`.
+    """
+
+    shelf: Shelf
+
+    def to_arrays(self) -> Any:
+        """Return the arrays, which stay on disk."""
+        return self.shelf
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk."""
+        return int(self.shelf.nbytes)
+
+    def loaded(self) -> ActiveDocuments:
+        """Return the documents with their arrays in memory."""
+        documents: ActiveDocuments = ActiveDocuments.from_arrays(self.shelf)
+        return documents
+
+
+AnyActiveLocal: TypeAlias = ActiveLocal | SpilledLocal
+
+
+def local_of(arrays: Mapping[str, Array]) -> DenseDocuments | ActiveLocal | SpilledLocal:
+    """Return the local state that arrays hold; active responsibilities on disk stay there."""
+    if not ActiveLocal.is_in(arrays):
+        dense: DenseDocuments = (DenseLocal if DenseLocal.is_in(arrays) else DenseDocuments).from_arrays(arrays)
+        return dense
+    if isinstance(arrays, Shelf):
+        return SpilledLocal(arrays)
+    local: ActiveLocal = ActiveLocal.from_arrays(arrays)
+    return local

@@ -1,0 +1,175 @@
+"""Sums and changes in the deltas of families of collapsed topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.state import State
+
+Vector: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChanges(State):
+    """Changes of rows in a delta; the fields are those of `CollapsedRows`."""
+
+    word_topic: npt.NDArray[np.floating[Any]] | None = None
+    word_active: npt.NDArray[np.float32] | None = None
+    word_rest: Vector | None = None
+    word_topic_variance: Vector | None = None
+    word_topic_log_absent: Vector | None = None
+
+
+@dataclass(frozen=True)
+class WordGain(State):
+    """Rows of a minibatch's shards.
+
+    Attributes
+    ----------
+    word_gain : numpy.ndarray of float32, shape (words, topics)
+        Tokens that they have gained.
+    """
+
+    word_gain: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSums(State):
+    """Sums over the documents of a round of sweeps.
+
+    Attributes
+    ----------
+    documents, tokens : float
+        Their numbers.
+    tables : numpy.ndarray of float64, shape (topics,), optional
+        E[s_k].
+    log_eta : float
+        sum_d E[log eta_d].
+    bound_documents : float, optional
+        The documents' terms of the bound, with order 2.
+    """
+
+    documents: float
+    tokens: float
+    tables: Vector | None = None
+    log_eta: float = 0.0
+    bound_documents: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSums(State):
+    """Sums over the shards of a minibatch.
+
+    Attributes
+    ----------
+    topic_gain : numpy.ndarray of float64, shape (topics,)
+        Tokens that topics have gained.
+    decay, shards, batches : float
+        Factors of a count to which nothing is added, shards, and batches.
+    """
+
+    topic_gain: Vector
+    decay: float
+    shards: float
+    batches: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicTotals(State):
+    """Totals of topics from rows of active responsibilities: the background is spread anew.
+
+    Attributes
+    ----------
+    topic_total, topic_ahead : numpy.ndarray of float64, shape (topics,)
+        E[n_k], and the same of the rows that run ahead.
+    topic_variance_total, topic_log_absent_total : numpy.ndarray of float64, shape (topics,), optional
+        V[n_k] and Z[n_k].
+    """
+
+    topic_total: Vector
+    topic_ahead: Vector
+    topic_variance_total: Vector | None = None
+    topic_log_absent_total: Vector | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicChanges(State):
+    """Changes of topics from rows of dense responsibilities.
+
+    Attributes
+    ----------
+    topic, topic_variance, topic_log_absent : numpy.ndarray of float64, shape (topics,), optional
+        Changes of E[n_k], V[n_k] and Z[n_k].
+    """
+
+    topic: Vector | None = None
+    topic_variance: Vector | None = None
+    topic_log_absent: Vector | None = None
+
+
+@dataclass(frozen=True)
+class WordSums(State):
+    """Sums over words, where moments are summed.
+
+    Attributes
+    ----------
+    tables_of_words, bound_words : float
+        sum_kw E[t_kw], and the words' terms of the bound.
+    """
+
+    tables_of_words: float
+    bound_words: float
+
+
+@dataclass(frozen=True)
+class TauSums(State):
+    """Sums over words of q(tau)'s divergence from its prior.
+
+    Attributes
+    ----------
+    tau_gammaln, tau_digamma, tau_more : float
+        Of log G(tau_w), of (tau_w - a_w) psi(tau_w), and of tau_w - a_w.
+    """
+
+    tau_gammaln: float
+    tau_digamma: float
+    tau_more: float
+
+
+@dataclass(frozen=True)
+class ProposalSums(State):
+    """Sums by which moves are proposed.
+
+    Attributes
+    ----------
+    topic_products : numpy.ndarray of float64, shape (topics, topics)
+        Products of the topics' columns.
+    delete_spill : numpy.ndarray of float64, shape (candidates, topics)
+        Tokens that other topics would get of candidates.
+    """
+
+    topic_products: Vector
+    delete_spill: Vector
+
+
+@dataclass(frozen=True)
+class ScoreSums(State):
+    """Sums over held-out tokens by which moves are accepted.
+
+    Attributes
+    ----------
+    merge_gain, merge_square, delete_gain, delete_square : numpy.ndarray of float64, shape (candidates,)
+        Gains of candidates, and their squares.
+    held_score : numpy.ndarray of float64, shape (2,)
+        Log probability of held-out tokens, and their number.
+    """
+
+    merge_gain: Vector
+    merge_square: Vector
+    delete_gain: Vector
+    delete_square: Vector
+    held_score: Vector
