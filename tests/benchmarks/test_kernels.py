@@ -25,7 +25,6 @@ from collapsium.workers.kernels.cvb.dense import (
     sweep_second,
     sweep_zeroth,
 )
-from collapsium.workers.kernels.cvb.predict import fold_in, pair_probability
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
@@ -43,6 +42,7 @@ from collapsium.workers.kernels.cvb.records import (
 from collapsium.workers.kernels.cvb.stochastic import Batches, MovingCounts, sweep_stochastic
 from collapsium.workers.kernels.cvb.warm_start import expected_counts, initialise_active, initialise_dense
 from collapsium.workers.kernels.cvb.words import add_counts, add_log_absent, word_tables
+from collapsium.workers.kernels.prediction import fold_in, pair_probability
 from collapsium.workers.kernels.vb.mean_field import fold_words, sweep_mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 from tests.strategies import documents_of

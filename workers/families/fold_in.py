@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb import predict
+from collapsium.workers.kernels import prediction
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -18,7 +18,7 @@ Vector = npt.NDArray[np.float64]
 FOLD_IN_SWEEPS = 100
 """Most zeroth-order sweeps over a document; nearly all end earlier, when no count moves any more."""
 
-FOLD_IN_KERNELS = (predict.fold_in, predict.pair_probability)
+FOLD_IN_KERNELS = (prediction.fold_in, prediction.pair_probability)
 
 
 def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt.NDArray[np.float32]:
@@ -39,7 +39,7 @@ def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt
         E[n_dk].
     """
     counts = np.zeros((shard.documents, prior.size))
-    predict.fold_in(document_pairs(shard), word_probability, prior, FOLD_IN_SWEEPS, counts)
+    prediction.fold_in(document_pairs(shard), word_probability, prior, FOLD_IN_SWEEPS, counts)
     return counts.astype(np.float32)
 
 
@@ -64,5 +64,5 @@ def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: floa
     """
     probability, rest = np.empty(heldout.pairs), np.maximum(1.0 - theta.sum(axis=1), 0.0)
     rest_words = np.full(len(phi), rest_word)
-    predict.pair_probability(heldout.offsets, heldout.position, theta, phi, rest, rest_words, probability)
+    prediction.pair_probability(heldout.offsets, heldout.position, theta, phi, rest, rest_words, probability)
     return probability

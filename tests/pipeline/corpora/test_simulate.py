@@ -251,7 +251,7 @@ def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):
 def test_simulate__refuses_what_cannot_be(tmp_path):
     good = {"family": "lda", "documents": 3, "words": 5, "tokens": 4, "topics": 2}
     for name in ("documents", "words", "tokens"):
-        with pytest.raises(OptionError, match=f"--{name}: expected 1 or more"):
+        with pytest.raises(OptionError, match=f"{name}: expected 1 or more"):
             simulate(tmp_path / "c", **{**good, name: 0})
     with pytest.raises(OptionError, match="shard_tokens"):
         simulate(tmp_path / "c", **good, shard_tokens=0)

@@ -35,8 +35,9 @@ from collapsium.workers.families.cvb.states import (
 from collapsium.workers.families.cvb.sums import RowChanges
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts
+from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.cvb import active as active_kernels
-from collapsium.workers.kernels.cvb import active_sums, predict, words
+from collapsium.workers.kernels.cvb import active_sums, words
 from collapsium.workers.kernels.cvb import dense as dense_kernels
 from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
 from collapsium.workers.kernels.cvb.records import WordMoments
@@ -82,7 +83,7 @@ class CollapsedShardModel(
         """Return the kernels that a fit calls in every iteration."""
         kernels: list[Kernel[..., Any]] = [words.log_eta]
         if globals.stochastic:
-            return [*kernels, stochastic_kernels.sweep_stochastic, predict.fold_in, *active.KERNELS]
+            return [*kernels, stochastic_kernels.sweep_stochastic, prediction.fold_in, *active.KERNELS]
         kernels += [words.word_tables, words.topic_totals] if globals.moments else []
         if globals.active:
             kernels += topic_moves.KERNELS if self.moves(globals) is not None else ()
@@ -90,7 +91,7 @@ class CollapsedShardModel(
             kernels += [active_sums.active_tables] if self.options.needs_tables else []
             return [*kernels, *([active_sums.active_moments] if globals.moments else [])]
         sweep: Kernel[..., Any] = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth
-        kernels += [sweep, words.add_counts, predict.pair_probability]
+        kernels += [sweep, words.add_counts, prediction.pair_probability]
         return [*kernels, *([words.add_log_absent] if globals.moments else [])]
 
     def fold_in_kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
@@ -255,7 +256,7 @@ class CollapsedShardModel(
         rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
         pairs, phi = document_pairs(heldout), _phi(rows, globals, parameters)
         rest_word = parameters.words / parameters.total
-        predict.pair_probability(pairs.offsets, pairs.position, theta, phi, rest, rest_word, probability)
+        prediction.pair_probability(pairs.offsets, pairs.position, theta, phi, rest, rest_word, probability)
         return {"probability": probability}
 
     def probabilities(self, rows: CollapsedRows, globals: GlobalsT) -> Arrays:

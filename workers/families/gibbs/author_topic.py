@@ -36,7 +36,7 @@ from collapsium.workers.families.gibbs.token_counts import (
     word_changes,
 )
 from collapsium.workers.families.topic_arrays import AUTHOR_TOPIC_ARRAYS
-from collapsium.workers.kernels.cvb import predict
+from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
 from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
 from collapsium.workers.kernels.gibbs.topics import word_rising
@@ -171,11 +171,11 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobals, AuthorLocal
 
     def kernels(self, globals: AuthorTopicGlobals) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
-        return (sweep_authors, predict.pair_probability, word_rising)
+        return (sweep_authors, prediction.pair_probability, word_rising)
 
     def fold_in_kernels(self, globals: AuthorTopicGlobals) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that folding in and predicting call."""
-        return (predict.pair_probability,)
+        return (prediction.pair_probability,)
 
     def start(
         self,

@@ -30,7 +30,7 @@ from collapsium.workers.families.vb.states import (
     Vector,
     WordCounts,
 )
-from collapsium.workers.kernels.cvb import predict
+from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.vb import mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, PassLimits
@@ -56,7 +56,7 @@ OptionsT = TypeVar("OptionsT", bound=MeanFieldOptions)
 GlobalsT = TypeVar("GlobalsT", bound=MeanFieldGlobals)
 LocalT = TypeVar("LocalT", bound=DocumentTopics)
 
-MEAN_FIELD_KERNELS = (mean_field.count_products, mean_field.fold_words, predict.pair_probability)
+MEAN_FIELD_KERNELS = (mean_field.count_products, mean_field.fold_words, prediction.pair_probability)
 FOLD_IN_LIMITS = PassLimits(passes=100, tolerance=1e-4)
 INITIAL_TOPICS = 8
 """Topics of a document at the start."""

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.kernels.cvb.predict import fold_in, pair_probability
+from collapsium.workers.kernels.prediction import fold_in, pair_probability
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import predict as naive
 from tests.strategies import shards
