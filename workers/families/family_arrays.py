@@ -65,7 +65,7 @@ class ModelChecks:
         DamagedError
             An array is missing, unknown, or does not hold what it must.
         """
-        topics = getattr(model.options, "topics", None)
+        topics = model.options.model_dump().get("topics")
         sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}
         check_arrays(globals, model.arrays.globals, Known(sizes), where)
         if globals["vocabulary"] != words:
