@@ -178,6 +178,11 @@ def command_app(name: str, command: Command, words: Sequence[str]) -> App:
         The command.
     words : sequence of str
         The command line, which may name a family.
+
+    Returns
+    -------
+    App
+        The command.
     """
     heading, config = ("", None) if command.family is None else command.family.config(words)
     app = App(
@@ -230,6 +235,11 @@ def explained(error: CycloptsError, command: Command, words: Sequence[str]) -> s
         The command.
     words : sequence of str
         What stood behind it.
+
+    Returns
+    -------
+    str
+        The line.
     """
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         name = error.argument.field_info.name

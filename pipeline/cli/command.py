@@ -208,6 +208,11 @@ class Command:
             What the options of the family that it names stand under.
         config : type of BaseModel, optional
             These options.
+
+        Returns
+        -------
+        callable
+            The function; it returns the `Call`.
         """
         flags = [flag for model in self.options for flag in _flags(model)]
         flags += [] if config is None else _family_flags(heading, config)

@@ -167,9 +167,20 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
 
     @abstractmethod
     def probabilities(self, rows: RowsT, globals: GlobalsT) -> Mapping[str, Any]:
-        """Return ``word_topic``, float64: the probability of each word under each topic, as prediction has it.
+        """Return the probability of each word under each topic, as prediction has it.
 
-        Of a tree there is ``topic_parent`` too, int64: the column of each column's parent, -1 for the root.
+        Parameters
+        ----------
+        rows : Rows
+            The rows of the words.
+        globals : GlobalState
+            The model's.
+
+        Returns
+        -------
+        mapping of str to numpy.ndarray
+            ``word_topic``, float64, shape (words, topics). Of a tree there is ``topic_parent`` too, int64: the column
+            of each column's parent, -1 for the root.
         """
 
     @abstractmethod
