@@ -18,12 +18,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
@@ -46,6 +45,9 @@ from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.trees.gibbs_documents import count_histogram, fold_documents, sweep_documents
 from collapsium.workers.kernels.trees.gibbs_records import CandidatePaths
 from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
 
 Floats = npt.NDArray[np.float64]
 

@@ -42,7 +42,7 @@ def test_parse_size__reads_numbers_with_units(text, count):
 def test_parse_size__refuses_what_is_no_size(text):
     with pytest.raises(OptionError) as raised:
         parse_size(text)
-    assert str(raised.value) == f"--memory: expected a size such as 750MB or 1.5GB, found {text!r}"
+    assert str(raised.value) == f"memory: expected a size such as 750MB or 1.5GB, found {text!r}"
 
 
 @pytest.mark.parametrize("text", [0, -1, "0", "-5MB", "0GB", "nan", "inf", "-inf", "1e400", "nanMB"])
