@@ -11,7 +11,7 @@ from collapsium.workers.kernels.networks.consistency import find_unlisted, find_
 from tests.naive import network as naive
 from tests.workers.kernels.networks.test_paths import networks_of
 
-pytestmark = pytest.mark.kernels
+pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 
 def sampled(made):
