@@ -53,7 +53,8 @@ def test_reference__has_the_options_of_all_families():
 
 def test_reference__can_be_written_as_json():
     for command in commands():
-        json.dumps([[one.name, one.default, one.limits, one.choices] for one in command.options])
+        rows = [[one.name, one.default, one.limits, one.choices] for one in command.options]
+        assert [row[0] for row in json.loads(json.dumps(rows))] == [one.name for one in command.options]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
