@@ -45,7 +45,7 @@ TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_
 
 
 def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0):
-    """A family's problem on a corpus, with its first globals; run serially unless an executor is given."""
+    """A family's problem on a corpus, with its first global state; run serially unless an executor is given."""
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
     half, config, stream = load_family(family), make_options(family, options), Stream(7)
@@ -53,19 +53,19 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
     more["labels"] = labels_of(opened, family, config)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
-    globals_ = half.initialise(summary, config, stream)
+    global_state = half.initialise(summary, config, stream)
     shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
     return (
         Problem(family, half, half.make_shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
         executor,
-        globals_,
+        global_state,
     )
 
 
 def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
-    problem, executor, globals_ = problem_of(corpus, family, options, cuts)
-    return problem, list(run(problem, executor, globals_, Limits(iterations=iterations)))
+    problem, executor, global_state = problem_of(corpus, family, options, cuts)
+    return problem, list(run(problem, executor, global_state, Limits(iterations=iterations)))
 
 
 def counts_of(rows):
@@ -81,7 +81,7 @@ def arrays_of(state):
 def state_bits(state):
     """All arrays of a state, as bytes."""
     parts = [
-        state.globals,
+        state.global_state,
         *(block.value.rows for block in state.blocks),
         *(swept.value.local for swept in state.swept),
     ]
@@ -114,7 +114,7 @@ class Losing(SerialExecutor):
 
 def bits(model, shards):
     """All of a model's arrays, as bytes."""
-    parts = [model.globals, *(model.rows(block) for block in range(len(model.blocks)))]
+    parts = [model.global_state, *(model.rows(block) for block in range(len(model.blocks)))]
     parts += [model.documents(shard) for shard in range(shards)]
     summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""
     arrays = [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
@@ -164,9 +164,9 @@ class Conformance:
         """The option that asks for so many topics, or for a start from them."""
         return {"topics": topics}
 
-    def topic_tokens(self, globals):
-        """The tokens that the globals count of each topic."""
-        return globals["topic_moments"][0]
+    def topic_tokens(self, global_state):
+        """The tokens that the global state counts of each topic."""
+        return global_state["topic_moments"][0]
 
     def token_topics(self, shard, local):
         """The column of the counts that each token counts for; None where tokens have responsibilities."""
@@ -246,10 +246,10 @@ class Conformance:
                 np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-9)
             else:
                 np.testing.assert_allclose(background, 0.0, atol=1e-4)
-                counted_ = self.topic_tokens(arrays_of(state.globals))
+                counted_ = self.topic_tokens(arrays_of(state.global_state))
                 np.testing.assert_allclose(counted_[: total.shape[1]], total.sum(axis=0), rtol=1e-5)
                 np.testing.assert_array_equal(counted_[total.shape[1] :], 0.0)  # room for topics to come
-            assert math.isclose(self.topic_tokens(arrays_of(state.globals)).sum(), tokens, rel_tol=1e-6)
+            assert math.isclose(self.topic_tokens(arrays_of(state.global_state)).sum(), tokens, rel_tol=1e-6)
             assert math.isclose(total.sum() + background.sum(), tokens, rel_tol=1e-6)
 
     @pytest.mark.xdist_group("clusters")
@@ -274,39 +274,39 @@ class Conformance:
         monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 500)
         found = []
         for name, scratch in (("memory", None), ("disk", str(tmp_path / "scratch"))):
-            problem, executor, globals_ = problem_of(small[0], self.family, options, scratch=scratch)
-            states_ = [state for state, _ in run(problem, executor, globals_, Limits(iterations=9))]
+            problem, executor, global_state = problem_of(small[0], self.family, options, scratch=scratch)
+            states_ = [state for state, _ in run(problem, executor, global_state, Limits(iterations=9))]
             assert (name == "disk") == any((tmp_path / "scratch").glob("*"))
             found.append(state_bits(states_[-1]))
         assert found[0] == found[1]
 
     def test_local_sweeps__conserve_counts(self, small, options):
-        problem, executor, globals_ = problem_of(small[0], self.family, options)
+        problem, executor, global_state = problem_of(small[0], self.family, options)
         limits = Limits(iterations=4)
-        for state, progress in run(replace(problem, local_sweeps=3), executor, globals_, limits):
-            total = self.topic_tokens(arrays_of(state.globals)).sum()
+        for state, progress in run(replace(problem, local_sweeps=3), executor, global_state, limits):
+            total = self.topic_tokens(arrays_of(state.global_state)).sum()
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert progress.iteration == state.iteration
 
     def test_going_back__to_any_iteration_gives_the_same_bits(self, small, options, tmp_path):
         """A run that lost its work goes on from a checkpoint as if nothing had happened."""
-        problem, executor, globals_ = problem_of(small[0], self.family, options)
+        problem, executor, global_state = problem_of(small[0], self.family, options)
         limits = Limits(iterations=5)
-        whole = [state for state, _ in run(problem, executor, globals_, limits)][-1]
+        whole = [state for state, _ in run(problem, executor, global_state, limits)][-1]
         for kept in (1, 3):
             keeper = CheckpointKeeper(Run(tmp_path / str(kept)), executor, problem, every=1)
-            first = list(run(problem, executor, globals_, Limits(iterations=kept), keeper))
+            first = list(run(problem, executor, global_state, Limits(iterations=kept), keeper))
             assert keeper.back(problem).state.iteration == kept
-            then = list(run(problem, executor, globals_, limits, keeper))
+            then = list(run(problem, executor, global_state, limits, keeper))
             assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, kept + 1), *range(kept, 6)]
             assert state_bits(then[-1][0]) == state_bits(whole)
 
     def test_lost_work__is_done_again_with_the_same_bits(self, small, options, tmp_path):
-        problem, executor, globals_ = problem_of(small[0], self.family, options)
-        whole = [state for state, _ in run(problem, executor, globals_, Limits(iterations=6))][-1]
+        problem, executor, global_state = problem_of(small[0], self.family, options)
+        whole = [state for state, _ in run(problem, executor, global_state, Limits(iterations=6))][-1]
         keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=1)
         for every, kept in zip(self.losing, (keeper, NoKeeper()), strict=True):
-            found = list(run(problem, Losing(executor, every), globals_, Limits(iterations=6), kept))
+            found = list(run(problem, Losing(executor, every), global_state, Limits(iterations=6), kept))
             assert state_bits(found[-1][0]) == state_bits(whole)
             assert any(progress.lost for _, progress in found)
 
@@ -339,7 +339,7 @@ class Conformance:
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
         sides = []
         for state in (cut[-1][0], whole[-1][0]):
-            kept = [arrays_of(model.finished_rows(block.value.rows, state.globals)) for block in state.blocks]
+            kept = [arrays_of(model.finished_rows(block.value.rows, state.global_state)) for block in state.blocks]
             sides.append(np.concatenate([rows["word_topic"] for rows in kept]))
         # Active responsibilities are whole steps of 2^-15, of which rounding may flip one.
         active = "word_rest" in arrays_of(whole[-1][0].blocks[0].value.rows)
@@ -360,16 +360,16 @@ class Conformance:
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
         block = tasks.Block(0, 30, model.rows(0), Delta())
         half = model.shard_model
-        unseen = tasks.fold_in(half, every, [block], model.globals, Stream(0))
+        unseen = tasks.fold_in(half, every, [block], model.global_state, Stream(0))
         for local in (model.documents(0), unseen):
-            table = half.predict(every, local, tasks.gather([block], every.words), model.globals)
+            table = half.predict(every, local, tasks.gather([block], every.words), model.global_state)
             sums = np.add.reduceat(table["probability"], every.offsets[:-1])
             np.testing.assert_allclose(sums, 1.0, rtol=1e-6)
 
     def test_another_fit__begins_from_the_model(self, small, options, tmp_path):
         """Its words' probabilities sum to one, and the family itself takes them up."""
         model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
-        found = model.shard_model.probabilities(model.rows(0), model.globals)["word_topic"]
+        found = model.shard_model.probabilities(model.rows(0), model.global_state)["word_topic"]
         assert found.dtype == np.float64
         assert found.shape[0] == 30
         assert (found >= 0.0).all()

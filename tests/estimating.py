@@ -26,10 +26,10 @@ def matrix_of(rows, words=30):
 
 def bits(estimator):
     """All that an estimator has fitted, as bytes."""
-    parts = [estimator._fitted.globals, *(block.rows for block in estimator._fitted.blocks)]
+    parts = [estimator._fitted.global_state, *(block.rows for block in estimator._fitted.blocks)]
     return [(name, np.asarray(part[name]).tobytes()) for part in map(State.to_arrays, parts) for name in sorted(part)]
 
 
 def model_bits(model):
-    parts = [model.globals, *(model.rows(number) for number in range(len(model.blocks)))]
+    parts = [model.global_state, *(model.rows(number) for number in range(len(model.blocks)))]
     return [(name, np.asarray(part[name]).tobytes()) for part in map(State.to_arrays, parts) for name in sorted(part)]

@@ -31,7 +31,7 @@ class Known(distributed.WorkerPlugin):
 
 
 @dataclass(frozen=True)
-class MeansGlobals(GlobalState):
+class MeansGlobalState(GlobalState):
     """Sizes of the corpus."""
 
     documents: float
@@ -60,27 +60,32 @@ ROWS = {"word_mean": numbers("f8", "word")}
 class MeansShardModel(ShardModel):
     """The half beside a shard."""
 
-    globals_type, rows_type, local_type, documents_type = MeansGlobals, MeansRows, MeansDocuments, MeansDocuments
+    global_state_type, rows_type, local_type, documents_type = (
+        MeansGlobalState,
+        MeansRows,
+        MeansDocuments,
+        MeansDocuments,
+    )
     arrays = FamilyArrays(
         Part({"documents": counts("f8"), "vocabulary": counts("f8")}),
-        lambda globals: Part(ROWS),
-        lambda globals: Part({**ROWS, "block_seen": counts("f8", "word")}),
-        lambda globals: Part(
+        lambda global_state: Part(ROWS),
+        lambda global_state: Part({**ROWS, "block_seen": counts("f8", "word")}),
+        lambda global_state: Part(
             {"document_sweeps": counts("f8", "document"), "document_topic": counts("f8", "document 1")}
         ),
     )
 
-    def kernels(self, globals):
+    def kernels(self, global_state):
         return ()
 
-    def initial_rows(self, words, globals):
+    def initial_rows(self, words, global_state):
         return MeansRows(np.zeros(words), np.zeros(words))
 
-    def start(self, shard, rows, globals, stream, warm=None):
+    def start(self, shard, rows, global_state, stream, warm=None):
         assert isinstance(shard, VectorShard)
-        return self.fold_in(shard, rows, globals, stream), Delta({"tokens": fresh(float(shard.tokens))})
+        return self.fold_in(shard, rows, global_state, stream), Delta({"tokens": fresh(float(shard.tokens))})
 
-    def sweep(self, shard, local, rows, globals, stream):
+    def sweep(self, shard, local, rows, global_state, stream):
         assert np.isfinite(shard.values).all()
         assert rows.block_seen is None
         shaken = shard.values + stream.generator().normal(scale=1e-3, size=shard.values.shape)
@@ -93,35 +98,35 @@ class MeansShardModel(ShardModel):
         }
         return replace(local, document_sweeps=local.document_sweeps + 1), Delta(parts, {"word": shard.words})
 
-    def advance(self, rows, delta, globals):
-        return rows, globals
+    def advance(self, rows, delta, global_state):
+        return rows, global_state
 
-    def fold(self, block, delta, globals):
+    def fold(self, block, delta, global_state):
         if "word_sum" not in delta:
             return block, Delta()
-        mean = delta["word_sum"] / globals.documents
+        mean = delta["word_sum"] / global_state.documents
         after = block.word_mean + 0.5 * (mean - block.word_mean)
         moved = float(np.abs(after - block.word_mean).sum())
         return MeansRows(after, block.block_seen + delta["word_seen"]), Delta({"moved": fresh(moved)})
 
-    def finished_rows(self, block, globals):
+    def finished_rows(self, block, global_state):
         return MeansRows(block.word_mean)
 
-    def fold_in(self, shard, rows, globals, stream):
+    def fold_in(self, shard, rows, global_state, stream):
         assert isinstance(shard, VectorShard)
         return MeansDocuments(np.zeros(shard.documents), np.ones((shard.documents, 1)))
 
-    def predict(self, heldout, local, rows, globals):
+    def predict(self, heldout, local, rows, global_state):
         assert len(local.document_topic) == heldout.documents
         return {"error": ((heldout.values - rows.word_mean) ** 2).sum(axis=1)}
 
-    def probabilities(self, rows, globals):
+    def probabilities(self, rows, global_state):
         raise NotImplementedError("columns of vectors have no probabilities")
 
     def document_lengths(self, local):
         return np.ones(len(local.document_topic))
 
-    def infer(self, local, globals):
+    def infer(self, local, global_state):
         return {"document_topic": local.document_topic}
 
 
@@ -135,21 +140,21 @@ class Means(Family):
     shard_model, Options, corpus_kind = MeansShardModel, MeansOptions, "vectors"
 
     def initialise(self, summary, options, stream):
-        return MeansGlobals(float(summary.documents), float(summary.words))
+        return MeansGlobalState(float(summary.documents), float(summary.words))
 
     def footprint(self, summary, options):
         return Footprint(16.0, 8.0, 8.0, 16.0, 0.0, 16.0, 0.0)
 
-    def update(self, globals, delta, options, stream):
-        return globals
+    def update(self, global_state, delta, options, stream):
+        return global_state
 
-    def objective(self, globals, delta):
+    def objective(self, global_state, delta):
         return {"objective": -delta.number("left")}
 
-    def figures(self, globals):
-        return {"seen": globals.documents}
+    def figures(self, global_state):
+        return {"seen": global_state.documents}
 
-    def describe(self, block, globals, count):
+    def describe(self, block, global_state, count):
         nothing = np.zeros((1, 1), dtype=np.int64)
         return Description(np.zeros(1, dtype=np.int64), np.ones(1), nothing, block.word_mean[None, :1], signed=True)
 

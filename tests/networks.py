@@ -31,10 +31,10 @@ class NetworkConformance(Conformance):
 
     labelled = segmented = True
 
-    def topic_tokens(self, globals):
+    def topic_tokens(self, global_state):
         """As many as customers of the vectors above documents, if these have no parents, are at least tables."""
-        assert (globals["shared_customers"] >= 0).all()
-        return globals["topic"]
+        assert (global_state["shared_customers"] >= 0).all()
+        return global_state["topic"]
 
     def document_counts(self, local, topics):
         found = np.zeros((local["document_tokens"].size, topics))

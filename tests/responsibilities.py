@@ -18,9 +18,9 @@ STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
 
 def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
     """The states of the stochastic schedule, the documents of the last one settled; run serially unless told."""
-    problem, serial, globals_ = problem_of(corpus, family, options, cuts, scratch=scratch, stochastic=True)
+    problem, serial, global_state = problem_of(corpus, family, options, cuts, scratch=scratch, stochastic=True)
     executor = executor or serial
-    found = list(run_stochastic(problem, executor, globals_, Limits(**STEPS)))
+    found = list(run_stochastic(problem, executor, global_state, Limits(**STEPS)))
     return problem, [*(state for state, _ in found[:-1]), settled(problem, executor, found[-1][0])], found
 
 
@@ -52,7 +52,7 @@ class Responsibilities(Conformance):
         manifest = Corpus(small[0]).manifest
         assert [state.iteration for state in states_] == [1, 2, 3, 4, 5, 6]  # 1 + 2 + 2 shards, then 2 + 2 + 1
         for state in states_:
-            held, counted_ = state.blocks[0].value.rows.word_topic, self.topic_tokens(arrays_of(state.globals))
+            held, counted_ = state.blocks[0].value.rows.word_topic, self.topic_tokens(arrays_of(state.global_state))
             assert (held >= 0.0).all()
             assert math.isclose(counted_.sum(), manifest.tokens, rel_tol=1e-6)
             np.testing.assert_allclose(held.sum(axis=0, dtype=np.float64), counted_, rtol=1e-3, atol=1e-2)
@@ -77,9 +77,9 @@ class Responsibilities(Conformance):
         assert state_bits(again[-1]) == state_bits(whole)
 
     def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
-        _, _, globals_ = problem_of(small[0], self.family, options)
+        _, _, global_state = problem_of(small[0], self.family, options)
         given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
-        if globals_.moments:
+        if global_state.moments:
             with pytest.raises(OptionError, match="--schedule stochastic"):
                 fit(small[0], tmp_path / "run", **given)
             assert not (tmp_path / "run").exists()

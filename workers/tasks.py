@@ -71,9 +71,9 @@ class Known(Protocol):
         """Read the local state that it kept of this very shard, where it is to go on from that."""
 
 
-def blank(model: AnyShardModel, low: int, high: int, globals: GlobalState) -> Block:
+def blank(model: AnyShardModel, low: int, high: int, global_state: GlobalState) -> Block:
     """Make a block of the vocabulary before any document has been seen."""
-    return Block(low, high, model.initial_rows(high - low, globals), Delta())
+    return Block(low, high, model.initial_rows(high - low, global_state), Delta())
 
 
 def start(
@@ -81,7 +81,7 @@ def start(
     shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
-    globals: GlobalState,
+    global_state: GlobalState,
     stream: Stream,
     known: Known | None = None,
 ) -> Swept:
@@ -90,10 +90,10 @@ def start(
     rows = gather(blocks, shard.words)
     saved = known.local(shard) if known is not None and isinstance(model, Resumable) else None
     if saved is not None and isinstance(model, Resumable):
-        local, delta = model.continue_from(shard, saved, rows, globals)
+        local, delta = model.continue_from(shard, saved, rows, global_state)
     else:
         warm = None if known is None else known.arrays(shard, stream.at(purpose="warm"))
-        local, delta = model.start(shard, rows, globals, stream, warm)
+        local, delta = model.start(shard, rows, global_state, stream, warm)
     return Swept(_spilled(local, scratch), _timed(delta, shard, began))
 
 
@@ -103,7 +103,7 @@ def sweep(
     before: Swept,
     scratch: str | None,
     blocks: Sequence[Block],
-    globals: GlobalState,
+    global_state: GlobalState,
     stream: Stream,
     times: int = 1,
 ) -> Swept:
@@ -111,11 +111,13 @@ def sweep(
     began, shard = time.perf_counter(), open_shard(shard)
     local = local_state(model, _spilled(before.local, scratch))
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
-    local, last = model.sweep(shard, local, rows, globals, stream)
+    local, last = model.sweep(shard, local, rows, global_state, stream)
     delta = last
     for number in range(1, times):
-        rows, globals = model.advance(rows, last, globals)  # by the last sweep alone: they have the others' changes
-        local, last = model.sweep(shard, local, rows, globals, stream.at(purpose=f"again {number}"))
+        rows, global_state = model.advance(
+            rows, last, global_state
+        )  # by the last sweep alone: they have the others' changes
+        local, last = model.sweep(shard, local, rows, global_state, stream.at(purpose=f"again {number}"))
         delta = delta.then(last)
     return Swept(_spilled(local, scratch), _timed(delta, shard, began))
 
@@ -124,12 +126,12 @@ def step(
     model: Stochastic[Any, Any, Any, Any],
     shard: AnyShard | ShardOnDisk,
     blocks: Sequence[Block],
-    globals: GlobalState,
+    global_state: GlobalState,
     stream: Stream,
 ) -> Delta:
     """Step on a shard, in the stochastic schedule."""
     began, shard = time.perf_counter(), open_shard(shard)
-    delta = model.step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
+    delta = model.step(shard, gather(blocks, shard.words), global_state, stream.at(place=shard.number))
     return _timed(delta, shard, began)
 
 
@@ -144,13 +146,13 @@ def between(delta: Delta, low: int, high: int) -> Delta:
 
 
 def blend(
-    model: Stochastic[Any, Any, Any, Any], block: Block, deltas: Sequence[Delta], rest: Delta, globals: GlobalState
+    model: Stochastic[Any, Any, Any, Any], block: Block, deltas: Sequence[Delta], rest: Delta, global_state: GlobalState
 ) -> Block:
     """Move a block of the vocabulary by a minibatch's steps; `rest` is the sum of what concerns no word."""
     began = time.perf_counter()
     rows = total(deltas)
     ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
-    after, told = model.blend(block.rows, Delta({**rows.parts, **rest.parts}, ids), globals)
+    after, told = model.blend(block.rows, Delta({**rows.parts, **rest.parts}, ids), global_state)
     return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
 
 
@@ -159,12 +161,12 @@ def fold_in_shard(
     shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
-    globals: GlobalState,
+    global_state: GlobalState,
     stream: Stream,
 ) -> Swept:
     """Fit the documents of a training shard with the model held fixed."""
     shard = open_shard(shard)
-    local = fold_in(model, shard, blocks, globals, stream)
+    local = fold_in(model, shard, blocks, global_state, stream)
     return Swept(_spilled(local, scratch), Delta())
 
 
@@ -244,13 +246,13 @@ def add(deltas: Sequence[Delta | Swept]) -> Delta:
     return Delta(result.parts, result.ids, _spent(result, began))
 
 
-def fold(model: AnyShardModel, block: Block, deltas: Sequence[Delta | Swept], globals: GlobalState) -> Block:
+def fold(model: AnyShardModel, block: Block, deltas: Sequence[Delta | Swept], global_state: GlobalState) -> Block:
     """Add deltas, the root of the tree, to a block of the vocabulary; what concerns no word is told on."""
     began = time.perf_counter()
     delta = total(_deltas(deltas))
     rows = delta.with_dim("word")
     ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
-    after, told = model.fold(block.rows, Delta(rows.parts, ids), globals)
+    after, told = model.fold(block.rows, Delta(rows.parts, ids), global_state)
     told = delta.without_dim("word") + told
     return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
 
@@ -289,10 +291,10 @@ def score(
     heldout: AnyShard | ShardOnDisk,
     swept: Swept,
     blocks: Sequence[Block],
-    globals: GlobalState,
+    global_state: GlobalState,
 ) -> Score:
     """Score the held-out pairs of a shard's documents; vectors have none."""
-    return score_local(model, cast(Shard, open_shard(heldout)), local_state(model, swept.local), blocks, globals)
+    return score_local(model, cast(Shard, open_shard(heldout)), local_state(model, swept.local), blocks, global_state)
 
 
 def score_local(
@@ -300,13 +302,13 @@ def score_local(
     heldout: Shard,
     local: LocalState,
     blocks: Sequence[Block],
-    globals: GlobalState,
+    global_state: GlobalState,
 ) -> Score:
     """Score held-out pairs, given the local state of their documents."""
     began = time.perf_counter()
     if not heldout.pairs:
         return Score(0.0, 0)
-    table = model.predict(heldout, local, gather(blocks, heldout.words, complete=True), globals)
+    table = model.predict(heldout, local, gather(blocks, heldout.words, complete=True), global_state)
     logs = float((heldout.counts * special.log(table["probability"])).sum())
     return Score(logs, heldout.tokens, time.perf_counter() - began)
 
@@ -315,10 +317,10 @@ def fold_in(
     model: AnyShardModel,
     shard: AnyShard,
     blocks: Sequence[Block],
-    globals: GlobalState,
+    global_state: GlobalState,
     stream: Stream,
 ) -> LocalState:
     """Fit the local state of unseen documents with the model held fixed."""
     rows = gather(blocks, shard.words)
-    local: LocalState = model.fold_in(shard, rows, globals, stream.at(place=shard.number))
+    local: LocalState = model.fold_in(shard, rows, global_state, stream.at(place=shard.number))
     return local

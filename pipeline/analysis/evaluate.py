@@ -331,9 +331,9 @@ def _reconstructed(
 def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> float:
     """Fit the local state of a shard's vectors, and sum their errors."""
     model, shard = Model(url), reference.load()
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "unseen"))
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "unseen"))
     rows = tasks.gather(blocks, shard.words, complete=True)
-    error = np.asarray(model.shard_model.predict(shard, local, rows, model.globals)["error"], dtype=np.float64)
+    error = np.asarray(model.shard_model.predict(shard, local, rows, model.global_state)["error"], dtype=np.float64)
     if error.shape != (shard.documents,) or not np.isfinite(error).all():
         raise NumericalError(
             f"{url}: expected a finite error of each vector of shard {shard.number} of {reference.folder.url}"

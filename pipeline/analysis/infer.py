@@ -217,8 +217,8 @@ def _proportions(url: str, reference: ShardReference, blocks: list[tasks.Block],
         local: LocalState = model.documents(reference.number)
     else:
         shard = reference.load(**document_parts(model.shard_model))
-        local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(asked.seed, "infer"))
-    found = model.shard_model.infer(local, model.globals)
+        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(asked.seed, "infer"))
+    found = model.shard_model.infer(local, model.global_state)
     ids = reference.documents().ids
     if asked.segments:
         return _by_segment(ids, found, asked.threshold)

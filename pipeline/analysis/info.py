@@ -152,7 +152,7 @@ def _member(number: int, run: Run) -> dict[str, Any]:
 
 def _model(model: Model) -> dict[str, Any]:
     record = model.record
-    figures = load_family(record.family).figures(model.globals)
+    figures = load_family(record.family).figures(model.global_state)
     return {
         "family": record.family,
         "options": record.options,

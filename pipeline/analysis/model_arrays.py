@@ -59,7 +59,7 @@ def topic_word(model: Model) -> Floats:
         )
     words, found = model.record.blocks[-1], np.zeros((0, model.record.blocks[-1]))
     for number, (low, high) in enumerate(model.blocks):
-        described = family.describe(model.rows(number), model.globals, high - low)
+        described = family.describe(model.rows(number), model.global_state, high - low)
         if not number:
             found = np.zeros((max(_width(model), int(described.ids.max(initial=-1)) + 1), words))
         found[described.ids[:, np.newaxis], described.words + low] = described.probability
@@ -74,8 +74,8 @@ def _width(model: Model) -> int:
     else:
         none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
         blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
-        local = tasks.fold_in(model.shard_model, Shard.of(0, none), blocks, model.globals, Stream(0, "infer"))
-    return int(_theta(model.shard_model.infer(local, model.globals)).shape[1])
+        local = tasks.fold_in(model.shard_model, Shard.of(0, none), blocks, model.global_state, Stream(0, "infer"))
+    return int(_theta(model.shard_model.infer(local, model.global_state)).shape[1])
 
 
 def document_topic(model: Model) -> Floats:
@@ -100,7 +100,7 @@ def document_topic(model: Model) -> Floats:
         raise AbsentError(f"{model.folder.url}: the model holds no proportions of training documents")
     sweeps = model.shard_model
     shards = range(len(model.record.shards))
-    return np.concatenate([_theta(sweeps.infer(model.documents(number), model.globals)) for number in shards])
+    return np.concatenate([_theta(sweeps.infer(model.documents(number), model.global_state)) for number in shards])
 
 
 def _theta(found: Any) -> Floats:
@@ -183,8 +183,8 @@ def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
 
 def _folded(model: Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
     shard = reference.load(**document_parts(model.shard_model))
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "infer"))
-    return _theta(model.shard_model.infer(local, model.globals))
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "infer"))
+    return _theta(model.shard_model.infer(local, model.global_state))
 
 
 def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:

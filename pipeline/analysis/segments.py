@@ -126,7 +126,7 @@ def along(
         raise AbsentError(f"{os.fspath(run)}: the run is not at its end; it has no documents' proportions yet")
     if model.shard_model.uses_segments and COLUMN in training.manifest.fields:
         document, reference, row = _longest(training) if document is None else _named(training, document)
-        found = model.shard_model.infer(model.documents(reference.number), model.globals)
+        found = model.shard_model.infer(model.documents(reference.number), model.global_state)
         ends = np.cumsum(found["segments"])
         shares = found["segment_topic"][ends[row] - found["segments"][row] : ends[row]]
         return Along(name, family, document, "segment", _whole(shares))
@@ -182,7 +182,7 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
             ids = reference.documents().ids.to_pylist()
             rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
         if rows.size:
-            found = sweeps.infer(model.documents(reference.number), model.globals)["document_topic"]
+            found = sweeps.infer(model.documents(reference.number), model.global_state)["document_topic"]
             parts.append(np.asarray(found, dtype=np.float64)[rows])
     if not parts:
         raise OptionError(

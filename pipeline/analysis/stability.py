@@ -70,7 +70,7 @@ def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
 
 def occupied(model: Model) -> npt.NDArray[np.int64]:
     """Return the ids of the topics that have tokens, ascending."""
-    described = load_family(model.record.family).describe(_first_row(model), model.globals, 1)
+    described = load_family(model.record.family).describe(_first_row(model), model.global_state, 1)
     tokens = described.share * float(model.vocabulary.tokens.sum())
     return np.sort(described.ids[tokens >= LEAST_TOKENS])
 
@@ -110,5 +110,5 @@ def _probability(model: Model, low: int, high: int) -> Vector:
     number = next(place for place, (first, last) in enumerate(model.blocks) if first <= low < last)
     first = model.blocks[number][0]
     rows = model.rows(number).of_words(slice(low - first, high - first), complete=True)
-    found = model.shard_model.probabilities(rows, model.globals)["word_topic"]
+    found = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
     return np.maximum(np.asarray(found, dtype=np.float64), 0.0)

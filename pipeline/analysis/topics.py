@@ -136,7 +136,7 @@ def describe(model: Model, words: int) -> Description:
         Its ``words`` are ids; they fall by probability or, of signed loadings, by magnitude.
     """
     family = load_family(model.record.family)
-    parts = [family.describe(model.rows(number), model.globals, words) for number in range(len(model.blocks))]
+    parts = [family.describe(model.rows(number), model.global_state, words) for number in range(len(model.blocks))]
     lows = [low for low, _ in model.blocks]
     word = np.concatenate([part.words + low for part, low in zip(parts, lows, strict=True)], axis=1)
     probability = np.concatenate([part.probability for part in parts], axis=1)

@@ -282,7 +282,7 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
         yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
     corpus = _corpus_of(model, found)
     family = load_family(model.record.family)
-    stochastic = isinstance(family, Stochastic) and family.is_stochastic(model.globals)
+    stochastic = isinstance(family, Stochastic) and family.is_stochastic(model.global_state)
     conserved = corpus is not None and not stochastic
     if conserved and corpus is not None and corpus.holds != VECTORS:
         yield from _word_tokens(model, blocks, corpus.vocabulary.tokens)
@@ -332,7 +332,7 @@ def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np
 
 def _waiting(model: Model) -> float:
     """Return how many tokens do not count yet: none in a run that has ended."""
-    return load_family(model.record.family).uncounted_tokens(model.globals)
+    return load_family(model.record.family).uncounted_tokens(model.global_state)
 
 
 def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[np.int64], model: Model) -> npt.NDArray[np.bool_]:
@@ -346,7 +346,7 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
     """Say what is wrong with what is kept of a shard's documents."""
     half, local = model.shard_model, model.documents(number)
     path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
-    theta = half.infer(local, model.globals)["document_topic"]
+    theta = half.infer(local, model.global_state)["document_topic"]
     if theta.shape[0] != documents:
         return f"{path}: expected {documents} documents, found {theta.shape[0]}"
     if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + CLOSE).all()):
@@ -370,7 +370,7 @@ def _error_fault(model: Model, blocks: list[tasks.Block], local: LocalState, sha
     if shard is None:
         return ""
     rows = tasks.gather(blocks, shard.words, complete=True)
-    error = model.shard_model.predict(shard, local, rows, model.globals)["error"]
+    error = model.shard_model.predict(shard, local, rows, model.global_state)["error"]
     if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
         return ""
     return f"{path}: expected an error of 0 or more of each vector's reconstruction"
@@ -386,7 +386,7 @@ def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalStat
     if not probe.pairs:
         return ""
     rows = tasks.gather(blocks, every, complete=True)
-    table: dict[str, Any] = dict(model.shard_model.predict(probe, local, rows, model.globals))
+    table: dict[str, Any] = dict(model.shard_model.predict(probe, local, rows, model.global_state))
     sums = table["probability"].reshape(some, words).sum(axis=1)
     furthest = sums[np.argmax(np.abs(sums - 1.0))]
     if abs(furthest - 1.0) < CLOSE:

@@ -86,7 +86,7 @@ def simulate(
     if sizes.shard_tokens is not None and sizes.shard_tokens < 1:
         raise OptionError(f"expected 1 or more, found {sizes.shard_tokens}", "shard_tokens")
     stream = Stream(sizes.seed, "simulate")
-    topics, globals_ = drawing.draw_model(
+    topics, global_state = drawing.draw_model(
         Summary(sizes.documents, sizes.words, int(sizes.documents * each)), config, stream
     )
     size = max(round((sizes.shard_tokens or even_shard_tokens(int(sizes.documents * each))) / each), 1)
@@ -94,10 +94,10 @@ def simulate(
     with created(Folder(corpus)) as folder:
         truth, writer = ModelWriter(folder / "truth"), _writer(folder, sizes.words, size, vectors=vectors)
         add: Callable[[Any], None] = writer.add if isinstance(writer, VectorWriter) else writer.add_shard
-        cuts, parts = _write_topics(truth, topics, globals_, sizes.words, vectors=vectors)
+        cuts, parts = _write_topics(truth, topics, global_state, sizes.words, vectors=vectors)
         for place, first in enumerate(range(0, sizes.documents, size)):
             ids = numbered_ids(first + 1, min(size, sizes.documents - first))
-            drawn, table = _draw_shard(drawing, topics, globals_, ids, each, stream.at(place=place))
+            drawn, table = _draw_shard(drawing, topics, global_state, ids, each, stream.at(place=place))
             add(drawn)
             _write_proportions(folder, place, table)
             del drawn, table  # before the next shard's are made
@@ -137,10 +137,10 @@ def _writer(folder: Folder, words: int, size: int, *, vectors: bool) -> CorpusWr
 
 
 def _write_topics(
-    truth: ModelWriter, topics: Arrays, globals_: GlobalState, words: int, *, vectors: bool
+    truth: ModelWriter, topics: Arrays, global_state: GlobalState, words: int, *, vectors: bool
 ) -> tuple[tuple[int, ...], dict[str, str]]:
-    """Write the drawn topics and the globals of the truth; return the blocks of the vocabulary and the digests."""
-    parts = [truth.write_globals(globals_.to_arrays())]
+    """Write the drawn topics and the global state of the truth; return the blocks of the vocabulary and the digests."""
+    parts = [truth.write_global_state(global_state.to_arrays())]
     columns = sum(rows[:1].size for rows in topics.values()) if vectors else topics["tokens"].size
     cuts = (*range(0, words, max(BLOCK_CELLS // columns, 1)), words)
     for number, (low, high) in enumerate(pairwise(cuts)):
@@ -153,7 +153,7 @@ def _write_topics(
 
 
 def _draw_shard(
-    drawing: SimulatingFamily, topics: Arrays, globals_: GlobalState, ids: pa.Array, tokens: float, stream: Stream
+    drawing: SimulatingFamily, topics: Arrays, global_state: GlobalState, ids: pa.Array, tokens: float, stream: Stream
 ) -> tuple[Documents | Vectors, pa.Table]:
     """Draw a shard's documents, and the table of their proportions, in portions that memory does not feel."""
     size = max(int(PORTION / tokens), 1) if drawing.corpus_kind == VECTORS else portion(topics, tokens)
@@ -161,7 +161,7 @@ def _draw_shard(
     tables = []
     for number, first in enumerate(range(0, len(ids), size), start=1):
         own = ids.slice(first, size)
-        drawn, theta = drawing.simulate(topics, globals_, len(own), tokens, stream.at(iteration=number))
+        drawn, theta = drawing.simulate(topics, global_state, len(own), tokens, stream.at(iteration=number))
         parts.append(replace(drawn, ids=own))
         tables.append(_table(own, theta))
     drawn_: Documents | Vectors = type(parts[0]).join(parts)

@@ -242,8 +242,8 @@ class Ensemble:
             self._teller.tell(self._outcome(number))
 
     def _ready(self, request: Request, number: int) -> tuple[Any, Executor, Any]:
-        problem, globals_ = self._loaded.problem(request.seed, number)
-        return problem, self._executor, globals_
+        problem, global_state = self._loaded.problem(request.seed, number)
+        return problem, self._executor, global_state
 
     @property
     def _chosen_by(self) -> str:

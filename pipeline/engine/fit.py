@@ -259,17 +259,17 @@ class _Fit:
                 loaded = Loaded(request, heldouts, executor, folder, warm)
                 if request.heldout is not None and not certain:
                     require_not_contained(loaded.count_tables(), request.heldout, name)
-                problem, globals_ = loaded.problem(self._request.seed)
-                opening += [self._compiled(executor, problem, globals_, planned), self._start(planned)]
+                problem, global_state = loaded.problem(self._request.seed)
+                opening += [self._compiled(executor, problem, global_state, planned), self._start(planned)]
                 with self._held():
                     if self._request.restarts:
-                        del problem, globals_
+                        del problem, global_state
                         return self._ensemble(loaded, executor, opening, planned, silent)
                     every = self._where.checkpoint_every
                     options: dict[str, Any] = {"resumed": self._resumed, "every": every, "owned": self._owned}
                     running = Running(self._request, self._teller, processors=self._processors, **options)
                     running.begin(opening, silent=silent)
-                    return running.loop(problem, executor, globals_)
+                    return running.loop(problem, executor, global_state)
         finally:
             executor.close()
             if self._folder is not None:  # what tasks that were still running have left behind on this machine
@@ -321,10 +321,12 @@ class _Fit:
         planned.require()
         return planned
 
-    def _compiled(self, executor: Executor, problem: Problem, globals_: GlobalState, planned: Plan) -> dict[str, Any]:
+    def _compiled(
+        self, executor: Executor, problem: Problem, global_state: GlobalState, planned: Plan
+    ) -> dict[str, Any]:
         began = time.perf_counter()
         report = reporting_to(self._teller.say)
-        compile_for(executor, self._where.scheduler, problem.shard_model, globals_, report)
+        compile_for(executor, self._where.scheduler, problem.shard_model, global_state, report)
         executor.everywhere(_set_lean, planned.on_disk)
         return first("compile", compile_seconds=time.perf_counter() - began)
 

@@ -174,7 +174,7 @@ class Running:
                     "comes after it; a fit into another folder begins anew",
                 )
 
-    def loop(self, problem: Problem, executor: Executor, globals_: GlobalState) -> Model:
+    def loop(self, problem: Problem, executor: Executor, global_state: GlobalState) -> Model:
         """Run the loop, tell of it, and keep what it ends with, also when it is stopped or fails.
 
         Parameters
@@ -183,7 +183,7 @@ class Running:
             What to fit.
         executor : Executor
             Who runs the tasks.
-        globals_ : Arrays
+        global_state : Arrays
             Before any document has been seen.
 
         Returns
@@ -205,7 +205,7 @@ class Running:
             schedule = run_stochastic if self._request.stochastic else run
             begins, planned = True, self._request.limits.planned(len(problem.shards))
             glance = self._glance = Glance(self._request.corpus.vocabulary.words, planned)
-            for found in schedule(problem, executor, globals_, self._request.limits, keeper, glance):
+            for found in schedule(problem, executor, global_state, self._request.limits, keeper, glance):
                 progress = found[1]
                 if begins or progress.lost:
                     self._cut_samples(progress.iteration)

@@ -84,7 +84,7 @@ class State:
     ----------
     iteration : int
         How many there were; -1 before the start.
-    globals : GlobalState
+    global_state : GlobalState
         The family's.
     blocks : list of futures
         Blocks of the vocabulary.
@@ -93,7 +93,7 @@ class State:
     """
 
     iteration: int
-    globals: GlobalState
+    global_state: GlobalState
     blocks: list[Future[Block]]
     swept: list[Future[Swept]] = field(default_factory=list)
 

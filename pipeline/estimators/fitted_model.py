@@ -1,4 +1,4 @@
-"""What an estimator keeps of a fitted model: the globals and the rows of all words, in memory."""
+"""What an estimator keeps of a fitted model: the global state and the rows of all words, in memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Fitted(ShortRepr):
         The family's name.
     shard_model : ShardModel
         Its half beside the shards.
-    globals : GlobalState
+    global_state : GlobalState
         The family's.
     blocks : list of Block
         All rows of the vocabulary.
@@ -58,7 +58,7 @@ class Fitted(ShortRepr):
 
     family: str
     shard_model: AnyShardModel
-    globals: GlobalState
+    global_state: GlobalState
     blocks: list[tasks.Block]
     documents: int
     tokens: float
@@ -70,7 +70,7 @@ class Fitted(ShortRepr):
         blocks = [
             tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)
         ]
-        return Fitted(model.record.family, model.shard_model, model.globals, blocks, documents, float(tokens))
+        return Fitted(model.record.family, model.shard_model, model.global_state, blocks, documents, float(tokens))
 
     @property
     def words(self) -> int:
@@ -104,15 +104,15 @@ class Fitted(ShortRepr):
 
     def _theta(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
         shard = Shard.of(number, documents)
-        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.globals, Stream(SEED, "infer"))
-        return np.asarray(self.shard_model.infer(local, self.globals)["document_topic"], dtype=np.float64)
+        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.global_state, Stream(SEED, "infer"))
+        return np.asarray(self.shard_model.infer(local, self.global_state)["document_topic"], dtype=np.float64)
 
     def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
         """Score one half of each document's tokens, given the other, as `collapsium.pipeline.evaluate` does."""
         known, scored = split_documents(documents, first, 0.5, SEED)
         shard = Shard.of(number, known)
-        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.globals, Stream(SEED, "unseen"))
-        return tasks.score_local(self.shard_model, Shard.of(number, scored), local, self.blocks, self.globals)
+        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.global_state, Stream(SEED, "unseen"))
+        return tasks.score_local(self.shard_model, Shard.of(number, scored), local, self.blocks, self.global_state)
 
     def components(self, concentration: float) -> npt.NDArray[np.float64]:
         """Return pseudo-counts of words, phi_kw (B + E[n_k]) = b_w + E[n_kw].
@@ -120,7 +120,7 @@ class Fitted(ShortRepr):
         Parameters
         ----------
         concentration : float
-            B, where the globals hold no other.
+            B, where the global state holds no other.
 
         Returns
         -------
@@ -128,12 +128,12 @@ class Fitted(ShortRepr):
             Divided by its sum, a row is phi_k.
         """
         family = load_family(self.family)
-        own = family.word_concentration(self.globals)
+        own = family.word_concentration(self.global_state)
         total = concentration if own is None else own
         rows = int(self.topics[-1]) + 1
         found, tokens = np.full((rows, self.words), 1.0 / self.words), np.zeros(rows)  # the prior, where none are
         for block in self.blocks:
-            described = family.describe(block.rows, self.globals, block.high - block.low)
+            described = family.describe(block.rows, self.global_state, block.high - block.low)
             here = described.ids < rows  # topics that have gone are described too
             ids = described.ids[here]
             found[ids[:, np.newaxis], described.words[here] + block.low] = described.probability[here]
@@ -173,16 +173,16 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
     problem = Problem(family, half, half.make_shard_model(config), config, shards, [], (0, words), stream)
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)
-        globals_ = problem.family.initialise(summary, config, stream.at(purpose="initialise"))
-        state = replace(blank_state(problem, executor, globals_), iteration=0)
-        before = Fitted(family, problem.shard_model, globals_, [], shard.documents, float(summary.tokens))
+        global_state = problem.family.initialise(summary, config, stream.at(purpose="initialise"))
+        state = replace(blank_state(problem, executor, global_state), iteration=0)
+        before = Fitted(family, problem.shard_model, global_state, [], shard.documents, float(summary.tokens))
     else:
         if not before.steps:
             before = _stepping(before, problem, _summary(words, total, before.tokens / before.documents))
-        state = State(before.steps, before.globals, [executor.hold(block) for block in before.blocks])
+        state = State(before.steps, before.global_state, [executor.hold(block) for block in before.blocks])
     state, _, _ = step(problem, executor, state, [0])
     blocks = executor.collect(state.blocks)
-    return replace(before, globals=state.globals, blocks=blocks, steps=state.iteration)
+    return replace(before, global_state=state.global_state, blocks=blocks, steps=state.iteration)
 
 
 def _summary(words: int, total: int, length: float) -> Summary:
@@ -198,9 +198,11 @@ def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
         raise TypeError(f"family '{problem.name}' has no stochastic schedule")
     rows = model.rows_type.joined([block.rows for block in fitted.blocks])
     rows = model.rows_for_steps(rows, summary.tokens / max(fitted.tokens, 1.0))
-    globals_ = family.globals_for_steps(fitted.globals, summary, problem.config, -(-fitted.documents // BATCH))
+    global_state = family.global_state_for_steps(
+        fitted.global_state, summary, problem.config, -(-fitted.documents // BATCH)
+    )
     blocks = [tasks.Block(0, fitted.words, rows, Delta())]
-    return replace(fitted, globals=globals_, blocks=blocks, tokens=float(summary.tokens))
+    return replace(fitted, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))
 
 
 def in_order(executor: Executor, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:

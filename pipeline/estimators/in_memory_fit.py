@@ -52,23 +52,23 @@ def fit_here(request: Request, where: Where) -> tuple[Fitted, int]:
     executor = where.open(lambda text: None)  # noqa: ARG005
     try:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
-            problem, globals_ = Loaded(request, [], executor, folder).problem(request.seed)
+            problem, global_state = Loaded(request, [], executor, folder).problem(request.seed)
             buffers.pool.lean = planned.on_disk
-            compile_for(executor, where.scheduler, problem.shard_model, globals_)
+            compile_for(executor, where.scheduler, problem.shard_model, global_state)
             last, schedule = _Last(), run_stochastic if request.stochastic else run
-            for _ in schedule(problem, executor, globals_, request.limits, last):
+            for _ in schedule(problem, executor, global_state, request.limits, last):
                 pass  # the last state is held where it is let go of as soon as the next is there
             state = last.state
             if state is None:
                 raise RuntimeError("the loop gave no state")
             blocks = executor.collect(
-                [executor.submit(_finished, problem.shard_model, block, state.globals) for block in state.blocks]
+                [executor.submit(_finished, problem.shard_model, block, state.global_state) for block in state.blocks]
             )
     finally:
         executor.close()
     manifest = request.corpus.manifest
     fitted = Fitted(
-        request.family, problem.shard_model, state.globals, blocks, manifest.documents, float(manifest.tokens)
+        request.family, problem.shard_model, state.global_state, blocks, manifest.documents, float(manifest.tokens)
     )
     return fitted, state.iteration
 
@@ -84,5 +84,5 @@ class _Last(NoKeeper):
         return kept.state
 
 
-def _finished(model: AnyShardModel, block: tasks.Block, globals: GlobalState) -> tasks.Block:
-    return tasks.Block(block.low, block.high, model.finished_rows(block.rows, globals), Delta())
+def _finished(model: AnyShardModel, block: tasks.Block, global_state: GlobalState) -> tasks.Block:
+    return tasks.Block(block.low, block.high, model.finished_rows(block.rows, global_state), Delta())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collapsium.workers.families.base import AnyShardModel
 
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
-GlobalsT = TypeVar("GlobalsT", bound="GlobalState")
+GlobalStateT = TypeVar("GlobalStateT", bound="GlobalState")
 RowsT = TypeVar("RowsT", bound="Rows")
 
 
@@ -155,7 +155,7 @@ class FamilyOptions(BaseModel):
         return value
 
 
-class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
+class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     """What a family does on the driver; the states are those of its shard model.
 
     Attributes
@@ -189,7 +189,7 @@ class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
         return self.shard_model(options)
 
     @abstractmethod
-    def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> GlobalsT:
+    def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> GlobalStateT:
         """Return the global state before any document has been seen."""
 
     @abstractmethod
@@ -197,58 +197,58 @@ class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
         """Return the memory that the state of a fit takes."""
 
     @abstractmethod
-    def update(self, globals: GlobalsT, delta: Delta, options: OptionsT, stream: Stream) -> GlobalsT:
+    def update(self, global_state: GlobalStateT, delta: Delta, options: OptionsT, stream: Stream) -> GlobalStateT:
         """Return the next global state, from the sums of a round of sweeps."""
 
-    def objective(self, globals: GlobalsT, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: GlobalStateT, delta: Delta) -> dict[str, float]:
         """Return named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
         return {}
 
-    def figures(self, globals: GlobalsT) -> dict[str, float]:
+    def figures(self, global_state: GlobalStateT) -> dict[str, float]:
         """Return the hyperparameters worth watching."""
         return {}
 
     @abstractmethod
-    def describe(self, block: RowsT, globals: GlobalsT, count: int) -> Description:
+    def describe(self, block: RowsT, global_state: GlobalStateT, count: int) -> Description:
         """Describe the topics by the `count` most probable words of a block."""
 
     def moved_tokens(self, delta: Delta) -> float:
         """Return how many of the tokens swept have moved between topics."""
         return delta.number("moved")
 
-    def needs_another_round(self, globals: GlobalsT) -> bool:
+    def needs_another_round(self, global_state: GlobalStateT) -> bool:
         """Return whether the iteration goes on with one more sweep."""
         return False
 
-    def uncounted_tokens(self, globals: GlobalsT) -> float:
+    def uncounted_tokens(self, global_state: GlobalStateT) -> float:
         """Return how many tokens do not count yet: while there are any, a run does not end before its iterations."""
         return 0.0
 
-    def cannot_change(self, globals: GlobalsT) -> bool:
+    def cannot_change(self, global_state: GlobalStateT) -> bool:
         """Return whether no token can move: a run ends with the first sweep in which none has moved."""
         return False
 
-    def word_concentration(self, globals: GlobalsT) -> float | None:
+    def word_concentration(self, global_state: GlobalStateT) -> float | None:
         """Return B = sum_w b_w, the concentration of topics over words; None where the family has none."""
         return None
 
-    def label_table(self, globals: GlobalsT) -> LabelTable | None:
+    def label_table(self, global_state: GlobalStateT) -> LabelTable | None:
         """Return the labels and numbers of the training corpus that the model knows; None where it takes none."""
         return None
 
 
-class Resumable(Family[OptionsT, GlobalsT, RowsT]):
+class Resumable(Family[OptionsT, GlobalStateT, RowsT]):
     """A family of which a fit can go on from another run; where its shard model can too, from its local states."""
 
     @abstractmethod
     def carry(
-        self, globals: GlobalsT, known: GlobalsT, options: OptionsT, before: OptionsT
-    ) -> tuple[GlobalsT, int] | None:
+        self, global_state: GlobalStateT, known: GlobalStateT, options: OptionsT, before: OptionsT
+    ) -> tuple[GlobalStateT, int] | None:
         """Return the global state of a fit that goes on from another run of the family.
 
         Parameters
         ----------
-        globals : GlobalState
+        global_state : GlobalState
             As `initialise` made them.
         known : GlobalState
             Those that the other run ended with.
@@ -257,7 +257,7 @@ class Resumable(Family[OptionsT, GlobalsT, RowsT]):
 
         Returns
         -------
-        globals : GlobalState
+        global_state : GlobalState
             They hold what has been learned of what `options` learn. Shards that are still the same then go on from
             their local states, and others start with each topic in the column that it had.
         columns : int
@@ -266,24 +266,26 @@ class Resumable(Family[OptionsT, GlobalsT, RowsT]):
         """
 
 
-class Stochastic(Family[OptionsT, GlobalsT, RowsT]):
+class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
     """A family that can be fitted by minibatches of shards; its shard model is stochastic too."""
 
     @abstractmethod
-    def corpus_tokens(self, globals: GlobalsT) -> float:
+    def corpus_tokens(self, global_state: GlobalStateT) -> float:
         """Return the tokens of the whole corpus."""
 
     @abstractmethod
-    def is_stochastic(self, globals: GlobalsT) -> bool:
+    def is_stochastic(self, global_state: GlobalStateT) -> bool:
         """Return whether a model was fitted by minibatches."""
 
     @abstractmethod
-    def globals_for_steps(self, globals: GlobalsT, summary: Summary, options: OptionsT, minibatches: int) -> GlobalsT:
+    def global_state_for_steps(
+        self, global_state: GlobalStateT, summary: Summary, options: OptionsT, minibatches: int
+    ) -> GlobalStateT:
         """Return the global state by which a model that was fitted in batches goes on in steps.
 
         Parameters
         ----------
-        globals : GlobalState
+        global_state : GlobalState
             The model's.
         summary : Summary
             Of the corpus of which minibatches come.
@@ -299,30 +301,30 @@ class Stochastic(Family[OptionsT, GlobalsT, RowsT]):
         """
 
 
-class Simulates(Family[OptionsT, GlobalsT, RowsT]):
+class Simulates(Family[OptionsT, GlobalStateT, RowsT]):
     """A family that documents or vectors can be simulated from."""
 
     @abstractmethod
-    def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, GlobalsT]:
+    def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, GlobalStateT]:
         """Draw a model to simulate from: topics as `families.generative` keeps them, or rows; and its global state."""
 
     @abstractmethod
     def simulate(
-        self, topics: Arrays, globals: GlobalsT, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: GlobalStateT, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents | Vectors, npt.NDArray[np.float64]]:
         """Draw documents, or vectors, without ids, and their proportions."""
 
 
-class WeighsLabels(Family[OptionsT, GlobalsT, RowsT]):
+class WeighsLabels(Family[OptionsT, GlobalStateT, RowsT]):
     """A family whose labels have factors of their own."""
 
     @abstractmethod
-    def label_weights(self, globals: GlobalsT) -> npt.NDArray[np.float64]:
+    def label_weights(self, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
         """Return how much each label raises each topic.
 
         Parameters
         ----------
-        globals : GlobalState
+        global_state : GlobalState
             The model's.
 
         Returns

@@ -265,13 +265,13 @@ class Model(StoredModel):
             raise DamagedError(f"{self._folder.url}/{RECORD}", str(error)) from None
 
     @cached_property
-    def globals(self) -> GlobalState:
+    def global_state(self) -> GlobalState:
         """The global state, which was checked."""
-        return self.shard_model.globals_type.from_arrays(self.checks.globals)
+        return self.shard_model.global_state_type.from_arrays(self.checks.global_state)
 
     @cached_property
     def checks(self) -> ModelChecks:
-        """The checks of what is read, by the globals, which are read and checked first."""
+        """The checks of what is read, by the global state, which is read and checked first."""
         record, where = self.record, f"{self.folder.url}/globals"
         tokens = None if self._checkpoint is None else self._corpus.manifest.tokens
         return ModelChecks.of(self.shard_model, record.blocks[-1], self.global_arrays, where, tokens)
@@ -282,7 +282,7 @@ class Model(StoredModel):
         finished = self._checkpoint is None
         self.checks.rows(arrays, high - low, f"{self.folder.url}/rows/{block:05d}", finished=finished)
         rows = self.shard_model.rows_type.from_arrays(arrays)
-        return rows if finished else self.shard_model.finished_rows(rows, self.globals)
+        return rows if finished else self.shard_model.finished_rows(rows, self.global_state)
 
     def documents(self, shard: int) -> LocalState:
         """Read what is kept of one training shard's local state, and check it."""

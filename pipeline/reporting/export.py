@@ -128,7 +128,7 @@ def _table(model: Model, ids: Ints, place: Path) -> Floats:
     table: Floats = np.memmap(place / "topic_word", dtype=np.float32, mode="w+", shape=(ids.size, words))
     sweeps = model.shard_model
     for number, (low, high) in enumerate(model.blocks):
-        found = sweeps.probabilities(model.rows(number), model.globals)["word_topic"]
+        found = sweeps.probabilities(model.rows(number), model.global_state)["word_topic"]
         table[:, low:high] = np.maximum(np.asarray(found)[:, ids].T, 0.0)
     return table
 
@@ -173,7 +173,7 @@ def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting
     sweeps = model.shard_model
     for number in range(len(model.record.shards)):
         local = model.documents(number)
-        theta = np.asarray(sweeps.infer(local, model.globals)["document_topic"], dtype=np.float64)[:, ids]
+        theta = np.asarray(sweeps.infer(local, model.global_state)["document_topic"], dtype=np.float64)[:, ids]
         tokens = np.asarray(sweeps.document_lengths(local))
         total = theta.sum(axis=1)
         for row in np.flatnonzero((tokens >= LEAST_TOKENS) & (total > 0.0)).tolist():
@@ -294,7 +294,7 @@ def _write_words(file: IO[str], model: Model, found: list[Topic], threshold: flo
     ids, names = np.array([topic.id for topic in found], dtype=np.int64), model.vocabulary.words
     sweeps = model.shard_model
     for number, (low, _) in enumerate(model.blocks):
-        table = np.asarray(sweeps.probabilities(model.rows(number), model.globals)["word_topic"])[:, ids]
+        table = np.asarray(sweeps.probabilities(model.rows(number), model.global_state)["word_topic"])[:, ids]
         words, places = np.nonzero(table >= max(threshold, 1e-12))
         values = table[words, places]
         writer.writerows(

@@ -218,7 +218,7 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
     sweeps = model.shard_model
     best: list[tuple[Ints, Floats, Floats] | None] = [None] * len(WEIGHTS)
     for number, (low, high) in enumerate(model.blocks):
-        phi = np.asarray(sweeps.probabilities(model.rows(number), model.globals)["word_topic"])[:, ids].T
+        phi = np.asarray(sweeps.probabilities(model.rows(number), model.global_state)["word_topic"])[:, ids].T
         enough = (phi * share[:, None] * tokens.sum() >= LEAST_TOKENS) & (overall[low:high] > 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs, lift = np.log(phi), -np.log(overall[low:high])

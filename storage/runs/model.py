@@ -1,4 +1,4 @@
-"""Finished models on disk: `model.json`, the vocabulary, and Zarr groups of the globals, the rows and the documents."""
+"""Finished models on disk: `model.json`, the vocabulary, Zarr groups of the global state, rows and documents."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class ModelWriter:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def write_globals(self, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
-        """Write the globals; return the name of the part and its digest."""
+    def write_global_state(self, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+        """Write the global state; return the name of the part and its digest."""
         return self._write("globals", arrays)
 
     def write_block(self, number: int, rows: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
@@ -153,7 +153,7 @@ class StoredModel:
         return f"{type(self).__name__}({self.folder.url!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what goes along to a worker: of what has been read only the globals, which are small."""
+        """Return what goes along to a worker: of what has been read only the global state, which is small."""
         return {name: value for name, value in self.__dict__.items() if name not in HEAVY}
 
     @cached_property

@@ -121,7 +121,7 @@ def eta(train, out, etas, topics, iterations, seed):
     for name, corpus in (("HDP", bare), ("HDSP", train)):
         for each in etas:
             own = {"family": "hdsp", "topics": topics, "eta": each, "iterations": iterations, "seed": seed}
-            state = Model(fitted(corpus, out / f"{name.lower()}-{each:g}", **own)).globals
+            state = Model(fitted(corpus, out / f"{name.lower()}-{each:g}", **own)).global_state
             tokens = np.sort(state.topic_total)[::-1]
             held = int(np.searchsorted(np.cumsum(tokens), 0.99 * tokens.sum()) + 1)
             row = {"model": name, "eta": each, "held": held, "used": int((tokens > 1.0).sum())}

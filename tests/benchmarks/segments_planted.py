@@ -41,10 +41,10 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
     stream, strength = Stream(seed, "planted"), MODELS[family]
     generator = stream.generator()
     config = make_options(family, {"topics": topics, "alpha": 0.3, "strength": strength})
-    globals_ = load_family(family).initialise(Summary(documents, words, 0), config, stream)
+    global_state = load_family(family).initialise(Summary(documents, words, 0), config, stream)
     bounds, none = np.arange(documents + 1) * segments, np.zeros(documents + 1, dtype=np.int64)
-    graph = graph_of(globals_.plan, bounds, (none, none[:0]))
-    nu = draw_vectors(graph, globals_, np.zeros((0, topics)), generator)[graph.segment_node]
+    graph = graph_of(global_state.plan, bounds, (none, none[:0]))
+    nu = draw_vectors(graph, global_state, np.zeros((0, topics)), generator)[graph.segment_node]
     phi = generator.dirichlet(np.full(words, 0.1), topics)
     counts = generator.multinomial(tokens, nu @ phi)
     segment, word = np.nonzero(counts)
@@ -64,14 +64,16 @@ def proportions(run, name):
     """What a run's documents, or their segments, have of the topics."""
     model = Model(run)
     half = model.shard_model
-    found = [half.infer(model.documents(n), model.globals)[name] for n in range(len(model.record.shards))]
+    found = [half.infer(model.documents(n), model.global_state)[name] for n in range(len(model.record.shards))]
     return np.concatenate(found)
 
 
 def compared(run, truth, name):
     """Distances of topics and of segments' proportions (total variation, means), and the largest of a topic."""
     model = Model(run)
-    phi = np.concatenate([model.shard_model.probabilities(model.rows(n), model.globals)["word_topic"] for n in [0]]).T
+    phi = np.concatenate(
+        [model.shard_model.probabilities(model.rows(n), model.global_state)["word_topic"] for n in [0]]
+    ).T
     apart = 0.5 * np.abs(truth.topics[:, np.newaxis] - phi).sum(axis=2)
     rows, columns = linear_sum_assignment(apart)
     theta = proportions(run, name)[:, columns]
@@ -98,7 +100,7 @@ def planted(out, seeds, documents, segments, tokens, topics, words, iterations):
             own = fitted(place / "corpus", place / "run", family=family, learn=learn, **given)
             lda = fitted(place / "flat", place / "lda", family="gibbs-lda", learn=("alpha", "beta"), **given)
             found, beside = compared(own, truth, "segment_topic"), compared(lda, truth, "document_topic")
-            strength = float(Model(own).globals["strength"][1])
+            strength = float(Model(own).global_state["strength"][1])
             row = {"family": family, "seed": seed, "b": truth.strength, "found b": strength, **found}
             row["LDA's segments"] = beside["segments"]
             row["holds"] = bool(

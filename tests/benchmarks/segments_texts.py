@@ -154,16 +154,16 @@ def speed(corpus, topics, iterations, rounds):
             half = load_family(family).make_shard_model(config)
             shard = reference.load(**document_parts(half))
             summary = Summary(shard.documents, words, shard.tokens, pairs=shard.pairs)
-            globals_ = load_family(family).initialise(summary, config, Stream(0))
+            global_state = load_family(family).initialise(summary, config, Stream(0))
             table = np.zeros((shard.words.size, topics), dtype=np.int32)
             rows = half.rows_type.from_arrays({"word_topic": table})
-            local, delta = half.start(shard, rows, globals_, Stream(0, "start"))
+            local, delta = half.start(shard, rows, global_state, Stream(0, "start"))
             seconds = []
             for number in range(iterations):
                 rows = {"word_topic": rows["word_topic"] + delta["word_topic"]}
-                globals_ = {**globals_, "topic": rows["word_topic"].sum(axis=0, dtype=np.int64)}
+                global_state = {**global_state, "topic": rows["word_topic"].sum(axis=0, dtype=np.int64)}
                 began = time.thread_time()
-                local, delta = half.sweep(shard, local, rows, globals_, Stream(0, "sweep", number))
+                local, delta = half.sweep(shard, local, rows, global_state, Stream(0, "sweep", number))
                 seconds.append(time.thread_time() - began)
             found.setdefault(family, []).append(shard.tokens / statistics.median(seconds))
     for family, speeds in found.items():

@@ -102,11 +102,11 @@ def shown(model, family):
     """A model's tree, the tokens or vectors below each node, and what each node has: words' chances, or loadings."""
     rows = [model.rows(block) for block in range(len(model.blocks))]
     if family == "hca":
-        each = [np.abs(one.loadings(model.globals)) for one in rows]
+        each = [np.abs(one.loadings(model.global_state)) for one in rows]
     else:
-        each = [model.shard_model.probabilities(one, model.globals)["word_topic"] for one in rows]
+        each = [model.shard_model.probabilities(one, model.global_state)["word_topic"] for one in rows]
     table = np.concatenate(each)
-    return *tree_of(model.globals, family), table / (table.sum(axis=0) + 1e-300)
+    return *tree_of(model.global_state, family), table / (table.sum(axis=0) + 1e-300)
 
 
 def tree_of(state, family):

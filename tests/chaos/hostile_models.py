@@ -2,7 +2,7 @@
 
 ``python -m tests.chaos.hostile_models RUNS [FAMILY...]`` fits a small run of each family, changes arrays at random (a seed is
 ``FUZZ_SEED``), and gives the run to ``evaluate``, ``infer``, ``predict``, ``report``, ``topics``, ``verify``, ``fit --resume``
-and ``fit --warm``, with kernels that check bounds. With ``all`` in place of RUNS each array of the globals, of the first block
+and ``fit --warm``, with kernels that check bounds. With ``all`` in place of RUNS each array of the global state, of the first block
 and of the first shard is changed in each way once. Each command must end in time, with a model or with one line: no signal, no
 exception of another kind.
 """
@@ -228,9 +228,9 @@ def fault_of(words):
 def check(folder, name, part, arrays, shards):
     """Check arrays as if they were read from a group of a model or a checkpoint."""
     model = Model(str(folder))
-    globals_ = arrays if part == "globals" else read_arrays(Folder(folder / "globals"))
+    global_state = arrays if part == "globals" else read_arrays(Folder(folder / "globals"))
     record, number = model.record, int(part.partition("/")[2] or 0)
-    checks = ModelChecks.of(model.shard_model, record.blocks[-1], globals_, "globals")
+    checks = ModelChecks.of(model.shard_model, record.blocks[-1], global_state, "globals")
     finished = name == "model.json"
     if part.startswith("rows"):
         low, high = model.blocks[number]
@@ -292,7 +292,7 @@ def some_changes(base, generator, runs):
 
 
 def all_changes(base):
-    """Return each array of the globals, of the first block and of the first shard, with each kind of change."""
+    """Return each array of the global state, of the first block and of the first shard, with each kind of change."""
     for folder, name, part in list(groups(base)):
         if part.rpartition("/")[2] in ("globals", "00000"):
             for array in sorted(read_arrays(Folder(folder / part))):

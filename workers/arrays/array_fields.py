@@ -76,14 +76,14 @@ class Known:
     ----------
     sizes : dict of str to int
         Sizes by name; those that arrays bind are added.
-    globals : Arrays
-        The model's globals; none while they are checked themselves.
+    global_state : Arrays
+        The model's global state; none while they are checked themselves.
     shard : Shard or VectorShard or None
         The documents of a local state, where they are at hand.
     """
 
     sizes: Sizes
-    globals: Arrays = field(default_factory=dict)
+    global_state: Arrays = field(default_factory=dict)
     shard: AnyShard | None = None
 
 
@@ -298,10 +298,10 @@ class FamilyArrays:
 
     Attributes
     ----------
-    globals : Part
+    global_state : Part
         What every shard needs. It binds the sizes that the other parts have, such as ``topic``.
     rows : callable
-        From the globals to what a block of the vocabulary holds in a finished model.
+        From the global state to what a block of the vocabulary holds in a finished model.
     blocks : callable
         The same of a checkpoint.
     local : callable
@@ -314,7 +314,7 @@ class FamilyArrays:
         documents that pass them.
     """
 
-    globals: Part
+    global_state: Part
     rows: Callable[[Arrays], Part]
     blocks: Callable[[Arrays], Part]
     local: Callable[[Arrays], Part]

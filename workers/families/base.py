@@ -25,12 +25,12 @@ AnyShard: TypeAlias = Any
 """A shard of documents or of vectors; a family takes one of them, and its methods name which."""
 
 OptionsT = TypeVar("OptionsT")
-GlobalsT = TypeVar("GlobalsT", bound=GlobalState)
+GlobalStateT = TypeVar("GlobalStateT", bound=GlobalState)
 RowsT = TypeVar("RowsT", bound=Rows)
 LocalT = TypeVar("LocalT", bound=LocalState)
 
 
-class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
+class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
     """What a family does beside a shard, or with a block of the vocabulary.
 
     Methods change nothing in place: a task may run twice.
@@ -58,7 +58,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
         the prior lets one expect.
     """
 
-    globals_type: ClassVar[type[GlobalState]]
+    global_state_type: ClassVar[type[GlobalState]]
     rows_type: ClassVar[type[Rows]]
     local_type: ClassVar[type[LocalState]]
     documents_type: ClassVar[type[LocalState]]
@@ -79,20 +79,20 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
         return self.documents_type.from_arrays(local.to_arrays())
 
     @abstractmethod
-    def kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration: they are compiled before the first."""
 
-    def fold_in_kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that folding in and predicting call."""
-        return self.kernels(globals)
+        return self.kernels(global_state)
 
     @abstractmethod
-    def initial_rows(self, words: int, globals: GlobalsT) -> RowsT:
+    def initial_rows(self, words: int, global_state: GlobalStateT) -> RowsT:
         """Return the rows of `words` words before any document has been seen."""
 
     @abstractmethod
     def start(
-        self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream, warm: Arrays | None = None
+        self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[LocalT, Delta]:
         """Return a shard's first local state, and its counts as changes from nothing.
 
@@ -102,7 +102,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
             The documents, or the vectors.
         rows : Rows
             Initial rows of ``shard.words``.
-        globals : GlobalState
+        global_state : GlobalState
             As the driver's `initialise` made them.
         stream : Stream
             Addressed to the shard.
@@ -123,28 +123,28 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
 
     @abstractmethod
     def sweep(
-        self, shard: AnyShard, local: LocalT, rows: RowsT, globals: GlobalsT, stream: Stream
+        self, shard: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT, stream: Stream
     ) -> tuple[LocalT, Delta]:
         """Pass once over a shard; `rows` has a row for each of ``shard.words``."""
 
     @abstractmethod
-    def advance(self, rows: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, GlobalsT]:
+    def advance(self, rows: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, GlobalStateT]:
         """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
 
     @abstractmethod
-    def fold(self, block: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, Delta]:
+    def fold(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
         """Add a delta, whose word ids count from the block's first; return the rows and what `update` needs of them."""
 
-    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:
+    def finished_rows(self, block: RowsT, global_state: GlobalStateT) -> RowsT:
         """Return the rows that a finished model keeps of a block."""
         return block
 
     @abstractmethod
-    def fold_in(self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream) -> LocalState:
+    def fold_in(self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream) -> LocalState:
         """Fit the local state of unseen documents with the rest of the model held fixed."""
 
     @abstractmethod
-    def predict(self, heldout: AnyShard, local: LocalT, rows: RowsT, globals: GlobalsT) -> Mapping[str, Any]:
+    def predict(self, heldout: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
         """Return what the model expects of what it has not seen; `rows` has a row for each of ``heldout.words``.
 
         Parameters
@@ -155,7 +155,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
             As a sweep or `fold_in` left it.
         rows : Rows
             Complete rows, with what sweeps do not see.
-        globals : GlobalState
+        global_state : GlobalState
             The model's.
 
         Returns
@@ -166,14 +166,14 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
         """
 
     @abstractmethod
-    def probabilities(self, rows: RowsT, globals: GlobalsT) -> Mapping[str, Any]:
+    def probabilities(self, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
         """Return the probability of each word under each topic, as prediction has it.
 
         Parameters
         ----------
         rows : Rows
             The rows of the words.
-        globals : GlobalState
+        global_state : GlobalState
             The model's.
 
         Returns
@@ -184,14 +184,14 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
         """
 
     @abstractmethod
-    def infer(self, local: Any, globals: GlobalsT) -> Mapping[str, Any]:
+    def infer(self, local: Any, global_state: GlobalStateT) -> Mapping[str, Any]:
         """Return the proportions of documents, and what else a model says of them.
 
         Parameters
         ----------
         local : LocalState
             What a finished model keeps of their local state (`documents_type`), or all of it.
-        globals : GlobalState
+        global_state : GlobalState
             The model's.
 
         Returns
@@ -213,15 +213,15 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
         """Return the tokens that a local state expects of each document: as many as it has."""
 
 
-class Stochastic(ShardModel[OptionsT, GlobalsT, RowsT, LocalT]):
+class Stochastic(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
     """A shard model that can be fitted by minibatches of shards, which then keep no local state."""
 
     @abstractmethod
-    def step(self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream) -> Delta:
+    def step(self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream) -> Delta:
         """Return the step of a shard."""
 
     @abstractmethod
-    def blend(self, block: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, Delta]:
+    def blend(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
         """Move a block by a minibatch's steps; return the rows and what `update` needs of them."""
 
     @abstractmethod
@@ -229,11 +229,13 @@ class Stochastic(ShardModel[OptionsT, GlobalsT, RowsT, LocalT]):
         """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
 
 
-class Resumable(ShardModel[OptionsT, GlobalsT, RowsT, LocalT]):
+class Resumable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
     """A shard model that goes on from another run's local state of the same shard."""
 
     @abstractmethod
-    def continue_from(self, shard: AnyShard, saved: Arrays, rows: RowsT, globals: GlobalsT) -> tuple[LocalT, Delta]:
+    def continue_from(
+        self, shard: AnyShard, saved: Arrays, rows: RowsT, global_state: GlobalStateT
+    ) -> tuple[LocalT, Delta]:
         """Go on from what another run of the family kept of this very shard.
 
         Parameters
@@ -242,8 +244,8 @@ class Resumable(ShardModel[OptionsT, GlobalsT, RowsT, LocalT]):
             The documents.
         saved : Arrays
             The local state as arrays.
-        rows, globals : Rows and GlobalState
-            As for `start`; the globals are those that the driver's `carry` made.
+        rows, global_state : Rows and GlobalState
+            As for `start`; the global state is what the driver's `carry` made.
 
         Returns
         -------
@@ -257,8 +259,8 @@ class Resumable(ShardModel[OptionsT, GlobalsT, RowsT, LocalT]):
 AnyShardModel = ShardModel[Any, Any, Any, Any]
 
 
-def fit_kernels(model: AnyShardModel, globals: GlobalState) -> list[Kernel[..., Any]]:
+def fit_kernels(model: AnyShardModel, global_state: GlobalState) -> list[Kernel[..., Any]]:
     """Return the kernels that a fit calls in every iteration, those of all families too."""
     from collapsium.workers.kernels.special import elementary
 
-    return [*model.kernels(globals), elementary]
+    return [*model.kernels(global_state), elementary]

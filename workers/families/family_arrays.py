@@ -28,19 +28,21 @@ class ModelChecks:
     ----------
     model : ShardModel
         The family's half beside the shards.
-    globals : Arrays
-        The model's globals.
+    global_state : Arrays
+        The model's global state.
     sizes : dict of str to int
         The sizes that they bind.
     """
 
     model: AnyShardModel
-    globals: Arrays
+    global_state: Arrays
     sizes: Sizes
 
     @staticmethod
-    def of(model: AnyShardModel, words: int, globals: Arrays, where: str, tokens: int | None = None) -> ModelChecks:
-        """Check the globals of a model, with which its other arrays are checked then.
+    def of(
+        model: AnyShardModel, words: int, global_state: Arrays, where: str, tokens: int | None = None
+    ) -> ModelChecks:
+        """Check the global state of a model, with which its other arrays are checked then.
 
         Parameters
         ----------
@@ -48,8 +50,8 @@ class ModelChecks:
             The family's half beside the shards, with its options.
         words : int
             Size of the vocabulary, or columns of vectors.
-        globals : Arrays
-            The globals.
+        global_state : Arrays
+            The global state.
         where : str
             Their folder, for the error.
         tokens : int, optional
@@ -67,16 +69,16 @@ class ModelChecks:
         """
         topics = model.options.model_dump().get("topics")
         sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}
-        check_arrays(globals, model.arrays.globals, Known(sizes), where)
-        if globals["vocabulary"] != words:
-            raise DamagedError(f"{where}/vocabulary", f"expected {words} words, found {globals['vocabulary']:g}")
-        total = np.asarray(globals.get("topic", 0))
+        check_arrays(global_state, model.arrays.global_state, Known(sizes), where)
+        if global_state["vocabulary"] != words:
+            raise DamagedError(f"{where}/vocabulary", f"expected {words} words, found {global_state['vocabulary']:g}")
+        total = np.asarray(global_state.get("topic", 0))
         counted = float(total.sum(dtype=np.float64))
         if tokens is not None and total.dtype.kind == "i" and counted > tokens:
             raise DamagedError(
                 f"{where}/topic", f"expected at most the {tokens} tokens of the corpus, found {counted:g}"
             )
-        return ModelChecks(model, globals, sizes)
+        return ModelChecks(model, global_state, sizes)
 
     def rows(self, rows: Arrays, words: int, where: str, *, finished: bool) -> None:
         """Refuse the rows of a block of the vocabulary that are not the family's.
@@ -93,7 +95,7 @@ class ModelChecks:
             Whether they are a finished model's, not a checkpoint's.
         """
         declared = self.model.arrays
-        part = (declared.rows if finished else declared.blocks)(self.globals)
+        part = (declared.rows if finished else declared.blocks)(self.global_state)
         check_arrays(rows, part, self._known(word=words), where)
 
     def local(self, local: Arrays, shard: AnyShard, where: str) -> None:
@@ -101,11 +103,11 @@ class ModelChecks:
         sizes = {"document": shard.documents}
         if not shard.of_vectors:
             sizes.update(pair=shard.pairs, token=shard.tokens)
-        part = self.model.arrays.local(self.globals)
+        part = self.model.arrays.local(self.global_state)
         check_arrays(local, part, self._known(shard, **sizes), where)
 
     def tallies(self, local: Arrays, rows: Arrays, shard: AnyShard, where: str) -> None:
-        """Refuse a local state whose tokens the rows and the globals do not count, where sweeps rely on it.
+        """Refuse a local state whose tokens the rows and the global state do not count, where sweeps rely on it.
 
         Parameters
         ----------
@@ -129,24 +131,24 @@ class ModelChecks:
         column, counts = declared.tokens(local, shard), np.asarray(rows["word_topic"])
         there, columns = column >= 0, counts.shape[1]
         word, own = np.repeat(shard.position.astype(np.int64), shard.counts)[there], column[there]
-        total = np.array(self.globals["topic"]) - np.bincount(own, minlength=self.globals["topic"].size)
+        total = np.array(self.global_state["topic"]) - np.bincount(own, minlength=self.global_state["topic"].size)
         fits = int(own.max(initial=-1)) < columns and total.min(initial=0) >= 0
         if not fits or not _are_counted(word * columns + own, counts.ravel()):
-            raise DamagedError(where, "expected tokens that the rows and the globals count")
+            raise DamagedError(where, "expected tokens that the rows and the global state count")
         if declared.totals is not None:
             name, other = declared.totals
             passed = np.asarray(local[other])
-            counted = np.bincount(passed[passed >= 0], minlength=self.globals[name].size)
-            if (self.globals[name] < counted).any():
-                raise DamagedError(where, f"expected what '{name}' of the globals counts in '{other}'")
+            counted = np.bincount(passed[passed >= 0], minlength=self.global_state[name].size)
+            if (self.global_state[name] < counted).any():
+                raise DamagedError(where, f"expected what '{name}' of the global state counts in '{other}'")
 
     def documents(self, kept: Arrays, documents: int, where: str) -> None:
         """Refuse what a finished model keeps of a local state that is not the family's, or of other documents."""
-        part = self.model.arrays.local(self.globals).only(self.model.documents_type.array_names())
+        part = self.model.arrays.local(self.global_state).only(self.model.documents_type.array_names())
         check_arrays(kept, part, self._known(document=documents), where)
 
     def _known(self, shard: AnyShard | None = None, **sizes: int) -> Known:
-        return Known({**self.sizes, **sizes}, self.globals, shard)
+        return Known({**self.sizes, **sizes}, self.global_state, shard)
 
 
 def _are_counted(places: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> bool:

@@ -117,39 +117,39 @@ HDP = {
 }  # fmt: skip
 
 
-def collapsed_rows(globals: Arrays) -> Part:
+def collapsed_rows(global_state: Arrays) -> Part:
     """Return what a finished model's rows hold: E[n_kw], and what learned parameters of words need."""
-    active, moments = bool(globals["active"]), bool(globals["moments"])
+    active, moments = bool(global_state["active"]), bool(global_state["moments"])
     more = {"word_tables": counts("f8", "word")} if moments else {}
     if moments and not active:
         more |= each("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
     return Part({"word_topic": numbers("f4 f8", "word topic"), **more})
 
 
-def collapsed_blocks(globals: Arrays) -> Part:
+def collapsed_blocks(global_state: Arrays) -> Part:
     """Return what rows hold during a fit."""
     fields: dict[str, Field] = {"word_topic": numbers("f4 f8", "word topic")}
-    if globals["active"]:
+    if global_state["active"]:
         fields = {"word_active": numbers("f4", "word topic"), "word_rest": numbers("f8", "word")}
-        if globals["rows_ahead"]:
+        if global_state["rows_ahead"]:
             fields["block_active"] = numbers("f4", "word topic")
-    if globals["moments"]:
+    if global_state["moments"]:
         fields |= each("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
         fields["word_tables"] = counts("f8", "word")
     return Part(fields)
 
 
-def collapsed_local(globals: Arrays) -> Part:
+def collapsed_local(global_state: Arrays) -> Part:
     """Return what a local state holds: lists of topics and their responsibilities, or those of all topics."""
-    if globals["active"]:
+    if global_state["active"]:
         shares = {"pair_shares": numbers("u2", "share", 0, ONE), **singles("i8", "age", 0)}
         return Part({**LISTS, **shares}, (LISTED, pairs_listed))
     whole = {"document_topic": counts("f4", "document topic"), "pair_topic": numbers("f4", "pair topic", 0, 1.001)}
     return Part(whole)
 
 
-def _collapsed(globals: Part) -> FamilyArrays:
-    return FamilyArrays(globals, collapsed_rows, collapsed_blocks, collapsed_local)
+def _collapsed(global_state: Part) -> FamilyArrays:
+    return FamilyArrays(global_state, collapsed_rows, collapsed_blocks, collapsed_local)
 
 
 def hdp_sticks(arrays: Arrays, known: Known) -> str | None:
@@ -179,19 +179,19 @@ VB_LDA_ARRAYS = FamilyArrays(
         "topic_log": numbers("f8", "topic"),
         "topic_total": counts("f8", "topic"),
     }),
-    lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
-    lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005
-    lambda globals: Part({**BY_DOCUMENT, **singles("i8", "even_sweeps_left", 0, MOST_SWEEPS)}),  # noqa: ARG005
+    lambda global_state: MEAN_FIELD_ROWS,  # noqa: ARG005
+    lambda global_state: MEAN_FIELD_BLOCKS,  # noqa: ARG005
+    lambda global_state: Part({**BY_DOCUMENT, **singles("i8", "even_sweeps_left", 0, MOST_SWEEPS)}),  # noqa: ARG005
 )  # fmt: skip
 
 
 # Labels.
 
 
-def table_of(globals: Arrays) -> LabelTable:
+def table_of(global_state: Arrays) -> LabelTable:
     """Return the labels of the training corpus; what is no table is a `ValueError`."""
     try:
-        return LabelTable.unpacked(globals["label_table"])
+        return LabelTable.unpacked(global_state["label_table"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"expected a table of labels in 'label_table' ({error})") from None
 
@@ -226,17 +226,17 @@ SAMPLED = Part(
 )
 
 
-def sampled_rows(globals: Arrays) -> Part:
+def sampled_rows(global_state: Arrays) -> Part:
     """Return what rows of a finished model hold: whole counts, but for a model that was drawn."""
     return SAMPLED_ROWS
 
 
-def sampled_blocks(globals: Arrays) -> Part:
+def sampled_blocks(global_state: Arrays) -> Part:
     """Return what rows of whole counts hold during a fit."""
     return SAMPLED_BLOCKS
 
 
-def sampled_local(globals: Arrays) -> Part:
+def sampled_local(global_state: Arrays) -> Part:
     """Return what a sampler keeps of a shard: the topic of each token, and the documents' lists."""
     return SAMPLED
 
@@ -294,7 +294,7 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
         "free": numbers("b1", "topic"),
     }, (free_of("pi", "topic"), _shares_of_tokens)),
     sampled_rows,
-    lambda globals: GROWING_BLOCKS,  # noqa: ARG005
+    lambda global_state: GROWING_BLOCKS,  # noqa: ARG005
     sampled_local,
     tokens_of_topics,
 )  # fmt: skip
@@ -324,7 +324,7 @@ AUTHOR_TOPIC_ARRAYS = FamilyArrays(
     ),
     sampled_rows,
     sampled_blocks,
-    lambda globals: Part(  # noqa: ARG005
+    lambda global_state: Part(  # noqa: ARG005
         {
             "document_labels": offsets("document", "labelled"),
             "document_label": indices("i4", "labelled", "author"),

@@ -232,7 +232,7 @@ def _judge(
 
 def _probability(model: Model, shard: Shard, blocks: list[tasks.Block], rows: Rows, seed: int) -> Floats:
     local = expected(model, shard, blocks, seed)
-    found = model.shard_model.predict(shard, local, rows, model.globals)["probability"]
+    found = model.shard_model.predict(shard, local, rows, model.global_state)["probability"]
     return np.asarray(found, dtype=np.float64)
 
 

@@ -70,7 +70,7 @@ class GivenLabels(ShortRepr):
 
 def table_of(model: Model) -> LabelTable:
     """Return the labels and numbers that a model was fitted with; an empty table where it takes none."""
-    table = load_family(model.record.family).label_table(model.globals)
+    table = load_family(model.record.family).label_table(model.global_state)
     return LabelTable() if table is None else table
 
 
@@ -174,7 +174,7 @@ def score_given(named: Named, corpus: Corpus, executor: Executor, seed: int) -> 
 def _chances(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Chances:
     model = Model(url)
     shard = load_labelled(model, reference)
-    return chances_of(model.shard_model, shard, expected(model, shard, blocks, seed), blocks, model.globals)
+    return chances_of(model.shard_model, shard, expected(model, shard, blocks, seed), blocks, model.global_state)
 
 
 def _known(reference: ShardReference, table: LabelTable) -> tuple[int, set[Name]]:
@@ -221,7 +221,7 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
 def expected(model: Model, shard: Shard, blocks: Sequence[tasks.Block], seed: int = 0) -> LocalState:
     """Give the local state that documents' labels and numbers let one expect; their words are not looked at."""
     stream = Stream(seed, "given labels")
-    return tasks.fold_in(model.shard_model, shard.emptied(), blocks, model.globals, stream)
+    return tasks.fold_in(model.shard_model, shard.emptied(), blocks, model.global_state, stream)
 
 
 def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64]:
@@ -249,7 +249,7 @@ def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64
         size = 1 if not parts else max(PORTION // parts[0].shape[1], 1)  # how many topics there are, the first tells
         chosen = np.arange(first, min(first + size, documents))
         shard = Shard(0, np.zeros(chosen.size + 1, dtype=np.int64), none, none, none, labels.take(chosen))
-        found = half.infer(expected(model, shard, blocks), model.globals)["document_topic"]
+        found = half.infer(expected(model, shard, blocks), model.global_state)["document_topic"]
         parts.append(np.asarray(found, dtype=np.float64))
         first += chosen.size
     return np.concatenate(parts)

@@ -219,7 +219,7 @@ def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[F
     expected: Floats | None = None
     family, ids = load_family(model.record.family), np.array([one.id for one in shown], dtype=np.int64)
     if isinstance(family, WeighsLabels):
-        found = np.asarray(family.label_weights(model.globals), dtype=np.float64)[:, ids]
+        found = np.asarray(family.label_weights(model.global_state), dtype=np.float64)[:, ids]
     else:
         require_expectations(model)
         share = np.array([one.share for one in shown])

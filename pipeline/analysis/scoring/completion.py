@@ -220,7 +220,7 @@ def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.f
         portion = max(CELLS // topics, 1)
         for low in range(first, size, portion):
             rows = block.rows.of_words(slice(low, low + portion), complete=True)
-            part = half.probabilities(rows, model.globals)["word_topic"].sum(axis=0)
+            part = half.probabilities(rows, model.global_state)["word_topic"].sum(axis=0)
             total = part if not total.size else total + part
     return total
 
@@ -247,12 +247,12 @@ def _predict(
     else:
         shard = reference.load(**parts)
         shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
-        local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(0, "complete"))
+        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(0, "complete"))
     rows = tasks.gather(blocks, held.words, complete=True)
-    probability = np.asarray(half.predict(held, local, rows, model.globals)["probability"], dtype=np.float64)
+    probability = np.asarray(half.predict(held, local, rows, model.global_state)["probability"], dtype=np.float64)
     if beyond is None:
         return _Predicted(probability, None, held.counts)
-    found = half.infer(local, model.globals)
+    found = half.infer(local, model.global_state)
     theta, starts = found["document_topic"], held.offsets
     if held.segments is not None:
         theta, starts = found["segment_topic"], held.segments.pairs

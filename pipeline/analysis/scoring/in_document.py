@@ -83,9 +83,9 @@ def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: 
     shard = Shard.of(reference.number, reference.documents(), **document_parts(model.shard_model))
     if not shard.pairs:
         return Logs(np.zeros(shard.documents), 0)
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "unseen"))
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "unseen"))
     rows = tasks.gather(blocks, shard.words, complete=True)
-    table = model.shard_model.predict(shard, local, rows, model.globals)
+    table = model.shard_model.predict(shard, local, rows, model.global_state)
     if "document_log" in table:
         logs = np.where(shard.lengths > 0, table["document_log"], 0.0)
     else:

@@ -46,7 +46,7 @@ class Chances:
 Submit = Callable[[Model, list[Future[tasks.Block]]], list[Future[Chances]]]
 
 
-def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], globals: Any) -> Chances:
+def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], global_state: Any) -> Chances:
     """Give the probabilities of a shard's pairs.
 
     Parameters
@@ -59,7 +59,7 @@ def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[task
         The local state of their documents.
     blocks : list of Block
         The model's blocks of the vocabulary.
-    globals : Arrays
+    global_state : Arrays
         The model's.
 
     Returns
@@ -69,7 +69,7 @@ def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[task
     """
     if not shard.pairs:
         return Chances(np.zeros(0), shard.counts)
-    table = model.predict(shard, local, tasks.gather(blocks, shard.words, complete=True), globals)
+    table = model.predict(shard, local, tasks.gather(blocks, shard.words, complete=True), global_state)
     return Chances(np.asarray(table["probability"], dtype=np.float64), shard.counts)
 
 
@@ -137,7 +137,7 @@ def load_blocks(model: Model, executor: Executor) -> list[Future[tasks.Block]]:
         One a block, of `collapsium.workers.tasks.Block`.
     """
     if executor.dashboard is None:  # its tasks run in this process, where an interrupt would wait for the compiler
-        family_kernels = model.shard_model.fold_in_kernels(model.globals)
+        family_kernels = model.shard_model.fold_in_kernels(model.global_state)
         fill_cache([*family_kernels, elementary])
     return [
         executor.submit(_load_block, model.folder.address, number, low, high)

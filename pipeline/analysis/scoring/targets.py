@@ -111,7 +111,7 @@ def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.B
     model = Model(url)
     local = model.documents(reference.number)
     held = reference.load(segmented=model.shard_model.uses_segments)
-    return chances_of(model.shard_model, held, local, blocks, model.globals)
+    return chances_of(model.shard_model, held, local, blocks, model.global_state)
 
 
 def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> Chances:
@@ -120,8 +120,8 @@ def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     stream = Stream(seed, "unseen")
     shard, held = (Shard.of(reference.number, part, **document_parts(model.shard_model)) for part in (known, scored))
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, stream)
-    return chances_of(model.shard_model, held, local, blocks, model.globals)
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, stream)
+    return chances_of(model.shard_model, held, local, blocks, model.global_state)
 
 
 def _chances_observed(
@@ -131,5 +131,7 @@ def _chances_observed(
     model = Model(url)
     parts = document_parts(model.shard_model)
     held = scored.load(segmented=parts["segmented"])
-    local = tasks.fold_in(model.shard_model, reference.load(**parts), blocks, model.globals, Stream(seed, "unseen"))
-    return chances_of(model.shard_model, held, local, blocks, model.globals)
+    local = tasks.fold_in(
+        model.shard_model, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen")
+    )
+    return chances_of(model.shard_model, held, local, blocks, model.global_state)

@@ -50,10 +50,10 @@ def iterate(
         for part in executor.collect(submitted.told):
             told = told + part
         began = time.perf_counter()
-        figures = problem.family.objective(state.globals, told)
+        figures = problem.family.objective(state.global_state, told)
         again = f" {rounds}" if rounds else ""
         stream = problem.stream.at(iteration=iteration, purpose=f"update{again}")
-        after = problem.family.update(state.globals, told, problem.config, stream)
+        after = problem.family.update(state.global_state, told, problem.config, stream)
         updating += time.perf_counter() - began
         require_finite(after.to_arrays(), iteration)
         # A further round belongs to the same iteration: its sweeps are of the iteration before plus one.
@@ -104,7 +104,7 @@ def _submit_sweeps(
     for number, (block, one, part) in enumerate(zip(state.blocks, sums, parts, strict=True)):
         deltas = _picked(problem, executor, left, 0, part) if few else one.deltas
         home = problem.block_home(number, executor.homes)
-        folded.append(executor.submit(tasks.fold, problem.shard_model, block, deltas, state.globals, home=home))
+        folded.append(executor.submit(tasks.fold, problem.shard_model, block, deltas, state.global_state, home=home))
     return swept, folded
 
 
@@ -112,7 +112,7 @@ def _submit_sweep(
     problem: Problem, executor: Executor, state: State, shown: list[Future[tasks.Block]], stream: Stream, number: int
 ) -> Future[tasks.Swept]:
     home = _home(problem, executor, number)
-    given = (problem.scratch, shown, state.globals, stream)
+    given = (problem.scratch, shown, state.global_state, stream)
     if state.swept:
         return executor.submit(
             tasks.sweep,

@@ -31,7 +31,7 @@ LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives
 def run(
     problem: Problem,
     executor: Executor,
-    globals: GlobalState,
+    global_state: GlobalState,
     limits: Limits,
     keeper: Keeper | None = None,
     glance: Glance | None = None,
@@ -44,7 +44,7 @@ def run(
         What to fit.
     executor : Executor
         Who runs the tasks.
-    globals : Arrays
+    global_state : Arrays
         As the family's `initialise` made them.
     limits : Limits
         When to end.
@@ -64,7 +64,7 @@ def run(
     ClusterError
         Work was lost three times in a row without an iteration between.
     """
-    return Loop(problem, executor, globals, limits, keeper or NoKeeper(), glance).run()
+    return Loop(problem, executor, global_state, limits, keeper or NoKeeper(), glance).run()
 
 
 class Loop:
@@ -72,7 +72,7 @@ class Loop:
 
     Parameters
     ----------
-    problem, executor, globals, limits, keeper, glance
+    problem, executor, global_state, limits, keeper, glance
         As for `run`.
     """
 
@@ -80,14 +80,14 @@ class Loop:
         self,
         problem: Problem,
         executor: Executor,
-        globals: GlobalState,
+        global_state: GlobalState,
         limits: Limits,
         keeper: Keeper,
         glance: Glance | None = None,
     ) -> None:
         self.problem, self.executor, self.limits, self.keeper = problem, executor, limits, keeper
         self.glance = glance
-        self._globals = globals
+        self._global_state = global_state
         self._began = self._clock = time.perf_counter()
         self.state: State | None = None
         self._pending: Progress | None = None  # of a state that was given back, and is not told yet
@@ -130,15 +130,15 @@ class Loop:
         kept = self.keeper.back(self.problem)
         if kept is None:
             self.previous, self._windows = {}, Windows()
-            return self.blank(self._globals)
+            return self.blank(self._global_state)
         self._pending, self._windows = kept.progress, Windows(kept.previous)
         self.previous = {name: value for name, value in kept.previous.items() if not name.startswith(PREFIX)}
         self._began = time.perf_counter() - kept.progress.elapsed
         return kept.state
 
-    def blank(self, globals: GlobalState) -> State:
+    def blank(self, global_state: GlobalState) -> State:
         """Return the state before anything has been seen."""
-        return blank_state(self.problem, self.executor, globals)
+        return blank_state(self.problem, self.executor, global_state)
 
     def ended(self, state: State) -> bool:
         """Say whether all iterations are made."""
@@ -156,7 +156,7 @@ class Loop:
         state, progress, again = self.taken()
         if progress is None:
             ahead, self._ahead = self._ahead, None
-            before = state.globals
+            before = state.global_state
             state, told, figures, updating = iterate(self.problem, self.executor, state, ahead)
             scoring = self._submit_scores(state)
             progress = self.told(state, before, told, figures, updating)
@@ -198,9 +198,9 @@ class Loop:
             return ""
         if self.limits.tolerance and self.limits.stop_on == OBJECTIVE and OBJECTIVE not in progress.figures:
             raise OptionError(NO_OBJECTIVE)
-        if self.problem.family.uncounted_tokens(state.globals) > 0:
+        if self.problem.family.uncounted_tokens(state.global_state) > 0:
             return ""
-        if self.problem.family.cannot_change(state.globals) and progress.change == 0.0 and not self.limits.samples:
+        if self.problem.family.cannot_change(state.global_state) and progress.change == 0.0 and not self.limits.samples:
             return "converged"
         if self.limits.tolerance != AUTO:
             return "tolerance" if is_settled(progress, self.previous, self.limits) else ""
@@ -237,14 +237,14 @@ class Loop:
     def told(
         self, state: State, before: GlobalState, told: Delta, figures: dict[str, float], updating: float
     ) -> Progress:
-        """Return what an iteration told, before it is scored; `before` are the globals that it began from."""
+        """Return what an iteration told, before it is scored; `before` is the global state that it began from."""
         now, iteration = time.perf_counter(), state.iteration
         with np.errstate(over="ignore"):  # windows sum squares
             require_finite({name: np.square(value) for name, value in figures.items()}, iteration)
         seconds = shares(told, self.executor.workers, 0.0, updating, 0.0)
         tokens = told.number("tokens")
         moved = self.problem.family.moved_tokens(told) / max(tokens, 1.0) if iteration else None
-        topics = {} if self.glance is None else self.glance.topics(self.problem, iteration, before, state.globals)
+        topics = {} if self.glance is None else self.glance.topics(self.problem, iteration, before, state.global_state)
         more: dict[str, Any] = {"sweeps": sweep_times(told), "topics": topics}
         more["tokens"] = tokens * self.problem.local_sweeps
         return Progress(iteration, now - self._began, moved, None, figures, seconds, **more)
@@ -268,15 +268,15 @@ class Loop:
         return replace(progress, elapsed=elapsed, score=mean_score(scores), seconds=seconds, words=named)
 
 
-def blank_state(problem: Problem, executor: Executor, globals: GlobalState) -> State:
+def blank_state(problem: Problem, executor: Executor, global_state: GlobalState) -> State:
     """Return the state before anything has been seen."""
     blocks = [
         executor.submit(
-            tasks.blank, problem.shard_model, *bound, globals, home=problem.block_home(number, executor.homes)
+            tasks.blank, problem.shard_model, *bound, global_state, home=problem.block_home(number, executor.homes)
         )
         for number, bound in enumerate(pairwise(problem.cuts))
     ]
-    return State(-1, globals, blocks)
+    return State(-1, global_state, blocks)
 
 
 def _due(iteration: int, limits: Limits) -> bool:
@@ -296,7 +296,7 @@ def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Fu
         for place, block in enumerate(state.blocks if problem.heldout else [])
     ]
     for number, heldout in enumerate(problem.heldout):
-        given = (heldout, state.swept[number], blocks, state.globals)
+        given = (heldout, state.swept[number], blocks, state.global_state)
         submitted.append(
             executor.submit(tasks.score, problem.shard_model, *given, home=problem.home(number, executor.homes))
         )
@@ -333,7 +333,7 @@ def sweep_times(told: Delta) -> dict[str, Any]:
 
 def require_whole(problem: Problem, state: State) -> None:
     """Raise `OptionError` where a run would end with a model that its family calls unsettled."""
-    if problem.family.uncounted_tokens(state.globals) > 0:
+    if problem.family.uncounted_tokens(state.global_state) > 0:
         raise OptionError(
             f"`iterations` {state.iteration}: the run was planned with more, and some tokens do not count yet; "
             "go on with as many as it was begun with"

@@ -51,7 +51,7 @@ def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
 def run_stochastic(
     problem: Problem,
     executor: Executor,
-    globals: GlobalState,
+    global_state: GlobalState,
     limits: Limits,
     keeper: Keeper | None = None,
     glance: Glance | None = None,
@@ -60,7 +60,7 @@ def run_stochastic(
 
     Parameters
     ----------
-    problem, executor, globals, limits, keeper, glance
+    problem, executor, global_state, limits, keeper, glance
         As for `collapsium.pipeline.engine.loop.loop.run`.
 
     Returns
@@ -68,7 +68,7 @@ def run_stochastic(
     iterator of (State, Progress)
         After each iteration: the state, to go on from or to keep as a model, and what to tell.
     """
-    return StochasticLoop(problem, executor, globals, limits, keeper or NoKeeper(), glance).run()
+    return StochasticLoop(problem, executor, global_state, limits, keeper or NoKeeper(), glance).run()
 
 
 class StochasticLoop(Loop):
@@ -76,7 +76,7 @@ class StochasticLoop(Loop):
 
     Parameters
     ----------
-    problem, executor, globals, limits, keeper, glance
+    problem, executor, global_state, limits, keeper, glance
         As for `collapsium.pipeline.engine.loop.loop.run`.
     """
 
@@ -84,12 +84,12 @@ class StochasticLoop(Loop):
         self,
         problem: Problem,
         executor: Executor,
-        globals: GlobalState,
+        global_state: GlobalState,
         limits: Limits,
         keeper: Keeper,
         glance: Glance | None = None,
     ) -> None:
-        super().__init__(problem, executor, globals, limits, keeper, glance)
+        super().__init__(problem, executor, global_state, limits, keeper, glance)
         if not isinstance(problem.family, Stochastic):
             raise TypeError(f"family '{problem.name}' has no stochastic schedule")
         self._family = problem.family
@@ -98,9 +98,9 @@ class StochasticLoop(Loop):
         self._ends = set(accumulate(len(part) for part in passes))
         self._last = min(len(self._plan), limits.iterations or len(self._plan))
 
-    def blank(self, globals: GlobalState) -> State:
+    def blank(self, global_state: GlobalState) -> State:
         """Return the state before anything has been seen; there is no start to sweep."""
-        return replace(super().blank(globals), iteration=0)
+        return replace(super().blank(global_state), iteration=0)
 
     def ended(self, state: State) -> bool:
         """Say whether all minibatches are done."""
@@ -110,10 +110,10 @@ class StochasticLoop(Loop):
         """Step on the next minibatch, and score what has come of it where that is due."""
         state, progress, again = self.taken()
         if progress is None:
-            before = state.globals
+            before = state.global_state
             state, told, updating = step(self.problem, self.executor, state, self._plan[state.iteration])
-            progress = self.told(state, before, told, self.problem.family.figures(state.globals), updating)
-            moved = self._family.moved_tokens(told) / max(self._family.corpus_tokens(state.globals), 1.0)
+            progress = self.told(state, before, told, self.problem.family.figures(state.global_state), updating)
+            moved = self._family.moved_tokens(told) / max(self._family.corpus_tokens(state.global_state), 1.0)
             progress = replace(progress, change=moved)
             state = self.keeper.keep(Kept(state, progress, self.before()))
         every, scores = self.limits.score_every, list[tasks.Score]()
@@ -158,7 +158,7 @@ def step(problem: Problem, executor: Executor, state: State, chosen: list[int]) 
             problem.shard_model,
             problem.shards[number],
             state.blocks,
-            state.globals,
+            state.global_state,
             stream,
             home=problem.home(number, executor.homes),
         )
@@ -169,12 +169,14 @@ def step(problem: Problem, executor: Executor, state: State, chosen: list[int]) 
     for number, (block, bounds) in enumerate(zip(state.blocks, pairwise(problem.cuts), strict=True)):
         parts = [executor.submit(tasks.between, one, *bounds) for one in deltas]
         home = problem.block_home(number, executor.homes)
-        blocks.append(executor.submit(tasks.blend, problem.shard_model, block, parts, rest, state.globals, home=home))
+        blocks.append(
+            executor.submit(tasks.blend, problem.shard_model, block, parts, rest, state.global_state, home=home)
+        )
     told, *folded = executor.collect([rest, *(executor.submit(tasks.tell, block) for block in blocks)])
     for part in folded:
         told = told + part
     began = time.perf_counter()
-    after = problem.family.update(state.globals, told, problem.config, stream.at(purpose="update"))
+    after = problem.family.update(state.global_state, told, problem.config, stream.at(purpose="update"))
     require_finite(after.to_arrays(), state.iteration + 1)
     return State(state.iteration + 1, after, blocks), told, time.perf_counter() - began
 
@@ -191,7 +193,7 @@ def settled(problem: Problem, executor: Executor, state: State) -> State:
             shard,
             problem.scratch,
             state.blocks,
-            state.globals,
+            state.global_state,
             stream,
             home=problem.home(number, executor.homes),
         )

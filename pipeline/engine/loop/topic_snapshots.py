@@ -1,8 +1,8 @@
 """Glances at the topics while a fit goes on: how large they are, which moved, and their top words every so often.
 
-Sizes follow from the globals, so they are told of each iteration and are the same for the same state. Words lie in
-the blocks, where whoever looks for them takes a worker's time: they are fetched while the next sweeps run, rarely, and
-count as times do.
+Sizes follow from the global state: they are reported of each iteration and are the same for the same state. Words lie
+in the blocks, and reading them takes a worker's time: they are fetched while the next sweeps run, rarely, and count as
+times do.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Words:
     seconds: float
 
 
-def sizes(name: str, model: AnyShardModel, globals: GlobalState) -> tuple[dict[int, float], int]:
+def sizes(name: str, model: AnyShardModel, global_state: GlobalState) -> tuple[dict[int, float], int]:
     """Find how large the topics are: a description of no words is one of sizes alone.
 
     Parameters
@@ -63,7 +63,7 @@ def sizes(name: str, model: AnyShardModel, globals: GlobalState) -> tuple[dict[i
         The family's name.
     model : ShardModel
         Its half beside the shards.
-    globals : GlobalState
+    global_state : GlobalState
         Of a state.
 
     Returns
@@ -73,14 +73,14 @@ def sizes(name: str, model: AnyShardModel, globals: GlobalState) -> tuple[dict[i
     active : int
         How many topics have more than hardly any, or in a tree nodes at or below which there are some.
     """
-    rows = model.finished_rows(model.initial_rows(0, globals), globals)
-    found = load_family(name).describe(rows, globals, 0)
+    rows = model.finished_rows(model.initial_rows(0, global_state), global_state)
+    found = load_family(name).describe(rows, global_state, 0)
     held = found.share if found.parent is None else shape_of(found.ids, found.parent, found.share).below
     return dict(zip(found.ids.tolist(), found.share.tolist(), strict=True)), int(np.count_nonzero(held >= HELD))
 
 
 def top_words(
-    name: str, model: AnyShardModel, block: Block, globals: GlobalState, ids: Sequence[int], count: int
+    name: str, model: AnyShardModel, block: Block, global_state: GlobalState, ids: Sequence[int], count: int
 ) -> Words:
     """Find the top words of some topics in a block, a piece of it at a time, so that it takes little memory.
 
@@ -92,7 +92,7 @@ def top_words(
         Its half beside the shards.
     block : Block
         Of the vocabulary.
-    globals : GlobalState
+    global_state : GlobalState
         Of the same state.
     ids : sequence of int
         The topics.
@@ -111,7 +111,7 @@ def top_words(
     step = max(PIECE // max(width, 1), 1)
     for low in range(0, block.high - block.low, step):
         rows = block.rows.of_words(slice(low, low + step), complete=True)
-        found = family.describe(model.finished_rows(rows, globals), globals, count)
+        found = family.describe(model.finished_rows(rows, global_state), global_state, count)
         place = {one: row for row, one in enumerate(found.ids.tolist())}
         for number, one in enumerate(ids):
             if one in place:
@@ -157,7 +157,7 @@ class Glance:
         iteration : int
             The iteration that was made.
         before, after : Arrays
-            The globals before and after it.
+            The global state before and after it.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Glance:
                 problem.name,
                 problem.shard_model,
                 block,
-                state.globals,
+                state.global_state,
                 ids,
                 WORDS,
                 home=problem.block_home(number, homes),
@@ -232,7 +232,7 @@ class Glance:
         """
         if state.iteration < 1 or state.iteration == self._named:
             return {}
-        largest = [one for one, _ in _listed(sizes(problem.name, problem.shard_model, state.globals)[0], NAMED)]
+        largest = [one for one, _ in _listed(sizes(problem.name, problem.shard_model, state.global_state)[0], NAMED)]
         return self.words(executor.collect(self._submit(problem, executor, state, largest)))
 
     def words(self, found: Sequence[Words]) -> dict[str, list[str]]:

@@ -168,7 +168,7 @@ class CheckpointKeeper:
         }
         for number, swept in enumerate(state.swept if self._locals else []):
             written[f"locals/{number:05d}"] = submit(write_local, place, number, swept)
-        parts = {"globals": place.write("globals", state.globals.to_arrays())}
+        parts = {"globals": place.write("globals", state.global_state.to_arrays())}
         parts.update(zip(written, self._executor.collect(list(written.values())), strict=True))
         missing = [name for name in parts if not place.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
@@ -252,13 +252,13 @@ class CheckpointKeeper:
         faults = [text for part in self._executor.collect(checks) for text in part]
         if not faults:
             try:
-                self._globals(record)
+                self._global_state(record)
             except DamagedError as error:
                 faults.append(str(error))
         return faults, record
 
-    def _globals(self, record: CheckpointRecord) -> ModelChecks:
-        """Read the globals of a checkpoint and check them."""
+    def _global_state(self, record: CheckpointRecord) -> ModelChecks:
+        """Read the global state of a checkpoint and check it."""
         place, problem = self._run.checkpoints.at(record.iteration), self._problem
         read = place.read("globals", record.parts["globals"])
         where = f"{place.folder.url}/globals"
@@ -269,7 +269,7 @@ class CheckpointKeeper:
         place, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
         homes, parts, problem = self._executor.homes, record.parts, self._problem
         try:
-            checks = self._globals(record)
+            checks = self._global_state(record)
         except DamagedError as error:  # what was just written and cannot be read is as good as lost
             raise ClusterError(str(error)) from error
         blocks = []
@@ -281,8 +281,8 @@ class CheckpointKeeper:
             own = (place, number, parts[f"locals/{number:05d}"], checks, problem.shards[number], problem.scratch)
             compared = blocks if compare else None
             swept.append(submit(read_local, *own, compared, home=problem.home(number, homes)))
-        globals_ = problem.shard_model.globals_type.from_arrays(checks.globals)
-        return State(record.iteration, globals_, blocks, swept)
+        global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
+        return State(record.iteration, global_state, blocks, swept)
 
 
 def write_block(place: Checkpoint, number: int, block: tasks.Block) -> str:
@@ -331,7 +331,7 @@ def read_local(
     digest : str
         Of the part.
     checks : ModelChecks
-        Of the checkpoint's globals.
+        Of the checkpoint's global state.
     shard : Shard, VectorShard or ShardOnDisk
         The shard.
     scratch : str, optional

@@ -68,14 +68,14 @@ def keep_model(
     with replaced(place) as folder:
         writer = ModelWriter(folder)
         written = [
-            executor.submit(write_block, writer, number, problem.shard_model, block, state.globals)
+            executor.submit(write_block, writer, number, problem.shard_model, block, state.global_state)
             for number, block in enumerate(state.blocks)
         ]
         written += [
             executor.submit(write_shard, writer, number, problem.shard_model, swept)
             for number, swept in enumerate(state.swept)
         ]
-        parts = dict([writer.write_globals(state.globals.to_arrays()), *executor.collect(written)])
+        parts = dict([writer.write_global_state(state.global_state.to_arrays()), *executor.collect(written)])
         missing = [part for part in parts if not folder.exists(part)]
         if missing:
             raise ClusterError(
@@ -130,10 +130,10 @@ def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Ca
 
 
 def write_block(
-    writer: ModelWriter, number: int, model: AnyShardModel, block: tasks.Block, globals: GlobalState
+    writer: ModelWriter, number: int, model: AnyShardModel, block: tasks.Block, global_state: GlobalState
 ) -> tuple[str, str]:
     """Write a block of the vocabulary where it lies; return the name of the part and its digest."""
-    return writer.write_block(number, model.finished_rows(block.rows, globals).to_arrays())
+    return writer.write_block(number, model.finished_rows(block.rows, global_state).to_arrays())
 
 
 def write_shard(writer: ModelWriter, number: int, model: AnyShardModel, swept: tasks.Swept) -> tuple[str, str]:

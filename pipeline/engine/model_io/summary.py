@@ -96,7 +96,7 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
     if corpus.manifest.digest != model.record.corpus:
         raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
     named = tuple(name for name in (LABELS, DATE) if name in corpus.manifest.fields)
-    _ = model.globals  # read once, and sent along with the model
+    _ = model.global_state  # read once, and sent along with the model
     total: ShardSummary | None = None
     ids = _shown(model)
     each = _each(executor, corpus.references, lambda reference: (_summarise, model, reference, named, ids))
@@ -149,7 +149,7 @@ def _each(
 def _summarise(model: Model, reference: ShardReference, named: Sequence[str], ids: Ints) -> ShardSummary:
     """Summarise a shard; of its columns those that are named are read, and of its topics `ids` are summed by date."""
     sweeps, local = model.shard_model, model.documents(reference.number)
-    found = sweeps.infer(local, model.globals)
+    found = sweeps.infer(local, model.global_state)
     theta = np.asarray(found["document_topic"], dtype=np.float64)
     low, high = bounds(theta)
     if low is not None and not (low >= -ROUNDING and high <= LARGEST_SHARE):
@@ -187,7 +187,7 @@ def _added(one: ShardSummary, other: ShardSummary) -> ShardSummary:
 def _shown(model: Model) -> Ints:
     """Return the ids of the topics that are shown, ascending: those with tokens, and in a tree all nodes."""
     row = model.rows(0).of_words(slice(1), complete=True)
-    found = load_family(model.record.family).describe(row, model.globals, 1)
+    found = load_family(model.record.family).describe(row, model.global_state, 1)
     held = found.share > 0.0 if found.parent is None and found.share.any() else np.ones(found.ids.size, dtype=bool)
     return np.sort(found.ids[held])
 
@@ -330,7 +330,7 @@ def _look_up(model: Model, number: int, words: Sequence[Ints], topics: Ints) -> 
     if not needed.size:
         return [np.zeros((0, SHOWN)) for _ in words]
     rows = model.rows(number).of_words(needed, complete=True)
-    table = model.shard_model.probabilities(rows, model.globals)["word_topic"]
+    table = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
     places = [np.searchsorted(needed, one) for one in words]
     return [
         np.asarray(table[place[:, None], row[None, :]], dtype=np.float64)

@@ -23,7 +23,11 @@ HERE = ("threads", "serial", "local")  # schedulers whose workers run on this ma
 
 
 def compile_for(
-    executor: Executor, scheduler: str, model: AnyShardModel, globals: GlobalState, report: Report = log_compilation
+    executor: Executor,
+    scheduler: str,
+    model: AnyShardModel,
+    global_state: GlobalState,
+    report: Report = log_compilation,
 ) -> None:
     """Compile the kernels that a fit calls, on each machine, and load them in each worker process.
 
@@ -38,17 +42,17 @@ def compile_for(
         Where they run, as for `collapsium.pipeline.executors.open.open_executor`.
     model : ShardModel
         The family's half beside the shards.
-    globals : GlobalState
+    global_state : GlobalState
         Its global state.
     report : callable, optional
         Called with the number of kernels compiled so far and of all that have to be; not where there are none.
     """
     if scheduler in HERE:
-        fill_cache(fit_kernels(model, globals), report)
-    remaining = max(executor.everywhere(_missing, model, globals), default=0)
+        fill_cache(fit_kernels(model, global_state), report)
+    remaining = max(executor.everywhere(_missing, model, global_state), default=0)
     if remaining:
         report(0, remaining)
-    executor.everywhere(_load, model, globals)
+    executor.everywhere(_load, model, global_state)
     if remaining:
         report(remaining, remaining)
 
@@ -62,9 +66,9 @@ def reporting_to(sink: Sink) -> Report:
     return report
 
 
-def _missing(model: AnyShardModel, globals: GlobalState) -> int:
-    return len(missing_kernels(fit_kernels(model, globals)))
+def _missing(model: AnyShardModel, global_state: GlobalState) -> int:
+    return len(missing_kernels(fit_kernels(model, global_state)))
 
 
-def _load(model: AnyShardModel, globals: GlobalState) -> None:
-    compile_kernels(fit_kernels(model, globals), lambda compiled, total: None)  # noqa: ARG005
+def _load(model: AnyShardModel, global_state: GlobalState) -> None:
+    compile_kernels(fit_kernels(model, global_state), lambda compiled, total: None)  # noqa: ARG005

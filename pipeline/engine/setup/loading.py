@@ -79,7 +79,7 @@ class Loaded:
         self._shards, self._held = self._read()
 
     def problem(self, seed: int, member: int = 0) -> tuple[Problem, GlobalState]:
-        """Make the problem of a seed, and its first globals.
+        """Make the problem of a seed, and its first global state.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Loaded:
         -------
         problem : Problem
             On the shards that all share.
-        globals : GlobalState
+        global_state : GlobalState
             Before any document has been seen.
         """
         request, stream = self._request, Stream(seed)
@@ -104,11 +104,11 @@ class Loaded:
         parts = (request.family, family, model, request.config, shards, held, blocks, stream, self._scratch)
         source, warm = request.warm, None
         summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
-        globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
+        global_state = family.initialise(summary, request.config, stream.at(purpose="initialise"))
         if self._warm:
             start = self._warm[member if len(self._warm) > 1 else 0]
-            globals_, warm = start.begin(request.family, request.config, globals_)
-        return Problem(*parts, request.limits.local_sweeps, load, warm, summary.tokens), globals_
+            global_state, warm = start.begin(request.family, request.config, global_state)
+        return Problem(*parts, request.limits.local_sweeps, load, warm, summary.tokens), global_state
 
     def count_tables(self) -> list[npt.NDArray[np.int64]]:
         """Count the pairs of each shard's documents by their training and held-out tokens."""

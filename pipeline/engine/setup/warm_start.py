@@ -175,18 +175,18 @@ class WarmReference:
         half = model.shard_model
         rows = _rows(model, shard)
         if self.number is None:
-            local = half.fold_in(shard, rows, model.globals, stream)
+            local = half.fold_in(shard, rows, model.global_state, stream)
         else:
             local = model.documents(self.number)
         columns = list(self.topics)
-        theta = np.asarray(half.infer(local, model.globals)["document_topic"][:, columns], dtype=np.float32)
+        theta = np.asarray(half.infer(local, model.global_state)["document_topic"][:, columns], dtype=np.float32)
         known = np.empty((shard.words.size, theta.shape[1]), dtype=np.float32)
         portion = max(CELLS // max(theta.shape[1], 1), 1)
         for low in range(0, shard.words.size, portion):  # in double precision, all of them would take too much
             some = rows.of_words(slice(low, low + portion), complete=True)
-            known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"][:, columns]
+            known[low : low + portion] = half.probabilities(some, model.global_state)["word_topic"][:, columns]
         none = rows.of_words(slice(0), complete=True)
-        parents = _parents(half.probabilities(none, model.globals).get("topic_parent"), columns)
+        parents = _parents(half.probabilities(none, model.global_state).get("topic_parent"), columns)
         if self.columns:
             theta, known = (_in_place(values, columns, self.columns) for values in (theta, known))
         return {"document_topic": theta, "word_topic": known, **parents}
@@ -219,7 +219,7 @@ def _rows(model: Model, shard: AnyShard) -> Rows:
     if not later:
         return rows
     half = model.shard_model
-    blank = half.finished_rows(half.initial_rows(later, model.globals), model.globals)
+    blank = half.finished_rows(half.initial_rows(later, model.global_state), model.global_state)
     return type(rows).joined([rows, blank])
 
 
@@ -245,9 +245,9 @@ class WarmStart:
     url: str
 
     def begin(
-        self, family: str, config: FamilyOptions, globals: GlobalState
+        self, family: str, config: FamilyOptions, global_state: GlobalState
     ) -> tuple[GlobalState, list[WarmReference]]:
-        """Say what each shard begins from, and from which globals.
+        """Say what each shard begins from, and from which global state.
 
         Parameters
         ----------
@@ -255,23 +255,23 @@ class WarmStart:
             What is fitted.
         config : FamilyOptions
             Its options.
-        globals : GlobalState
+        global_state : GlobalState
             As `initialise` made them.
 
         Returns
         -------
-        globals : GlobalState
+        global_state : GlobalState
             With what the model has learned, where its family and options let it go on.
         references : list of WarmReference
             Then with the local states that were kept.
         """
         half = load_family(family)
         if family == self.family and isinstance(half, Resumable):
-            carried = half.carry(globals, Model(self.url).globals, config, make_options(family, self.options))
+            carried = half.carry(global_state, Model(self.url).global_state, config, make_options(family, self.options))
             if carried is not None:
                 after, columns = carried
                 return after, [replace(one, columns=columns) for one in self.references]
-        return globals, [replace(one, kept=None) for one in self.references]
+        return global_state, [replace(one, kept=None) for one in self.references]
 
 
 def warm_start(source: WarmSource, corpus: Corpus, topics: int | None) -> WarmStart:
@@ -367,7 +367,7 @@ def _kept(model: Model) -> _Kept | None:
 def _occupied(model: Model) -> tuple[Ints, Floats]:
     """Return the ids of the topics that have tokens, ascending, which are columns, and their shares; of trees all."""
     few = model.rows(0).of_words(slice(1), complete=True)
-    found = load_family(model.record.family).describe(few, model.globals, 1)
+    found = load_family(model.record.family).describe(few, model.global_state, 1)
     there = (found.share > 0.0) | (not found.share.any()) | (found.parent is not None)
     ids, share = np.asarray(found.ids, dtype=np.int64)[there], np.asarray(found.share, dtype=np.float64)[there]
     order = np.argsort(ids, kind="stable")

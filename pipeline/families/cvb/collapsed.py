@@ -16,7 +16,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.document_lists import PORTION, room_for
-from collapsium.workers.families.cvb.globals import CollapsedGlobals
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TopicChanges, TopicTotals, WordSums
@@ -92,13 +92,13 @@ class CollapsedOptions(FamilyOptions):
 
 
 OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
-GlobalsT = TypeVar("GlobalsT", bound=CollapsedGlobals)
+GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 
 
 class CollapsedFamily(
-    Resumable[OptionsT, GlobalsT, CollapsedRows],
-    Stochastic[OptionsT, GlobalsT, CollapsedRows],
-    Simulates[OptionsT, GlobalsT, CollapsedRows],
+    Resumable[OptionsT, GlobalStateT, CollapsedRows],
+    Stochastic[OptionsT, GlobalStateT, CollapsedRows],
+    Simulates[OptionsT, GlobalStateT, CollapsedRows],
 ):
     """Family of collapsed topics."""
 
@@ -108,24 +108,26 @@ class CollapsedFamily(
         """Return the memory that the state of a fit takes."""
         return footprint(summary, options, moments=options.needs_moments)
 
-    def corpus_tokens(self, globals: GlobalsT) -> float:
+    def corpus_tokens(self, global_state: GlobalStateT) -> float:
         """Return the tokens of the whole corpus."""
-        return globals.corpus_tokens
+        return global_state.corpus_tokens
 
-    def is_stochastic(self, globals: GlobalsT) -> bool:
+    def is_stochastic(self, global_state: GlobalStateT) -> bool:
         """Return whether a model was fitted by minibatches."""
-        return globals.stochastic
+        return global_state.stochastic
 
-    def word_concentration(self, globals: GlobalsT) -> float:
+    def word_concentration(self, global_state: GlobalStateT) -> float:
         """Return B."""
-        return globals.beta
+        return global_state.beta
 
-    def globals_for_steps(self, globals: GlobalsT, summary: Summary, options: OptionsT, minibatches: int) -> GlobalsT:
+    def global_state_for_steps(
+        self, global_state: GlobalStateT, summary: Summary, options: OptionsT, minibatches: int
+    ) -> GlobalStateT:
         """Return the global state for steps from a fitted model, its counts scaled to the corpus of the minibatches."""
-        moments = np.array(globals.topic_moments)
+        moments = np.array(global_state.topic_moments)
         moments *= summary.tokens / max(float(moments[0].sum()), 1.0)
         return replace(
-            globals,
+            global_state,
             active=options.active and not summary.stochastic,
             rows_ahead=rows_ahead(summary, options),
             stochastic=summary.stochastic,
@@ -138,21 +140,21 @@ class CollapsedFamily(
             steps=float(minibatches),
         )
 
-    def can_carry(self, globals: GlobalsT, options: OptionsT, before: OptionsT) -> bool:
+    def can_carry(self, global_state: GlobalStateT, options: OptionsT, before: OptionsT) -> bool:
         """Return whether a fit can go on from another run: its responsibilities are of the same kind."""
         same = options.topics == before.topics and options.active == before.active
-        return same and not globals.stochastic
+        return same and not global_state.stochastic
 
     @abstractmethod
-    def simulated_prior(self, globals: GlobalsT) -> Vector:
+    def simulated_prior(self, global_state: GlobalStateT) -> Vector:
         """Return the Dirichlet parameters of simulated documents."""
 
     def simulate(
-        self, topics: Arrays, globals: GlobalsT, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: GlobalStateT, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, Vector]:
         """Draw documents from their Dirichlet prior, and return their proportions too."""
-        prior = self.simulated_prior(globals)
-        return drawing.draw_documents(topics, int(globals.vocabulary), prior, documents, tokens, stream)
+        prior = self.simulated_prior(global_state)
+        return drawing.draw_documents(topics, int(global_state.vocabulary), prior, documents, tokens, stream)
 
 
 def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
@@ -165,9 +167,9 @@ def start_every(summary: Summary, options: CollapsedOptions) -> int:
     return min(max(summary.documents // (DOCUMENTS_A_TOPIC * options.topics), 1), MAX_START_EVERY)
 
 
-def moved_moments(globals: CollapsedGlobals, delta: Delta) -> Vector:
+def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
     """Return E[n_k] and V[n_k] after a delta, shape (2, topics)."""
-    moments = np.array(globals.topic_moments)
+    moments = np.array(global_state.topic_moments)
     step, totals = delta.read(StepSums), delta.read(TopicTotals)
     if step is not None:
         moments[0] = (step.decay * moments[0] + step.topic_gain) / step.shards
@@ -184,14 +186,14 @@ def moved_moments(globals: CollapsedGlobals, delta: Delta) -> Vector:
     return moments
 
 
-def moved_log_absent(globals: CollapsedGlobals, delta: Delta) -> Vector:
+def moved_log_absent(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
     """Return Z[n_k] after a delta, shape (topics,)."""
     totals, changes = delta.read(TopicTotals), delta.read(TopicChanges)
     if totals is not None and totals.topic_log_absent_total is not None:
         return totals.topic_log_absent_total
     if changes is None or changes.topic_log_absent is None:
-        return globals.topic_log_absent
-    after: Vector = globals.topic_log_absent + changes.topic_log_absent
+        return global_state.topic_log_absent
+    after: Vector = global_state.topic_log_absent + changes.topic_log_absent
     return after
 
 
@@ -209,7 +211,9 @@ def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vec
     return log_xi, log_rising
 
 
-def likelihood_bound(globals: CollapsedGlobals, delta: Delta, bound_documents: float, words: WordSums | None) -> float:
+def likelihood_bound(
+    global_state: CollapsedGlobalState, delta: Delta, bound_documents: float, words: WordSums | None
+) -> float:
     """Return the part of the second-order bound that LDA and the HDP share.
 
     sum_d log G(A)/G(A+n_d) + sum_dk F[log G(a_k+n_dk)/G(a_k)] + sum_k F[log G(B)/G(B+n_k)]
@@ -217,7 +221,7 @@ def likelihood_bound(globals: CollapsedGlobals, delta: Delta, bound_documents: f
 
     Parameters
     ----------
-    globals : CollapsedGlobals
+    global_state : CollapsedGlobalState
         As the sweep was made against.
     delta : Delta
         Of the sweep and of the folding of its rows.
@@ -231,20 +235,20 @@ def likelihood_bound(globals: CollapsedGlobals, delta: Delta, bound_documents: f
     float
         In nats.
     """
-    moments, log_absent = moved_moments(globals, delta), moved_log_absent(globals, delta)
-    _, log_rising = topic_totals(moments, log_absent, globals.beta)
+    moments, log_absent = moved_moments(global_state, delta), moved_log_absent(global_state, delta)
+    _, log_rising = topic_totals(moments, log_absent, global_state.beta)
     return bound_documents + (0.0 if words is None else words.bound_words) - float(log_rising.sum())
 
 
-def counted(globals: GlobalsT, delta: Delta, parameters: Parameters) -> GlobalsT:
+def counted(global_state: GlobalStateT, delta: Delta, parameters: Parameters) -> GlobalStateT:
     """Return the global state with the counts after a delta; `parameters` are those of its sweeps and folds."""
     totals = delta.read(TopicTotals)
     return replace(
-        globals,
-        topic_moments=moved_moments(globals, delta),
-        topic_log_absent=moved_log_absent(globals, delta),
-        topic_ahead=globals.topic_ahead if totals is None else totals.topic_ahead,
-        spread_weight=globals.spread_weight if parameters.active is None else parameters.active.following,
+        global_state,
+        topic_moments=moved_moments(global_state, delta),
+        topic_log_absent=moved_log_absent(global_state, delta),
+        topic_ahead=global_state.topic_ahead if totals is None else totals.topic_ahead,
+        spread_weight=global_state.spread_weight if parameters.active is None else parameters.active.following,
     )
 
 
@@ -254,7 +258,7 @@ def require_schedule(summary: Summary, *, moments: bool) -> None:
         raise OptionError("--schedule stochastic: takes order 0, and does not learn what concerns words")
 
 
-def of_corpus(globals: GlobalsT, delta: Delta) -> tuple[GlobalsT, SweepSums | None]:
+def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, SweepSums | None]:
     """Return sums over documents that stand for the whole corpus, and the global state that remembers them.
 
     In the stochastic schedule the sums of a minibatch are scaled to the corpus and averaged with those before, with
@@ -262,31 +266,31 @@ def of_corpus(globals: GlobalsT, delta: Delta) -> tuple[GlobalsT, SweepSums | No
 
     Parameters
     ----------
-    globals : CollapsedGlobals
+    global_state : CollapsedGlobalState
         As the iteration began.
     delta : Delta
         The sum over the shards.
 
     Returns
     -------
-    globals : CollapsedGlobals
+    global_state : CollapsedGlobalState
         With the averages.
     sums : SweepSums or None
         Of the corpus; None of a start, in which nothing has been swept.
     """
     swept, step = delta.read(SweepSums), delta.read(StepSums)
     if swept is None or step is None:
-        return globals, swept
-    scale, number = globals.corpus_tokens / max(swept.tokens, 1.0), globals.minibatches + 1
+        return global_state, swept
+    scale, number = global_state.corpus_tokens / max(swept.tokens, 1.0), global_state.minibatches + 1
     weight = number**-FORGETTING
     log_eta, tables = swept.log_eta * scale, None if swept.tables is None else swept.tables * scale
-    if number > 1 and globals.corpus_log_eta is not None:
-        log_eta = (1 - weight) * globals.corpus_log_eta + weight * log_eta
-    if number > 1 and tables is not None and globals.corpus_tables is not None:
-        tables = (1 - weight) * globals.corpus_tables + weight * tables
+    if number > 1 and global_state.corpus_log_eta is not None:
+        log_eta = (1 - weight) * global_state.corpus_log_eta + weight * log_eta
+    if number > 1 and tables is not None and global_state.corpus_tables is not None:
+        tables = (1 - weight) * global_state.corpus_tables + weight * tables
     after = replace(
-        globals,
-        steps=globals.steps + step.batches / step.shards,
+        global_state,
+        steps=global_state.steps + step.batches / step.shards,
         minibatches=number,
         corpus_log_eta=log_eta,
         corpus_tables=tables,

@@ -23,7 +23,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb.globals import HdpGlobals, MovesState
+from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState
 from collapsium.workers.families.cvb.hdp import HdpShardModel, predictive_words
 from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
@@ -84,12 +84,12 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         return self.order == 2 or bool({"beta", "tau"} & set(self.learn))
 
 
-class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
+class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
     """The hierarchical Dirichlet process by collapsed variational inference."""
 
     shard_model, Options = HdpShardModel, HdpOptions
 
-    def initialise(self, summary: Summary, options: HdpOptions, stream: Stream) -> HdpGlobals:
+    def initialise(self, summary: Summary, options: HdpOptions, stream: Stream) -> HdpGlobalState:
         """Return the global state before any document has been seen: the priors' means, and pi_k = 1/K."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
         uniform, learn = np.full(options.topics, 1.0 / options.topics), options.learn
@@ -97,7 +97,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
         gamma = np.array([options.gamma_shape, options.gamma_rate])
         hold = options.hold if options.hold is not None else 0 if summary.warm else HOLD[options.order]
         mean, geometric = _initial_alpha(options)
-        return HdpGlobals(
+        return HdpGlobalState(
             vocabulary=float(summary.words),
             hold=hold,
             alpha=mean,
@@ -130,16 +130,16 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
         )
 
     def carry(
-        self, globals: HdpGlobals, known: HdpGlobals, options: HdpOptions, before: HdpOptions
-    ) -> tuple[HdpGlobals, int] | None:
+        self, global_state: HdpGlobalState, known: HdpGlobalState, options: HdpOptions, before: HdpOptions
+    ) -> tuple[HdpGlobalState, int] | None:
         """Go on from what another run has learned of alpha, gamma, pi and beta."""
         if (
-            not self.can_carry(globals, options, before)
-            or globals.moves is not None
+            not self.can_carry(global_state, options, before)
+            or global_state.moves is not None
             or self.uncounted_tokens(known) > 0
         ):
             return None
-        after = globals
+        after = global_state
         if "alpha" in options.learn:
             geometric, posterior = known.alpha_geometric, known.alpha_posterior
             after = replace(after, alpha=known.alpha, alpha_geometric=geometric, alpha_posterior=posterior)
@@ -153,11 +153,11 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
             after = replace(after, beta=known.beta, beta_geometric=geometric, beta_posterior=posterior)
         return after, options.topics
 
-    def uncounted_tokens(self, globals: HdpGlobals) -> float:
+    def uncounted_tokens(self, global_state: HdpGlobalState) -> float:
         """Return the tokens that are held out of the counts: a run that ended now would leave them without a topic."""
-        return 0.0 if globals.moves is None else globals.moves.unsettled
+        return 0.0 if global_state.moves is None else global_state.moves.unsettled
 
-    def update(self, globals: HdpGlobals, delta: Delta, options: HdpOptions, stream: Stream) -> HdpGlobals:
+    def update(self, global_state: HdpGlobalState, delta: Delta, options: HdpOptions, stream: Stream) -> HdpGlobalState:
         """Add the changes of the counts and bring the posteriors of the hyperparameters up to date.
 
         q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
@@ -166,7 +166,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
 
         Parameters
         ----------
-        globals : HdpGlobals
+        global_state : HdpGlobalState
             As the sweep was made against.
         delta : Delta
             The sum over all shards, and what folding it has added.
@@ -177,11 +177,11 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
 
         Returns
         -------
-        HdpGlobals
+        HdpGlobalState
             The next ones.
         """
-        after, sums = collapsed.of_corpus(globals, delta)
-        parameters = self.shard_model(options).update_parameters(NO_ROWS, globals)
+        after, sums = collapsed.of_corpus(global_state, delta)
+        parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
         after = collapsed.counted(after, delta, parameters)
         if after.moves is not None:
             after = replace(after, moves=replace(after.moves, unsettled=_held_out_tokens(after, sums)))
@@ -189,46 +189,46 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
             return after
         step = delta.read(StepSums)
         after = replace(after, sweeps=after.sweeps + max(0.0 if step is None else step.batches, 1.0))
-        if globals.moves is not None:
-            after = moves.next_state(globals, after, delta)
-            alive = globals.moves.topic_alive if after.moves is None else after.moves.topic_alive
-            if globals.moves.held_share:  # topics that are too many let alpha grow, and it blurs them
+        if global_state.moves is not None:
+            after = moves.next_state(global_state, after, delta)
+            alive = global_state.moves.topic_alive if after.moves is None else after.moves.topic_alive
+            if global_state.moves.held_share:  # topics that are too many let alpha grow, and it blurs them
                 share, alpha = alive / alive.sum(), float(moves.PRIOR * alive.sum())
                 pi_geometric = np.maximum(share, 1e-200)
                 return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=pi_geometric)
-            if globals.moves.held_before:  # the first sweep of all tokens: alpha starts as if there had been none
+            if global_state.moves.held_before:  # the first sweep of all tokens: alpha starts as if there had been none
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)
-        return after if after.sweeps <= globals.hold else _learned(globals, after, sums, delta, options)
+        return after if after.sweeps <= global_state.hold else _learned(global_state, after, sums, delta, options)
 
-    def objective(self, globals: HdpGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
         """Return the second-order bound, in nats; the zeroth order has none. What is held fixed has no divergence."""
         sums = delta.read(SweepSums)
         if sums is None or sums.bound_documents is None:
             return {}
-        bound = collapsed.likelihood_bound(globals, delta, sums.bound_documents, delta.read(WordSums))
-        return {"objective": bound - divergence(globals, delta)}
+        bound = collapsed.likelihood_bound(global_state, delta, sums.bound_documents, delta.read(WordSums))
+        return {"objective": bound - divergence(global_state, delta)}
 
-    def figures(self, globals: HdpGlobals) -> dict[str, float]:
+    def figures(self, global_state: HdpGlobalState) -> dict[str, float]:
         """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
-        figures = {"alpha": globals.alpha, "gamma": globals.gamma, "beta": globals.beta}
-        figures["topics_99"] = float(description.holding(globals.topic_moments[0]))
-        if globals.moves is not None:
-            state = globals.moves
+        figures = {"alpha": global_state.alpha, "gamma": global_state.gamma, "beta": global_state.beta}
+        figures["topics_99"] = float(description.holding(global_state.topic_moments[0]))
+        if global_state.moves is not None:
+            state = global_state.moves
             figures["topics"] = float(state.topic_alive.sum())
             figures.update(merges=float(state.merges), deletes=float(state.deletes), splits=float(state.splits))
         return figures
 
-    def describe(self, block: CollapsedRows, globals: HdpGlobals, count: int) -> Description:
+    def describe(self, block: CollapsedRows, global_state: HdpGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""
-        words, tokens = predictive_words(block, globals), globals.topic_moments[0]
-        return description.describe(block.dense_counts, words, globals.beta, tokens, count)
+        words, tokens = predictive_words(block, global_state), global_state.topic_moments[0]
+        return description.describe(block.dense_counts, words, global_state.beta, tokens, count)
 
-    def draw_model(self, summary: Summary, options: HdpOptions, stream: Stream) -> tuple[Arrays, HdpGlobals]:
+    def draw_model(self, summary: Summary, options: HdpOptions, stream: Stream) -> tuple[Arrays, HdpGlobalState]:
         """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
         pi = drawing.draw_sticks(options.topics, options.gamma_shape / options.gamma_rate, stream)
         tokens = np.maximum(1e9 * pi, 1.0)
-        globals = replace(
+        global_state = replace(
             self.initialise(summary, options, stream),
             pi=pi,
             pi_geometric=pi,
@@ -237,11 +237,11 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobals]):
             active=False,  # the counts are complete: no word has background to spread
             topic_moments=np.stack([tokens, np.zeros(options.topics)]),
         )
-        return drawing.draw_topics(summary.words, tokens, options.beta, stream), globals
+        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
 
-    def simulated_prior(self, globals: HdpGlobals) -> Vector:
+    def simulated_prior(self, global_state: HdpGlobalState) -> Vector:
         """Return alpha pi."""
-        prior: Vector = globals.alpha * globals.pi
+        prior: Vector = global_state.alpha * global_state.pi
         return prior
 
 
@@ -274,12 +274,14 @@ def _geometric(posterior: npt.NDArray[np.float64]) -> float:
     return float(special.exp(digamma(posterior[0])) / posterior[1])
 
 
-def _learned(globals: HdpGlobals, after: HdpGlobals, sums: SweepSums, delta: Delta, options: HdpOptions) -> HdpGlobals:
+def _learned(
+    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
+) -> HdpGlobalState:
     """Return the global state with the posteriors of what is learned."""
     words, tables = delta.read(WordSums), sums.tables
     if "pi" in options.learn and tables is not None:
-        alive = np.ones(options.topics, dtype=bool) if globals.moves is None else globals.moves.topic_alive
-        after = _with_sticks(after, tables, globals.gamma, alive)
+        alive = np.ones(options.topics, dtype=bool) if global_state.moves is None else global_state.moves.topic_alive
+        after = _with_sticks(after, tables, global_state.gamma, alive)
     if "gamma" in options.learn and after.stick_posterior.size:
         sticks = after.stick_posterior
         log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
@@ -290,7 +292,7 @@ def _learned(globals: HdpGlobals, after: HdpGlobals, sums: SweepSums, delta: Del
         mean, geometric = float(posterior[0] / posterior[1]), _geometric(posterior)
         after = replace(after, alpha_posterior=posterior, alpha=mean, alpha_geometric=geometric)
     if "beta" in options.learn and words is not None:
-        log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, globals.beta)
+        log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
         posterior = np.array([options.beta_shape + words.tables_of_words, options.beta_rate - log_xi.sum()])
         mean, geometric = float(posterior[0] / posterior[1]), _geometric(posterior)
         after = replace(after, beta_posterior=posterior, beta=mean, beta_geometric=geometric)
@@ -299,7 +301,7 @@ def _learned(globals: HdpGlobals, after: HdpGlobals, sums: SweepSums, delta: Del
     return after
 
 
-def _held_out_tokens(after: HdpGlobals, sums: SweepSums | None) -> float:
+def _held_out_tokens(after: HdpGlobalState, sums: SweepSums | None) -> float:
     """Return the number of tokens that are held out of the counts."""
     if after.moves is None or not after.moves.held_share:
         return 0.0
@@ -307,9 +309,11 @@ def _held_out_tokens(after: HdpGlobals, sums: SweepSums | None) -> float:
     return after.corpus_tokens - counted
 
 
-def _with_sticks(globals: HdpGlobals, tables: Vector, gamma: float, alive: npt.NDArray[np.bool_]) -> HdpGlobals:
+def _with_sticks(
+    global_state: HdpGlobalState, tables: Vector, gamma: float, alive: npt.NDArray[np.bool_]
+) -> HdpGlobalState:
     """Return the global state with q(pt), in the order of the sticks, E[pi] and G[pi]: 0 of topics that are gone."""
-    topic = globals.topic_moments[0]
+    topic = global_state.topic_moments[0]
     order = np.argsort(-topic, kind="stable")
     order = order[alive[order]]
     s = tables[order]
@@ -323,15 +327,15 @@ def _with_sticks(globals: HdpGlobals, tables: Vector, gamma: float, alive: npt.N
     geometric[order] = special.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
     # A stick that nothing holds up would fall to zero, whose logarithm the bound and the tables take.
     geometric = np.maximum(geometric, 1e-200)
-    return replace(globals, stick_order=order, stick_posterior=posterior, pi=mean, pi_geometric=geometric)
+    return replace(global_state, stick_order=order, stick_posterior=posterior, pi=mean, pi_geometric=geometric)
 
 
-def divergence(globals: HdpGlobals, delta: Delta) -> float:
+def divergence(global_state: HdpGlobalState, delta: Delta) -> float:
     """Return the sum of KL(q|p) over the hyperparameters, each from the parameters of its current q.
 
     Parameters
     ----------
-    globals : HdpGlobals
+    global_state : HdpGlobalState
         The posteriors under which a sweep was made, with their priors.
     delta : Delta
         Of the sweep, with `TauSums` where tau is learned.
@@ -343,23 +347,23 @@ def divergence(globals: HdpGlobals, delta: Delta) -> float:
     """
     total = 0.0
     for posterior, prior in (
-        (globals.alpha_posterior, globals.alpha_prior),
-        (globals.gamma_posterior, globals.gamma_prior),
-        (globals.beta_posterior, globals.beta_prior),
+        (global_state.alpha_posterior, global_state.alpha_prior),
+        (global_state.gamma_posterior, global_state.gamma_prior),
+        (global_state.beta_posterior, global_state.beta_prior),
     ):
         if prior is not None and posterior.size:
             total += _gamma_divergence(posterior, prior)
-    sticks = globals.stick_posterior
+    sticks = global_state.stick_posterior
     if sticks.size:
         both = sticks.sum(axis=1)
         log_stick, log_rest = digamma(sticks[:, 0]) - digamma(both), digamma(sticks[:, 1]) - digamma(both)
         entropy = betaln(*sticks.T) - (sticks[:, 0] - 1) * log_stick - (sticks[:, 1] - 1) * log_rest
-        gamma = globals.gamma
-        log_gamma = special.log(gamma if globals.gamma_prior is None else _geometric(globals.gamma_posterior))
+        gamma = global_state.gamma
+        log_gamma = special.log(gamma if global_state.gamma_prior is None else _geometric(global_state.gamma_posterior))
         total += float((-entropy - log_gamma - (gamma - 1.0) * log_rest).sum())
     tau = delta.read(TauSums)
     if tau is not None:
-        words, prior_tau, tau_total = globals.vocabulary, globals.tau_prior, globals.tau_total
+        words, prior_tau, tau_total = global_state.vocabulary, global_state.tau_prior, global_state.tau_total
         total += float(gammaln(tau_total)) - tau.tau_gammaln
         total += words * float(gammaln(prior_tau)) - float(gammaln(words * prior_tau))
         total += tau.tau_digamma - float(digamma(tau_total)) * tau.tau_more

@@ -18,7 +18,7 @@ from collapsium.pipeline.families.cvb import collapsed
 from collapsium.pipeline.families.cvb.collapsed import MIN_PARAMETER, CollapsedFamily, CollapsedOptions, Vector
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb.globals import LdaGlobals
+from collapsium.workers.families.cvb.global_state import LdaGlobalState
 from collapsium.workers.families.cvb.lda import LdaShardModel, word_parameters
 from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
@@ -74,15 +74,15 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
         return self.order == 2 or self.learns_beta
 
 
-class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
+class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
     """Latent Dirichlet allocation by collapsed variational inference."""
 
     shard_model, Options = LdaShardModel, LdaOptions
 
-    def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobals:
+    def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobalState:
         """Return the global state before any document has been seen."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
-        return LdaGlobals(
+        return LdaGlobalState(
             vocabulary=float(summary.words),
             alpha=np.full(options.topics, options.alpha),
             beta=options.beta,
@@ -101,16 +101,16 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
         )
 
     def carry(
-        self, globals: LdaGlobals, known: LdaGlobals, options: LdaOptions, before: LdaOptions
-    ) -> tuple[LdaGlobals, int] | None:
+        self, global_state: LdaGlobalState, known: LdaGlobalState, options: LdaOptions, before: LdaOptions
+    ) -> tuple[LdaGlobalState, int] | None:
         """Go on from what another run has learned of a_k and B."""
-        if not self.can_carry(globals, options, before):
+        if not self.can_carry(global_state, options, before):
             return None
-        alpha = known.alpha if options.needs_tables else globals.alpha
-        beta = known.beta if "beta" in options.learn else globals.beta
-        return replace(globals, alpha=alpha, beta=beta), options.topics
+        alpha = known.alpha if options.needs_tables else global_state.alpha
+        beta = known.beta if "beta" in options.learn else global_state.beta
+        return replace(global_state, alpha=alpha, beta=beta), options.topics
 
-    def update(self, globals: LdaGlobals, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobals:
+    def update(self, global_state: LdaGlobalState, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobalState:
         """Add the changes of the counts and, if requested, learn a_k and b_w.
 
         a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose
@@ -118,7 +118,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
 
         Parameters
         ----------
-        globals : LdaGlobals
+        global_state : LdaGlobalState
             As the sweep was made against.
         delta : Delta
             The sum over all shards, and what folding it has added.
@@ -129,11 +129,11 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
 
         Returns
         -------
-        LdaGlobals
+        LdaGlobalState
             The next ones.
         """
-        after, sums = collapsed.of_corpus(globals, delta)
-        parameters = self.shard_model(options).update_parameters(NO_ROWS, globals)
+        after, sums = collapsed.of_corpus(global_state, delta)
+        parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
         after = collapsed.counted(after, delta, parameters)
         if sums is None:
             return after
@@ -143,7 +143,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
             after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
         words = delta.read(WordSums)
         if words is not None and options.learns_beta:
-            log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, globals.beta)
+            log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
             rate = -float(log_xi.sum())
             if rate > 0:
                 pseudo = options.tau if "asymmetric-beta" in options.learn else 0.0
@@ -151,27 +151,27 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
                 after = replace(after, beta_rate=rate, beta=beta)
         return after
 
-    def objective(self, globals: LdaGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: LdaGlobalState, delta: Delta) -> dict[str, float]:
         """Return the second-order bound, in nats; the zeroth order has none."""
         sums = delta.read(SweepSums)
         if sums is None or sums.bound_documents is None:
             return {}
-        bound = collapsed.likelihood_bound(globals, delta, sums.bound_documents, delta.read(WordSums))
+        bound = collapsed.likelihood_bound(global_state, delta, sums.bound_documents, delta.read(WordSums))
         return {"objective": bound}
 
-    def figures(self, globals: LdaGlobals) -> dict[str, float]:
+    def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, and B."""
-        return {"alpha": float(globals.alpha.mean()), "beta": globals.beta}
+        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
 
-    def describe(self, block: CollapsedRows, globals: LdaGlobals, count: int) -> Description:
+    def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""
-        words, tokens = word_parameters(block, globals), globals.topic_moments[0]
-        return description.describe(block.dense_counts, words, globals.beta, tokens, count)
+        words, tokens = word_parameters(block, global_state), global_state.topic_moments[0]
+        return description.describe(block.dense_counts, words, global_state.beta, tokens, count)
 
-    def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobals]:
+    def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobalState]:
         """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
         tokens = np.full(options.topics, 1e9 / options.topics)
-        globals = replace(
+        global_state = replace(
             self.initialise(summary, options, stream),
             beta=1e-9,
             moments=False,
@@ -179,8 +179,8 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobals]):
             asymmetric_beta=False,
             topic_moments=np.stack([tokens, np.zeros(options.topics)]),
         )
-        return drawing.draw_topics(summary.words, tokens, options.beta, stream), globals
+        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
 
-    def simulated_prior(self, globals: LdaGlobals) -> Vector:
+    def simulated_prior(self, global_state: LdaGlobalState) -> Vector:
         """Return a_k."""
-        return globals.alpha
+        return global_state.alpha

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.cvb.globals import HdpGlobals, MovesState
+from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState
 from collapsium.workers.families.cvb.sums import ProposalSums, ScoreSums
 
 Vector = npt.NDArray[np.float64]
@@ -79,21 +79,21 @@ def possible(iterations: int) -> bool:
     return int(LAST * iterations) > BEGIN
 
 
-def next_state(before: HdpGlobals, after: HdpGlobals, delta: Delta) -> HdpGlobals:
+def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> HdpGlobalState:
     """Take the next step of a round.
 
     Parameters
     ----------
-    before : HdpGlobals
+    before : HdpGlobalState
         The global state that the sweep was made against.
-    after : HdpGlobals
+    after : HdpGlobalState
         That after it, so far.
     delta : Delta
         `ProposalSums` or `ScoreSums`, where they were asked for.
 
     Returns
     -------
-    HdpGlobals
+    HdpGlobalState
         `after` with the next step.
     """
     old, state = before.moves, after.moves
@@ -126,17 +126,19 @@ def next_state(before: HdpGlobals, after: HdpGlobals, delta: Delta) -> HdpGlobal
     return after
 
 
-def _with_smallest(globals: HdpGlobals, state: MovesState) -> MovesState:
+def _with_smallest(global_state: HdpGlobalState, state: MovesState) -> MovesState:
     """Propose the smallest topics for deletion, the smallest first."""
     alive = np.flatnonzero(state.topic_alive)
-    size = globals.topic_moments[0][alive]
+    size = global_state.topic_moments[0][alive]
     count = min(max(int(DELETES * alive.size), FEWEST), MOST, alive.size - 1)
     smallest = alive[np.argsort(size, kind="stable")[:count]]
     spill = np.zeros((smallest.size, state.topic_alive.size))
     return replace(state, ask=1, delete_candidates=smallest, delete_spill=spill)
 
 
-def _with_candidates(before: HdpGlobals, after: HdpGlobals, state: MovesState, sums: ProposalSums) -> MovesState:
+def _with_candidates(
+    before: HdpGlobalState, after: HdpGlobalState, state: MovesState, sums: ProposalSums
+) -> MovesState:
     """Propose pairs of topics for merging: each with those whose words are most like its own."""
     alive = np.flatnonzero(state.topic_alive)
     upper = sums.topic_products[np.ix_(alive, alive)]
@@ -166,7 +168,7 @@ class _Chosen:
     deletes: int = 0
 
 
-def _with_accepted(old: MovesState, after: HdpGlobals, state: MovesState, sums: ScoreSums) -> HdpGlobals:
+def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, sums: ScoreSums) -> HdpGlobalState:
     """Accept the moves that gain, the best first."""
     alive = np.array(old.topic_alive)
     chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
@@ -215,7 +217,7 @@ def _moved(values: npt.NDArray[Any], gone: Ints, into: Ints) -> npt.NDArray[Any]
     return moved
 
 
-def _with_splits(after: HdpGlobals, state: MovesState, sweep: int) -> HdpGlobals:
+def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlobalState:
     """Split the largest topics, in so far as there is room, by halves of the documents.
 
     The halves separate for some sweeps; those that then predict no better are merged again.

@@ -35,7 +35,7 @@ from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.gibbs.author_topic import AuthorSums, AuthorTopicGlobals, AuthorTopicShardModel
+from collapsium.workers.families.gibbs.author_topic import AuthorSums, AuthorTopicGlobalState, AuthorTopicShardModel
 from collapsium.workers.families.gibbs.states import Vector
 from collapsium.workers.special_functions import gammaln
 
@@ -54,21 +54,21 @@ class AuthorTopicOptions(LabelOptions, title="author-topic model, labels being a
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
 
 
-class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobals]):
+class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
     """The author-topic model."""
 
     shard_model = AuthorTopicShardModel
     Options = AuthorTopicOptions
     requires_labels = True
 
-    def initialise(self, summary: Summary, options: AuthorTopicOptions, stream: Stream) -> AuthorTopicGlobals:
+    def initialise(self, summary: Summary, options: AuthorTopicOptions, stream: Stream) -> AuthorTopicGlobalState:
         """Return the global state before any document has been seen; raise `OptionError` if there are no labels."""
         table = require_labels(summary)
         if table.most > MAX_AUTHORS:
             raise OptionError(
                 f"a document has {table.most} labels; expected {MAX_AUTHORS} at most: take fewer fields of labels"
             )
-        return AuthorTopicGlobals(
+        return AuthorTopicGlobalState(
             vocabulary=float(summary.words),
             beta=options.eta * summary.words,
             topic=np.zeros(options.topics, dtype=np.int64),
@@ -79,15 +79,15 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobals]):
 
     def carry(
         self,
-        globals: AuthorTopicGlobals,
-        known: AuthorTopicGlobals,
+        global_state: AuthorTopicGlobalState,
+        known: AuthorTopicGlobalState,
         options: AuthorTopicOptions,
         before: AuthorTopicOptions,
-    ) -> tuple[AuthorTopicGlobals, int] | None:
+    ) -> tuple[AuthorTopicGlobalState, int] | None:
         """Go on with the authors and topics of another run, where its authors are the same."""
-        if options.topics != before.topics or globals.labels.names != known.labels.names:
+        if options.topics != before.topics or global_state.labels.names != known.labels.names:
             return None
-        return globals, options.topics
+        return global_state, options.topics
 
     def footprint(self, summary: Summary, options: AuthorTopicOptions) -> Footprint:
         """Return the memory of a state: 4 bytes a token; 4 a label of a document, and 16."""
@@ -98,12 +98,12 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobals]):
         return replace(memory, pair=pair, document=document, portion=portion)
 
     def update(
-        self, globals: AuthorTopicGlobals, delta: Delta, options: AuthorTopicOptions, stream: Stream
-    ) -> AuthorTopicGlobals:
+        self, global_state: AuthorTopicGlobalState, delta: Delta, options: AuthorTopicOptions, stream: Stream
+    ) -> AuthorTopicGlobalState:
         """Add the changes of the counts."""
-        return super().update(globals, delta, options, stream).with_authors(delta)
+        return super().update(global_state, delta, options, stream).with_authors(delta)
 
-    def objective(self, globals: AuthorTopicGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: AuthorTopicGlobalState, delta: Delta) -> dict[str, float]:
         """Return log p(w, z, a) of the sample, in nats, theta and phi summed out.
 
         -sum_d n_d log A_d + sum_a log G(K alpha)/G(K alpha + n_a) + sum_ak log G(alpha + n_ak)/G(alpha), A_d being the
@@ -111,7 +111,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobals]):
 
         Parameters
         ----------
-        globals : AuthorTopicGlobals
+        global_state : AuthorTopicGlobalState
             As the sweep began.
         delta : Delta
             Sums of the sweep and of its fold.
@@ -121,40 +121,40 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobals]):
         dict of str to float
             ``objective``; empty before the first sweep.
         """
-        sums, alpha = delta.read(AuthorSums), globals.alpha
+        sums, alpha = delta.read(AuthorSums), global_state.alpha
         if sums is None:
             return {}
-        authors, concentration = globals.with_authors(delta).label_topic, globals.concentration
+        authors, concentration = global_state.with_authors(delta).label_topic, global_state.concentration
         positive, author_tokens = authors[authors > 0], authors.sum(axis=1)
         each = gammaln(alpha + positive) - gammaln(alpha)
         whole = gammaln(concentration) - gammaln(concentration + author_tokens)
-        words = topics_falling(globals, delta) + sums.word_rising
+        words = topics_falling(global_state, delta) + sums.word_rising
         return {"objective": sums.author_choices + float(each.sum()) + float(whole.sum()) + words}
 
-    def label_table(self, globals: AuthorTopicGlobals) -> LabelTable:
+    def label_table(self, global_state: AuthorTopicGlobalState) -> LabelTable:
         """Return the labels of the training corpus, which are the authors."""
-        return globals.labels
+        return global_state.labels
 
     def draw_model(
         self, summary: Summary, options: AuthorTopicOptions, stream: Stream
-    ) -> tuple[Arrays, AuthorTopicGlobals]:
+    ) -> tuple[Arrays, AuthorTopicGlobalState]:
         """Draw topics, and the proportions of eight authors and one without a name, to simulate from."""
-        globals_ = self.initialise(replace(summary, labels=simulated_table()), options, stream)
+        global_state = self.initialise(replace(summary, labels=simulated_table()), options, stream)
         tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
-        generator, authors = stream.at(purpose="simulate authors").generator(), len(globals_.label_topic)
+        generator, authors = stream.at(purpose="simulate authors").generator(), len(global_state.label_topic)
         theta = generative.draw_proportions(np.full(options.topics, options.alpha), authors, generator)
         topics = generative.draw_topics(summary.words, tokens, options.eta * summary.words, stream)
         label_topic = np.rint(SIMULATED_AUTHOR_TOKENS * theta).astype(np.int64)
-        return topics, replace(globals_, beta=SIMULATED_CONCENTRATION, topic=tokens, label_topic=label_topic)
+        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens, label_topic=label_topic)
 
     def simulate(
-        self, topics: Arrays, globals: AuthorTopicGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: AuthorTopicGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, Vector]:
         """Draw documents with authors, and their proportions, the means of the authors'."""
-        generator, names = stream.generator(), globals.labels.names
+        generator, names = stream.generator(), global_state.labels.names
         has = draw_labels(len(names), documents, generator)
-        author = globals.label_topic / globals.label_topic.sum(axis=1, keepdims=True)
+        author = global_state.label_topic / global_state.label_topic.sum(axis=1, keepdims=True)
         weight = np.column_stack([has, ~has.any(axis=1)]).astype(np.float64)
         theta = weight @ author / weight.sum(axis=1, keepdims=True)
-        drawn = generative.draw_bags(topics, int(globals.vocabulary), theta, tokens, generator)
+        drawn = generative.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
         return with_labels(drawn, has, names), theta

@@ -27,7 +27,7 @@ from collapsium.storage.errors import NumericalError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobals, GibbsHdpShardModel, GibbsHdpSums
+from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState, GibbsHdpShardModel, GibbsHdpSums
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, added_counts
 from collapsium.workers.families.gibbs.token_counts import padded
 
@@ -64,18 +64,18 @@ class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibb
     )
 
 
-class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobals]):
+class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
     """The hierarchical Dirichlet process by direct-assignment Gibbs sampling."""
 
     shard_model = GibbsHdpShardModel
     Options = GibbsHdpOptions
 
-    def initialise(self, summary: Summary, options: GibbsHdpOptions, stream: Stream) -> GibbsHdpGlobals:
+    def initialise(self, summary: Summary, options: GibbsHdpOptions, stream: Stream) -> GibbsHdpGlobalState:
         """Return the state before any document has been seen: alpha and gamma at their priors' means, pi even."""
         lanes, first = min(max(summary.shards, 1), LANES), summary.warm or options.start_topics
         pi = np.zeros(_columns(first, lanes))
         pi[:first] = 1.0 / (first + 1)
-        return GibbsHdpGlobals(
+        return GibbsHdpGlobalState(
             vocabulary=float(summary.words),
             beta=options.beta,
             topic=np.zeros(pi.size, dtype=np.int64),
@@ -89,17 +89,17 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobals]):
 
     def carry(
         self,
-        globals: GibbsHdpGlobals,
-        known: GibbsHdpGlobals,
+        global_state: GibbsHdpGlobalState,
+        known: GibbsHdpGlobalState,
         options: GibbsHdpOptions,
         before: GibbsHdpOptions,
-    ) -> tuple[GibbsHdpGlobals, int] | None:
+    ) -> tuple[GibbsHdpGlobalState, int] | None:
         """Go on with another run's slots, and from the last it has drawn of alpha, gamma and pi."""
-        wide = globals.with_slots(known.pi.size)
+        wide = global_state.with_slots(known.pi.size)
         columns = wide.pi.size
         pi = np.concatenate([known.pi, np.zeros(columns - known.pi.size)])
-        alpha = known.alpha if "alpha" in options.learn else globals.alpha
-        gamma = known.gamma if "gamma" in options.learn else globals.gamma
+        alpha = known.alpha if "alpha" in options.learn else global_state.alpha
+        gamma = known.gamma if "gamma" in options.learn else global_state.gamma
         return replace(wide, pi=pi, free=pi == 0.0, alpha=alpha, gamma=gamma), columns
 
     def footprint(self, summary: Summary, options: GibbsHdpOptions) -> Footprint:
@@ -107,8 +107,8 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobals]):
         return footprint(summary, _columns(2 * options.start_topics + 100, LANES))
 
     def update(
-        self, globals: GibbsHdpGlobals, delta: Delta, options: GibbsHdpOptions, stream: Stream
-    ) -> GibbsHdpGlobals:
+        self, global_state: GibbsHdpGlobalState, delta: Delta, options: GibbsHdpOptions, stream: Stream
+    ) -> GibbsHdpGlobalState:
         """Add the changes of the counts, draw alpha, gamma and pi, and make room for topics that will be born.
 
         alpha ~ Gamma(a + m, b - sum_d log eta_d), eta_d ~ Beta(alpha, n_d); gamma ~ Gamma(a + K, b - log eta),
@@ -116,7 +116,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobals]):
 
         Parameters
         ----------
-        globals : GibbsHdpGlobals
+        global_state : GibbsHdpGlobalState
             As the sweep began.
         delta : Delta
             Sums over all shards, and over the words that were folded.
@@ -127,7 +127,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobals]):
 
         Returns
         -------
-        GibbsHdpGlobals
+        GibbsHdpGlobalState
             The next global state. A topic without tokens is a free slot.
 
         Raises
@@ -135,26 +135,28 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobals]):
         NumericalError
             There are more topics than tokens can name.
         """
-        topic, sums = added_counts(globals.topic, topic_changes(delta)), delta.read(GibbsHdpSums)
-        after = replace(globals.with_slots(topic.size), topic=topic, free=topic == 0)
+        topic, sums = added_counts(global_state.topic, topic_changes(delta)), delta.read(GibbsHdpSums)
+        after = replace(global_state.with_slots(topic.size), topic=topic, free=topic == 0)
         if sums is None:
             after = replace(after, pi=_initial_pi(after.pi, topic))
         else:
             after = _draw_hyperparameters(after, sums, options, stream.generator())
-        lanes = globals.lanes
+        lanes = global_state.lanes
         short = np.bincount(np.flatnonzero(after.free) % lanes, minlength=lanes).min() < max(MIN_FREE_SLOTS, 8 // lanes)
         columns = padded(topic.size + topic.size // 8 + 1) if short else topic.size
         if columns > MAX_TOPICS:
             raise NumericalError(f"more than {MAX_TOPICS} topics are asked for; take a smaller gamma or a larger beta")
         return after.with_slots(columns)
 
-    def figures(self, globals: GibbsHdpGlobals) -> dict[str, float]:
+    def figures(self, global_state: GibbsHdpGlobalState) -> dict[str, float]:
         """Return alpha, gamma, the number of topics that have tokens, and of those that hold 99% of them."""
-        topics = float(np.count_nonzero(globals.topic))
-        holders = float(holding(globals.topic))
-        return {"alpha": globals.alpha, "gamma": globals.gamma, "topics": topics, "topics_99": holders}
+        topics = float(np.count_nonzero(global_state.topic))
+        holders = float(holding(global_state.topic))
+        return {"alpha": global_state.alpha, "gamma": global_state.gamma, "topics": topics, "topics_99": holders}
 
-    def draw_model(self, summary: Summary, options: GibbsHdpOptions, stream: Stream) -> tuple[Arrays, GibbsHdpGlobals]:
+    def draw_model(
+        self, summary: Summary, options: GibbsHdpOptions, stream: Stream
+    ) -> tuple[Arrays, GibbsHdpGlobalState]:
         """Draw sticks of the first topics, and these; alpha and gamma are at their priors' means."""
         pi = generative.draw_sticks(options.start_topics, options.gamma_shape / options.gamma_rate, stream)
         tokens = np.maximum(SIMULATED_TOKENS * pi, 1.0)
@@ -168,11 +170,11 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobals]):
         return generative.draw_topics(summary.words, tokens, options.beta, stream), drawn
 
     def simulate(
-        self, topics: Arrays, globals: GibbsHdpGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: GibbsHdpGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents, theta_d ~ Dir(alpha pi), and return their proportions too."""
-        prior = globals.topic_parameters
-        return generative.draw_documents(topics, int(globals.vocabulary), prior, documents, tokens, stream)
+        prior = global_state.topic_parameters
+        return generative.draw_documents(topics, int(global_state.vocabulary), prior, documents, tokens, stream)
 
 
 def _columns(topics: int, lanes: int) -> int:
@@ -188,11 +190,11 @@ def _initial_pi(pi: npt.NDArray[np.float64], topic: npt.NDArray[np.int64]) -> np
 
 
 def _draw_hyperparameters(
-    globals: GibbsHdpGlobals, sums: GibbsHdpSums, options: GibbsHdpOptions, generator: np.random.Generator
-) -> GibbsHdpGlobals:
+    global_state: GibbsHdpGlobalState, sums: GibbsHdpSums, options: GibbsHdpOptions, generator: np.random.Generator
+) -> GibbsHdpGlobalState:
     """Draw alpha, gamma and pi given the tables of all topics."""
     occupied, total = sums.tables > 0, float(sums.tables.sum())
-    alpha, gamma = globals.alpha, globals.gamma
+    alpha, gamma = global_state.alpha, global_state.gamma
     if "alpha" in options.learn:
         alpha = float(generator.gamma(options.alpha_shape + total) / (options.alpha_rate - sums.log_stick))
     if "gamma" in options.learn:
@@ -202,4 +204,4 @@ def _draw_hyperparameters(
     weight = generator.gamma(np.append(sums.tables[occupied], gamma))
     pi = np.zeros(sums.tables.size)
     pi[occupied] = weight[:-1] / weight.sum()
-    return replace(globals, alpha=alpha, gamma=gamma, pi=pi)
+    return replace(global_state, alpha=alpha, gamma=gamma, pi=pi)

@@ -23,7 +23,12 @@ from collapsium.pipeline.families.gibbs.sampler import (
 )
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.gibbs.gibbs_lda import GibbsLdaGlobals, GibbsLdaShardModel, GibbsLdaSums, WordTables
+from collapsium.workers.families.gibbs.gibbs_lda import (
+    GibbsLdaGlobalState,
+    GibbsLdaShardModel,
+    GibbsLdaSums,
+    WordTables,
+)
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -62,15 +67,15 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
         return learn
 
 
-class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobals]):
+class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
     """Latent Dirichlet allocation by collapsed Gibbs sampling."""
 
     shard_model = GibbsLdaShardModel
     Options = GibbsLdaOptions
 
-    def initialise(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> GibbsLdaGlobals:
+    def initialise(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> GibbsLdaGlobalState:
         """Return the global state before any document has been seen."""
-        return GibbsLdaGlobals(
+        return GibbsLdaGlobalState(
             vocabulary=float(summary.words),
             beta=options.beta,
             topic=np.zeros(options.topics, dtype=np.int64),
@@ -78,22 +83,26 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobals]):
         )
 
     def carry(
-        self, globals: GibbsLdaGlobals, known: GibbsLdaGlobals, options: GibbsLdaOptions, before: GibbsLdaOptions
-    ) -> tuple[GibbsLdaGlobals, int] | None:
+        self,
+        global_state: GibbsLdaGlobalState,
+        known: GibbsLdaGlobalState,
+        options: GibbsLdaOptions,
+        before: GibbsLdaOptions,
+    ) -> tuple[GibbsLdaGlobalState, int] | None:
         """Go on with what another run has learned of a_k and B."""
         if options.topics != before.topics:
             return None
-        alpha = known.alpha if options.learns_alpha else globals.alpha
-        beta = known.beta if "beta" in options.learn else globals.beta
-        return replace(globals, alpha=alpha, beta=beta), options.topics
+        alpha = known.alpha if options.learns_alpha else global_state.alpha
+        beta = known.beta if "beta" in options.learn else global_state.beta
+        return replace(global_state, alpha=alpha, beta=beta), options.topics
 
     def footprint(self, summary: Summary, options: GibbsLdaOptions) -> Footprint:
         """Return the memory that the state of a fit takes."""
         return footprint(summary, options.topics)
 
     def update(
-        self, globals: GibbsLdaGlobals, delta: Delta, options: GibbsLdaOptions, stream: Stream
-    ) -> GibbsLdaGlobals:
+        self, global_state: GibbsLdaGlobalState, delta: Delta, options: GibbsLdaOptions, stream: Stream
+    ) -> GibbsLdaGlobalState:
         """Add the changes of the counts and, where asked for, learn a_k and B.
 
         a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
@@ -101,7 +110,7 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobals]):
 
         Parameters
         ----------
-        globals : GibbsLdaGlobals
+        global_state : GibbsLdaGlobalState
             As the sweep began.
         delta : Delta
             Sums over all shards, and over the words that were folded.
@@ -112,10 +121,10 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobals]):
 
         Returns
         -------
-        GibbsLdaGlobals
+        GibbsLdaGlobalState
             The next global state.
         """
-        after, sums = super().update(globals, delta, options, stream), delta.read(GibbsLdaSums)
+        after, sums = super().update(global_state, delta, options, stream), delta.read(GibbsLdaSums)
         if sums is None:
             return after
         if sums.tables is not None and sums.log_eta < 0:
@@ -123,24 +132,28 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobals]):
             after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
         words = delta.read(WordTables)
         if words is not None and "beta" in options.learn:
-            rate = float((digamma(globals.beta + after.topic) - digamma(globals.beta)).sum())
+            rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
             if rate > 0:
                 after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
         return after
 
-    def figures(self, globals: GibbsLdaGlobals) -> dict[str, float]:
+    def figures(self, global_state: GibbsLdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, and B."""
-        return {"alpha": float(globals.alpha.mean()), "beta": globals.beta}
+        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
 
-    def draw_model(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> tuple[Arrays, GibbsLdaGlobals]:
+    def draw_model(
+        self, summary: Summary, options: GibbsLdaOptions, stream: Stream
+    ) -> tuple[Arrays, GibbsLdaGlobalState]:
         """Draw topics to simulate from."""
         tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
-        globals_ = self.initialise(summary, options, stream)
+        global_state = self.initialise(summary, options, stream)
         topics = generative.draw_topics(summary.words, tokens, options.beta, stream)
-        return topics, replace(globals_, beta=SIMULATED_CONCENTRATION, topic=tokens)
+        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens)
 
     def simulate(
-        self, topics: Arrays, globals: GibbsLdaGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: GibbsLdaGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and return their proportions too."""
-        return generative.draw_documents(topics, int(globals.vocabulary), globals.alpha, documents, tokens, stream)
+        return generative.draw_documents(
+            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
+        )

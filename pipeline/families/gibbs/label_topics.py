@@ -35,7 +35,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.gibbs.allowed_topics import LabelLists, TopicSizes
-from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobals, LabelTopicsShardModel
+from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobalState, LabelTopicsShardModel
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, SampledRows, Vector
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ class LabelTopicsOptions(LabelOptions):
 LabelTopicsOptionsT = TypeVar("LabelTopicsOptionsT", bound=LabelTopicsOptions)
 
 
-class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
+class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]):
     """Family whose topics are those of labels, and of a background that all documents share."""
 
     shard_model = LabelTopicsShardModel
     requires_labels = True
 
-    def initialise(self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream) -> LabelTopicsGlobals:
+    def initialise(self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream) -> LabelTopicsGlobalState:
         """Return the global state before any document has been seen.
 
         Parameters
@@ -74,7 +74,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
 
         Returns
         -------
-        LabelTopicsGlobals
+        LabelTopicsGlobalState
             The state.
 
         Raises
@@ -92,7 +92,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
             )
         # A document without labels may have all topics.
         most_labels = table.most if table.labelled == summary.documents else len(table.names)
-        return LabelTopicsGlobals(
+        return LabelTopicsGlobalState(
             vocabulary=float(summary.words),
             beta=options.eta * summary.words,
             topic=np.zeros(topics, dtype=np.int64),
@@ -106,15 +106,15 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
 
     def carry(
         self,
-        globals: LabelTopicsGlobals,
-        known: LabelTopicsGlobals,
+        global_state: LabelTopicsGlobalState,
+        known: LabelTopicsGlobalState,
         options: LabelTopicsOptionsT,
         before: LabelTopicsOptionsT,
-    ) -> tuple[LabelTopicsGlobals, int] | None:
+    ) -> tuple[LabelTopicsGlobalState, int] | None:
         """Go on with another run's topics, where they are those of the same labels."""
-        if globals.labels.names != known.labels.names or globals.sizes != known.sizes:
+        if global_state.labels.names != known.labels.names or global_state.sizes != known.sizes:
             return None
-        return replace(globals, carried=True), globals.topic.size
+        return replace(global_state, carried=True), global_state.topic.size
 
     def footprint(self, summary: Summary, options: LabelTopicsOptionsT) -> Footprint:
         """Return the memory of a sampler of all topics, and 4 bytes a label of a document."""
@@ -123,30 +123,30 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
         portion = memory.portion + 2.0 * labels * summary.documents
         return replace(memory, document=memory.document + labels, portion=portion)
 
-    def cannot_change(self, globals: LabelTopicsGlobals) -> bool:
+    def cannot_change(self, global_state: LabelTopicsGlobalState) -> bool:
         """Return whether each document may have one topic alone."""
-        return globals.single_topics
+        return global_state.single_topics
 
-    def label_table(self, globals: LabelTopicsGlobals) -> LabelTable:
+    def label_table(self, global_state: LabelTopicsGlobalState) -> LabelTable:
         """Return the labels of the training corpus."""
-        return globals.labels
+        return global_state.labels
 
-    def describe(self, block: SampledRows, globals: LabelTopicsGlobals, count: int) -> Description:
+    def describe(self, block: SampledRows, global_state: LabelTopicsGlobalState, count: int) -> Description:
         """Describe the topics, the largest first, with their labels."""
-        topics, titles = super().describe(block, globals, count), _titles(globals)
+        topics, titles = super().describe(block, global_state, count), _titles(global_state)
         return replace(topics, titles=tuple(titles[topic] for topic in topics.ids))
 
     def draw_model(
         self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream
-    ) -> tuple[Arrays, LabelTopicsGlobals]:
+    ) -> tuple[Arrays, LabelTopicsGlobalState]:
         """Draw the topics of eight labels, and of the background, to simulate from."""
-        globals_ = self.initialise(replace(summary, labels=simulated_table()), options, stream)
-        tokens = np.full(globals_.topic.size, SIMULATED_TOKENS / globals_.topic.size)
+        global_state = self.initialise(replace(summary, labels=simulated_table()), options, stream)
+        tokens = np.full(global_state.topic.size, SIMULATED_TOKENS / global_state.topic.size)
         topics = generative.draw_topics(summary.words, tokens, options.eta * summary.words, stream)
-        return topics, replace(globals_, beta=SIMULATED_CONCENTRATION, topic=tokens)
+        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens)
 
     def simulate(
-        self, topics: Arrays, globals: LabelTopicsGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: LabelTopicsGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, Vector]:
         """Draw documents with labels, theta_d ~ Dir(a, ..., a) over the topics that they may have, and theta.
 
@@ -154,7 +154,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
         ----------
         topics : Arrays
             From `draw_model`.
-        globals : LabelTopicsGlobals
+        global_state : LabelTopicsGlobalState
             From `draw_model`.
         documents : int
             Number of documents.
@@ -170,21 +170,21 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
         theta : numpy.ndarray of float64, shape (documents, topics)
             Their proportions.
         """
-        generator, names = stream.generator(), globals.labels.names
+        generator, names = stream.generator(), global_state.labels.names
         has = draw_labels(len(names), documents, generator)
         offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))])
-        allowed = globals.allowed(LabelLists(offsets, np.nonzero(has)[1].astype(np.int32)))
+        allowed = global_state.allowed(LabelLists(offsets, np.nonzero(has)[1].astype(np.int32)))
         prior: npt.NDArray[np.float64] = np.zeros((documents, allowed.topics))
         _, document, topic = allowed.flat()
-        prior[document, topic] = globals.alpha
+        prior[document, topic] = global_state.alpha
         theta = generative.draw_proportions(prior, documents, generator)
-        drawn = generative.draw_bags(topics, int(globals.vocabulary), theta, tokens, generator)
+        drawn = generative.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
         return with_labels(drawn, has, names), theta
 
 
-def _titles(globals: LabelTopicsGlobals) -> list[str]:
+def _titles(global_state: LabelTopicsGlobalState) -> list[str]:
     """Return the title of each topic: its label's name and, where that has several topics, its number."""
-    labels, (per_label, background) = globals.labels.titles(), globals.sizes
+    labels, (per_label, background) = global_state.labels.titles(), global_state.sizes
     of_labels = labels if per_label == 1 else [f"{name} {number}" for name in labels for number in _numbers(per_label)]
     if background == 1:
         return [*of_labels, "(background)"]

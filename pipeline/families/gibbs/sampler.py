@@ -11,14 +11,14 @@ from collapsium.pipeline.families import description
 from collapsium.pipeline.families.base import Description, Footprint, OptionsT, Resumable, Simulates, Summary
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.dirichlet import DirichletPriors
-from collapsium.workers.families.gibbs.states import Ints, SampledGlobals, SampledRows, SampleSums, TopicChanges
+from collapsium.workers.families.gibbs.states import Ints, SampledGlobalState, SampledRows, SampleSums, TopicChanges
 from collapsium.workers.families.gibbs.token_counts import padded
 from collapsium.workers.special_functions import gammaln
 
 if TYPE_CHECKING:
     from collapsium.workers.arrays.random_streams import Stream
 
-GibbsGlobalsT = TypeVar("GibbsGlobalsT", bound=SampledGlobals)
+GibbsGlobalStateT = TypeVar("GibbsGlobalStateT", bound=SampledGlobalState)
 
 SIMULATED_TOKENS = 1e9
 """Tokens of a model that documents are simulated from: counts are so large that the prior does not show."""
@@ -27,25 +27,27 @@ SIMULATED_CONCENTRATION = 1e-9
 
 
 class GibbsFamily(
-    Resumable[OptionsT, GibbsGlobalsT, SampledRows],
-    Simulates[OptionsT, GibbsGlobalsT, SampledRows],
+    Resumable[OptionsT, GibbsGlobalStateT, SampledRows],
+    Simulates[OptionsT, GibbsGlobalStateT, SampledRows],
 ):
     """Family of collapsed Gibbs sampling, whose rows are whole counts of tokens by word and topic."""
 
     is_sampler = True
 
-    def update(self, globals: GibbsGlobalsT, delta: Delta, options: OptionsT, stream: Stream) -> GibbsGlobalsT:
+    def update(
+        self, global_state: GibbsGlobalStateT, delta: Delta, options: OptionsT, stream: Stream
+    ) -> GibbsGlobalStateT:
         """Add the changes of the counts."""
-        return globals.with_changes(topic_changes(delta))
+        return global_state.with_changes(topic_changes(delta))
 
-    def objective(self, globals: GibbsGlobalsT, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: GibbsGlobalStateT, delta: Delta) -> dict[str, float]:
         """Return log p(w, z | a, b), in nats: of tokens and topics, with theta and phi summed out.
 
         sum_d log G(A)/G(A+n_d) + sum_dk log G(a_k+n_dk)/G(a_k) + sum_k log G(B)/G(B+n_k) + sum_kw log G(b+n_kw)/G(b).
 
         Parameters
         ----------
-        globals : SampledGlobals
+        global_state : SampledGlobalState
             As the sweep began.
         delta : Delta
             Sums of the sweep and of its fold.
@@ -58,16 +60,16 @@ class GibbsFamily(
         sums = delta.read(SampleSums)
         if sums is None:
             return {}
-        falling = topics_falling(globals, delta)
+        falling = topics_falling(global_state, delta)
         return {"objective": sums.falling + sums.rising + falling + sums.word_rising}
 
-    def describe(self, block: SampledRows, globals: GibbsGlobalsT, count: int) -> Description:
+    def describe(self, block: SampledRows, global_state: GibbsGlobalStateT, count: int) -> Description:
         """Describe the topics that exist, the largest first, by phi_kw = (b + n_kw) / (B + n_k)."""
-        return describe_topics(block, globals.topic, globals.priors, count)
+        return describe_topics(block, global_state.topic, global_state.priors, count)
 
-    def word_concentration(self, globals: GibbsGlobalsT) -> float:
+    def word_concentration(self, global_state: GibbsGlobalStateT) -> float:
         """Return B, the concentration of a topic over the words."""
-        return globals.beta
+        return global_state.beta
 
 
 def topic_changes(delta: Delta) -> Ints | None:
@@ -76,9 +78,9 @@ def topic_changes(delta: Delta) -> Ints | None:
     return None if changes is None else changes.topic
 
 
-def topics_falling(globals: SampledGlobals, delta: Delta) -> float:
+def topics_falling(global_state: SampledGlobalState, delta: Delta) -> float:
     """Return sum_k log G(B) / G(B + n_k) after a delta."""
-    total, topic = globals.beta, globals.with_changes(topic_changes(delta)).topic
+    total, topic = global_state.beta, global_state.with_changes(topic_changes(delta)).topic
     return float((gammaln(total) - gammaln(total + topic)).sum())
 
 

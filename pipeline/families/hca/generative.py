@@ -12,7 +12,7 @@ from collapsium.pipeline.families.hca.options import HcaOptions
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.pipeline.families.ncrp.nodes import regular_tree
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.hca.states import TREE, HcaGlobals, Loadings, NextLoadings, NodeMasses
+from collapsium.workers.families.hca.states import TREE, HcaGlobalState, Loadings, NextLoadings, NodeMasses
 from collapsium.workers.families.ncrp.tree import Tree, Vector
 
 if TYPE_CHECKING:
@@ -22,12 +22,14 @@ NO_MASS = -1e300
 """Logarithm of no mass."""
 
 
-def draw_tree(globals: HcaGlobals, options: HcaOptions, words: int, stream: Stream) -> tuple[Vector, HcaGlobals]:
+def draw_tree(
+    global_state: HcaGlobalState, options: HcaOptions, words: int, stream: Stream
+) -> tuple[Vector, HcaGlobalState]:
     """Draw a tree's loadings and mean.
 
     Parameters
     ----------
-    globals : HcaGlobals
+    global_state : HcaGlobalState
         Before any vector has been seen.
     options : HcaOptions
         The tree's branching, and the standard deviations.
@@ -40,7 +42,7 @@ def draw_tree(globals: HcaGlobals, options: HcaOptions, words: int, stream: Stre
     -------
     rows : numpy.ndarray of float64, shape (columns of the vectors, nodes + 1)
         Loadings of each node and, last, the mean.
-    globals : HcaGlobals
+    global_state : HcaGlobalState
         As a sweep would leave them: all leaves are equally likely, and nothing is outside.
     """
     branching = [int(one) for one in np.resize(options.branching, options.depth - 1)]
@@ -49,12 +51,12 @@ def draw_tree(globals: HcaGlobals, options: HcaOptions, words: int, stream: Stre
     size, generator = parents.size + 1, stream.at(purpose="simulate loadings").generator()
     rows = np.ascontiguousarray(generator.normal(scale=options.loading_scale, size=(size, words)).T)
     full = tree.levels == tree.depth - 1
-    ends = np.where(full, globals.documents / full.sum(), 0.0)
+    ends = np.where(full, global_state.documents / full.sum(), 0.0)
     logs = np.where(full, -np.log(full.sum()), NO_MASS)
     solve, gram, spread = np.eye(size), np.einsum("wi,wj->ij", rows, rows), np.zeros(size)
-    upcoming = replace(globals.next_sweep.upcoming, next_parent=parents, next_end_log=logs)
+    upcoming = replace(global_state.next_sweep.upcoming, next_parent=parents, next_end_log=logs)
     following = replace(
-        globals.next_sweep,
+        global_state.next_sweep,
         upcoming=upcoming,
         moves=Moves(tree).move_table(),
         next_loadings=NextLoadings(solve, gram, spread),
@@ -62,9 +64,9 @@ def draw_tree(globals: HcaGlobals, options: HcaOptions, words: int, stream: Stre
         log_tau=float(-2.0 * np.log(options.noise_scale)),
     )
     drawn = replace(
-        globals,
-        clustering=replace(globals.clustering, stage=TREE),
-        fitted=replace(globals.fitted, node_parent=parents, end_log=logs),
+        global_state,
+        clustering=replace(global_state.clustering, stage=TREE),
+        fitted=replace(global_state.fitted, node_parent=parents, end_log=logs),
         masses=NodeMasses(tree.gathered(ends), ends),
         loadings=Loadings(solve, gram, spread),
         next_sweep=following,

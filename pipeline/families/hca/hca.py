@@ -40,7 +40,7 @@ from collapsium.workers.families.hca.states import (
     SEEDING,
     TREE,
     Clustering,
-    HcaGlobals,
+    HcaGlobalState,
     HcaRows,
     Loadings,
     NextLoadings,
@@ -65,14 +65,14 @@ CHAIN_SWEEPS = 18
 """Sweeps of chains, before these are joined to a tree."""
 
 
-class Hca(Simulates[HcaOptions, HcaGlobals, HcaRows]):
+class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
     """Hierarchical component analysis."""
 
     shard_model, Options = HcaShardModel, HcaOptions
     corpus_kind = "vectors"
     uses_linear_algebra = True
 
-    def initialise(self, summary: Summary, options: HcaOptions, stream: Stream) -> HcaGlobals:
+    def initialise(self, summary: Summary, options: HcaOptions, stream: Stream) -> HcaGlobalState:
         """Return the global state before any vector has been seen."""
         seeds = max(1, min(SEEDS_PER_LEAF * options.sizes()[-1], summary.documents))
         columns = max(options.max_nodes, seeds, 1 + options.sizes()[-1] * options.depth)
@@ -80,7 +80,7 @@ class Hca(Simulates[HcaOptions, HcaGlobals, HcaRows]):
         size, nothing, moves = columns + 1, np.zeros(columns), Moves(root)
         loadings = Loadings(np.zeros((size, size)), np.zeros((size, size)), np.ones(size))
         upcoming = replace(moves.upcoming(nothing), next_depth=options.depth)
-        return HcaGlobals(
+        return HcaGlobalState(
             vocabulary=float(summary.words),
             documents=float(summary.documents),
             full_depth=options.depth,
@@ -117,12 +117,12 @@ class Hca(Simulates[HcaOptions, HcaGlobals, HcaRows]):
             portion=0.0,
         )
 
-    def update(self, globals: HcaGlobals, delta: Delta, options: HcaOptions, stream: Stream) -> HcaGlobals:
+    def update(self, global_state: HcaGlobalState, delta: Delta, options: HcaOptions, stream: Stream) -> HcaGlobalState:
         """Compute clusters and from them a tree, then the best q(w), q(mu), q(tau) and q(v), and move nodes.
 
         Parameters
         ----------
-        globals : HcaGlobals
+        global_state : HcaGlobalState
             As the sweep was made against.
         delta : Delta
             `Candidates`, `ClusterSums` or `TreeSums`.
@@ -133,32 +133,32 @@ class Hca(Simulates[HcaOptions, HcaGlobals, HcaRows]):
 
         Returns
         -------
-        HcaGlobals
+        HcaGlobalState
             The next ones: components of the tree of this sweep, and of that of the next.
         """
         clusters, swept = delta.read(ClusterSums), delta.read(TreeSums)
         if delta.read(Candidates) is not None:
-            seeds = delta.ids["document"][: globals.clustering.max_seeds]
-            clustering = replace(globals.clustering, seeds=seeds, stage=SEEDING)
-            return replace(globals, clustering=clustering, another_round=True)
-        if globals.clustering.stage < TREE and clusters is not None:
-            return _with_clusters(globals, clusters, options, stream)
+            seeds = delta.ids["document"][: global_state.clustering.max_seeds]
+            clustering = replace(global_state.clustering, seeds=seeds, stage=SEEDING)
+            return replace(global_state, clustering=clustering, another_round=True)
+        if global_state.clustering.stage < TREE and clusters is not None:
+            return _with_clusters(global_state, clusters, options, stream)
         if swept is None:
             raise ValueError("expected the sums of a sweep")
-        return _with_sweep(globals, swept, self.objective(globals, delta)["objective"], options)
+        return _with_sweep(global_state, swept, self.objective(global_state, delta)["objective"], options)
 
-    def needs_another_round(self, globals: HcaGlobals) -> bool:
+    def needs_another_round(self, global_state: HcaGlobalState) -> bool:
         """Return whether the iteration goes on with one more sweep."""
-        return globals.another_round
+        return global_state.another_round
 
-    def objective(self, globals: HcaGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: HcaGlobalState, delta: Delta) -> dict[str, float]:
         """Return the evidence lower bound, in nats, right after q(c).
 
         sum_n log sum_c S_nc - KL(q | p) of w, mu, tau and v.
 
         Parameters
         ----------
-        globals : HcaGlobals
+        global_state : HcaGlobalState
             As the sweep was made against.
         delta : Delta
             As for `update`.
@@ -171,89 +171,98 @@ class Hca(Simulates[HcaOptions, HcaGlobals, HcaRows]):
         swept = delta.read(TreeSums)
         if swept is None:
             return {}
-        model = globals.next_sweep
+        model = global_state.next_sweep
         spread = float(model.next_loadings.next_spread[-1])
-        constant = 0.5 * globals.vocabulary * (model.log_tau - special.log(2.0 * np.pi) - model.tau * spread)
+        constant = 0.5 * global_state.vocabulary * (model.log_tau - special.log(2.0 * np.pi) - model.tau * spread)
         return {"objective": swept.bound + swept.documents * constant - model.kl}
 
-    def figures(self, globals: HcaGlobals) -> dict[str, float]:
+    def figures(self, global_state: HcaGlobalState) -> dict[str, float]:
         """Return the nodes and leaves, how many nodes moved before the sweep, and the noise's variance 1 / E[tau]."""
-        tree, fitted = globals.fitted.tree, globals.fitted
+        tree, fitted = global_state.fitted.tree, global_state.fitted
         leaves = float((tree.levels == tree.depth - 1).sum())
         moved = {"grown": float(fitted.grown), "pruned": float(fitted.pruned), "merged": float(fitted.merged)}
-        return {"nodes": float(tree.columns.size), "leaves": leaves, **moved, "noise": 1.0 / globals.next_sweep.tau}
+        return {
+            "nodes": float(tree.columns.size),
+            "leaves": leaves,
+            **moved,
+            "noise": 1.0 / global_state.next_sweep.tau,
+        }
 
-    def describe(self, block: HcaRows, globals: HcaGlobals, count: int) -> Description:
+    def describe(self, block: HcaRows, global_state: HcaGlobalState, count: int) -> Description:
         """Describe the nodes depth-first by their largest loadings; a share is that of the vectors that end there."""
-        tree, masses = globals.fitted.tree, globals.masses
+        tree, masses = global_state.fitted.tree, global_state.masses
         columns = depth_first(tree.parents, masses.node_passes)
-        loadings = block.loadings(globals)[:, columns]
+        loadings = block.loadings(global_state)[:, columns]
         top = largest(np.abs(loadings.T), count)
         share = masses.node_ends[columns] / max(float(masses.node_ends.sum()), 1e-300)
         values = np.take_along_axis(loadings.T, top, axis=1)
         return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
 
-    def draw_model(self, summary: Summary, options: HcaOptions, stream: Stream) -> tuple[Arrays, HcaGlobals]:
+    def draw_model(self, summary: Summary, options: HcaOptions, stream: Stream) -> tuple[Arrays, HcaGlobalState]:
         """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-        globals = self.initialise(summary, options, stream)
-        rows, drawn = generative.draw_tree(globals, options, summary.words, stream)
+        global_state = self.initialise(summary, options, stream)
+        rows, drawn = generative.draw_tree(global_state, options, summary.words, stream)
         return {"word_node": rows}, drawn
 
     def simulate(
-        self, topics: Arrays, globals: HcaGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: HcaGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Vectors, npt.NDArray[np.float64]]:
         """Draw vectors and their leaves: all leaves are equally likely, x ~ N(0, I), t ~ N(W x + mu, I / tau)."""
-        tau = globals.next_sweep.tau
-        return generative.draw_vectors(topics["word_node"], globals.fitted.tree, tau, documents, stream)
+        tau = global_state.next_sweep.tau
+        return generative.draw_vectors(topics["word_node"], global_state.fitted.tree, tau, documents, stream)
 
 
-def _with_clusters(globals: HcaGlobals, sums: ClusterSums, options: HcaOptions, stream: Stream) -> HcaGlobals:
+def _with_clusters(
+    global_state: HcaGlobalState, sums: ClusterSums, options: HcaOptions, stream: Stream
+) -> HcaGlobalState:
     """Return the global state after a round of clustering; after the last with a tree of the clusters."""
-    clustering = replace(globals.clustering, cluster_counts=sums.cluster_counts, stage=CLUSTERS)
-    after = replace(globals, another_round=True, rounds=globals.rounds + 1, clustering=clustering)
+    clustering = replace(global_state.clustering, cluster_counts=sums.cluster_counts, stage=CLUSTERS)
+    after = replace(global_state, another_round=True, rounds=global_state.rounds + 1, clustering=clustering)
     if after.rounds <= CLUSTER_ROUNDS:
         return after
     tree = _tree_of_clusters(after, sums, options, stream)
     return replace(after, clustering=replace(clustering, stage=TREE), next_sweep=tree)
 
 
-def _tree_of_clusters(globals: HcaGlobals, clusters: ClusterSums, options: HcaOptions, stream: Stream) -> NextSweep:
+def _tree_of_clusters(
+    global_state: HcaGlobalState, clusters: ClusterSums, options: HcaOptions, stream: Stream
+) -> NextSweep:
     """Return a tree of clusters, or a chain for each group of them under a root that no vector has."""
-    counts, chained = clusters.cluster_counts, globals.chain_sweeps_left > 0
+    counts, chained = clusters.cluster_counts, global_state.chain_sweeps_left > 0
     present = np.flatnonzero(counts > 0)
     labels = chains.levels(clusters.products, counts, present, options.sizes())
     if chained:
         labels[1:] = [labels[-1]] * options.depth
-    initial = InitialTree(labels, globals.fitted.node_parent.size, present, stream, chained=chained)
-    sums = initial.sums(counts, clusters.products, clusters.square, clusters.documents, globals.vocabulary)
+    initial = InitialTree(labels, global_state.fitted.node_parent.size, present, stream, chained=chained)
+    sums = initial.sums(counts, clusters.products, clusters.square, clusters.documents, global_state.vocabulary)
     components = gaussian.fitted(sums, options.prior(), gaussian.first_tau(sums, options.prior()))
     following = next_sweep(Moves(initial.tree), sums, components, initial.ends(counts), options)
     return replace(following, moves=Moves(initial.tree, initial.sources).move_table())
 
 
-def _with_sweep(globals: HcaGlobals, swept: TreeSums, bound: float, options: HcaOptions) -> HcaGlobals:
+def _with_sweep(global_state: HcaGlobalState, swept: TreeSums, bound: float, options: HcaOptions) -> HcaGlobalState:
     """Return the global state after a sweep of a tree."""
-    upcoming = globals.next_sweep.upcoming
+    upcoming = global_state.next_sweep.upcoming
     tree, gamma = upcoming.tree, options.gamma
     square = swept.square, swept.beyond, swept.documents
-    whole = Sums(swept.second, swept.products, *square, globals.vocabulary)
+    whole = Sums(swept.second, swept.products, *square, global_state.vocabulary)
     sums = whole.moved(Moves(tree))  # without the other side of a leaf that may be split
     ends = np.where(tree.levels >= 0, swept.ends, 0.0)
-    components = gaussian.fitted(sums, options.prior(), globals.next_sweep.tau)
+    components = gaussian.fitted(sums, options.prior(), global_state.next_sweep.tau)
     passes = tree.gathered(ends)
     sticks = nested.sticks(tree, passes, ends, gamma)
-    rounds, left = globals.rounds + 1, globals.chain_sweeps_left
+    rounds, left = global_state.rounds + 1, global_state.chain_sweeps_left
     with_factors = rounds >= CLUSTER_ROUNDS + SWEEPS_BEFORE_FACTORS and not left
     scale = 1.0 / np.sqrt(np.where(swept.probe_square > 0.0, swept.probe_square, 1.0))
     after = replace(
-        globals,
+        global_state,
         fitted=upcoming.fitted(np.maximum(nested.end_logs(tree, sticks, gamma), -1e300)),
         masses=NodeMasses(passes, ends),
         loadings=components.loadings,
         rounds=rounds,
         separate_factors=options.form == "factorised" and with_factors,
         another_round=False,
-        splits=replace(globals.splits, restoring=False, probe_scale=scale),
+        splits=replace(global_state.splits, restoring=False, probe_scale=scale),
     )
     if left:
         following, left = sweep_chains(tree, sums, components, ends, options, left - 1)

@@ -16,7 +16,7 @@ from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
 from collapsium.pipeline.families.ncrp import prior as nested
 from collapsium.pipeline.families.ncrp.node_moves import Moves
-from collapsium.workers.families.hca.states import TRIAL_ROUNDS, HcaGlobals, NextSweep, SavedTree, Splits
+from collapsium.workers.families.hca.states import TRIAL_ROUNDS, HcaGlobalState, NextSweep, SavedTree, Splits
 from collapsium.workers.families.ncrp.tree import FREE, Tree
 
 Ints = npt.NDArray[np.int64]
@@ -83,12 +83,12 @@ def split_leaf(tree: Tree, split: Ints, ends: Vector) -> tuple[Moves, Vector]:
     return replace(unmoved, tree=Tree(parents, tree.depth), sources=sources, counts=counts), after
 
 
-def start_trial(following: HcaGlobals, trial: NextSweep, leaf: int, bound: float) -> HcaGlobals:
+def start_trial(following: HcaGlobalState, trial: NextSweep, leaf: int, bound: float) -> HcaGlobalState:
     """Return the global state with which a trial begins.
 
     Parameters
     ----------
-    following : HcaGlobals
+    following : HcaGlobalState
         The state without the trial.
     trial : NextSweep
         The next sweep with it.
@@ -99,7 +99,7 @@ def start_trial(following: HcaGlobals, trial: NextSweep, leaf: int, bound: float
 
     Returns
     -------
-    HcaGlobals
+    HcaGlobalState
         The state.
     """
     splits = replace(following.splits, trial_leaf=leaf, trial_left=TRIAL_ROUNDS, trial_bound=bound)
@@ -125,22 +125,22 @@ def with_rejection(splits: Splits, leaf: int) -> Splits:
     return replace(splits, tried=tried)
 
 
-def accepted(globals: HcaGlobals) -> HcaGlobals:
+def accepted(global_state: HcaGlobalState) -> HcaGlobalState:
     """Return the global state with which a split stays: all leaves may be tried again."""
-    splits = replace(globals.splits, trial_left=0, calm=0, tried=np.zeros_like(globals.splits.tried))
-    return replace(globals, saved=None, splits=splits)
+    splits = replace(global_state.splits, trial_left=0, calm=0, tried=np.zeros_like(global_state.splits.tried))
+    return replace(global_state, saved=None, splits=splits)
 
 
-def restored(globals: HcaGlobals) -> HcaGlobals:
+def restored(global_state: HcaGlobalState) -> HcaGlobalState:
     """Return the global state from before a trial, for a round that goes back to it."""
-    if globals.saved is None:
+    if global_state.saved is None:
         raise ValueError("expected a trial, found none")
-    splits = with_rejection(globals.splits, globals.splits.trial_leaf)
+    splits = with_rejection(global_state.splits, global_state.splits.trial_leaf)
     return replace(
-        globals,
-        next_sweep=globals.saved.next_sweep,
-        masses=globals.saved.masses,
-        fitted=replace(globals.fitted, node_parent=globals.saved.node_parent),
+        global_state,
+        next_sweep=global_state.saved.next_sweep,
+        masses=global_state.saved.masses,
+        fitted=replace(global_state.fitted, node_parent=global_state.saved.node_parent),
         saved=None,
         another_round=True,
         splits=replace(splits, restoring=True, trial_left=0, calm=CALM_ITERATIONS - 1),

@@ -16,7 +16,7 @@ from collapsium.pipeline.families.hca.tree_moves import TreeScores
 from collapsium.pipeline.families.ncrp import node_moves
 from collapsium.pipeline.families.ncrp import prior as nested
 from collapsium.pipeline.families.ncrp.node_moves import Moves
-from collapsium.workers.families.hca.states import HcaGlobals, NextSweep
+from collapsium.workers.families.hca.states import HcaGlobalState, NextSweep
 from collapsium.workers.families.hca.sums import TreeSums
 from collapsium.workers.families.ncrp.tree import Ints, Tree, Vector
 
@@ -54,7 +54,7 @@ class SweepResult:
     bound: float
 
 
-def continue_trial(after: HcaGlobals, result: SweepResult, options: HcaOptions) -> HcaGlobals:
+def continue_trial(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
     """Go on with a split on trial; at its end accept it, or go back to the state before."""
     left = after.splits.trial_left - 1
     if left:
@@ -68,14 +68,14 @@ def continue_trial(after: HcaGlobals, result: SweepResult, options: HcaOptions) 
     return replace(accepted, fitted=replace(accepted.fitted, grown=1))
 
 
-def _expanded(moves: Moves, result: SweepResult, after: HcaGlobals, options: HcaOptions) -> Moves:
+def _expanded(moves: Moves, result: SweepResult, after: HcaGlobalState, options: HcaOptions) -> Moves:
     """Bring factors to their prior, unless local states have them."""
     if after.separate_factors:
         return moves
     return gaussian.expanded(moves, result.sums, result.passes, options.prior(), result.components.tau)
 
 
-def move_nodes(after: HcaGlobals, result: SweepResult, options: HcaOptions) -> HcaGlobals:
+def move_nodes(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
     """Move nodes, or put a split on trial, or choose the leaf that the next sweep splits."""
     tree = after.fitted.tree
     compare = after.rounds % ITERATIONS_PER_COMPARISON == 0

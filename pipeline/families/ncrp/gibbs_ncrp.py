@@ -25,7 +25,7 @@ from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.families.gibbs.states import MAX_TOPICS
 from collapsium.workers.families.gibbs.token_counts import padded
 from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrpShardModel
-from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobals, GibbsNcrpRows, GibbsNcrpSums, levels
+from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobalState, GibbsNcrpRows, GibbsNcrpSums, levels
 from collapsium.workers.kernels.trees.gibbs_records import FREE
 
 if TYPE_CHECKING:
@@ -82,14 +82,14 @@ class GibbsNcrpOptions(FamilyOptions, title="trees of topics: nested Chinese res
         return self
 
 
-class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
+class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]):
     """The nested Chinese restaurant process by collapsed Gibbs sampling."""
 
     shard_model = GibbsNcrpShardModel
     Options = GibbsNcrpOptions
     is_sampler = True
 
-    def initialise(self, summary: Summary, options: GibbsNcrpOptions, stream: Stream) -> GibbsNcrpGlobals:
+    def initialise(self, summary: Summary, options: GibbsNcrpOptions, stream: Stream) -> GibbsNcrpGlobalState:
         """Return a tree of a root or, for a warm start, also a path for each topic below it."""
         lanes, deeper = min(max(summary.shards, 1), MAX_LANES), options.depth - 1
         nodes = 1 + summary.warm * deeper
@@ -97,7 +97,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
         parent[0] = -1
         node = np.arange(1, nodes)
         parent[node] = np.where((node - 1) % deeper == 0, 0, node - 1)
-        return GibbsNcrpGlobals(
+        return GibbsNcrpGlobalState(
             vocabulary=float(summary.words),
             shards=max(summary.shards, 1),
             lanes=lanes,
@@ -127,15 +127,15 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
         )
 
     def update(
-        self, globals: GibbsNcrpGlobals, delta: Delta, options: GibbsNcrpOptions, stream: Stream
-    ) -> GibbsNcrpGlobals:
+        self, global_state: GibbsNcrpGlobalState, delta: Delta, options: GibbsNcrpOptions, stream: Stream
+    ) -> GibbsNcrpGlobalState:
         """Add the changes of the counts and the tree, draw eta, alpha and gamma, and add free slots.
 
         Each is drawn by slice sampling (Neal 2003) of its logarithm, from its part of `objective` and its prior.
 
         Parameters
         ----------
-        globals : GibbsNcrpGlobals
+        global_state : GibbsNcrpGlobalState
             As the sweep was made against.
         delta : Delta
             The sum over all shards, and the sums of folding it.
@@ -146,7 +146,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
 
         Returns
         -------
-        GibbsNcrpGlobals
+        GibbsNcrpGlobalState
             The next state. A slot is free where no document passes a node.
 
         Raises
@@ -155,11 +155,11 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
             There are too many nodes.
         """
         sums = GibbsNcrpSums.of(delta)
-        after = replace(globals.counted(sums), another_round=sums.outside > 0)
+        after = replace(global_state.counted(sums), another_round=sums.outside > 0)
         if sums.histograms is not None:
             probability = SampleProbability.of(after, sums.histograms)
             after = _drawn(after, probability, options, stream.generator())
-        lanes, columns = globals.lanes, after.free.size
+        lanes, columns = global_state.lanes, after.free.size
         least = SPARE_PATHS * (options.depth - 1)
         free = np.flatnonzero(after.free)
         if np.bincount(free % lanes, minlength=lanes).min() < min(least, max(least, 8) // lanes + 1):
@@ -168,11 +168,11 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
             raise NumericalError(f"more than {MAX_TOPICS} nodes are asked for; take a smaller gamma or a larger eta")
         return after.with_slots(columns)
 
-    def needs_another_round(self, globals: GibbsNcrpGlobals) -> bool:
+    def needs_another_round(self, global_state: GibbsNcrpGlobalState) -> bool:
         """Return whether there are documents outside the tree."""
-        return globals.another_round
+        return global_state.another_round
 
-    def objective(self, globals: GibbsNcrpGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: GibbsNcrpGlobalState, delta: Delta) -> dict[str, float]:
         """Return log p(w, z, c | eta, alpha, gamma) of the sample, in nats: theta, phi and the restaurants summed out.
 
         sum_i log G(W eta_l) / G(W eta_l + n_i) + sum_iw log G(eta_l + n_iw) / G(eta_l) + sum_d log G(A) / G(A + n_d)
@@ -181,7 +181,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
 
         Parameters
         ----------
-        globals : GibbsNcrpGlobals
+        global_state : GibbsNcrpGlobalState
             As the sweep was made against.
         delta : Delta
             Sums of the sweep and of folding its rows.
@@ -194,32 +194,32 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
         sums = GibbsNcrpSums.of(delta)
         if sums.histograms is None or sums.outside:
             return {}
-        known = SampleProbability.of(globals.counted(sums), sums.histograms)
-        words = sum(known.log_words(level, float(eta)) for level, eta in enumerate(globals.eta))
-        documents = sum(known.log_level(level, float(alpha)) for level, alpha in enumerate(globals.alpha))
-        paths = known.log_paths(globals.gamma) + known.log_seats()
-        return {"objective": words + documents + known.log_documents(float(globals.alpha.sum())) + paths}
+        known = SampleProbability.of(global_state.counted(sums), sums.histograms)
+        words = sum(known.log_words(level, float(eta)) for level, eta in enumerate(global_state.eta))
+        documents = sum(known.log_level(level, float(alpha)) for level, alpha in enumerate(global_state.alpha))
+        paths = known.log_paths(global_state.gamma) + known.log_seats()
+        return {"objective": words + documents + known.log_documents(float(global_state.alpha.sum())) + paths}
 
-    def figures(self, globals: GibbsNcrpGlobals) -> dict[str, float]:
+    def figures(self, global_state: GibbsNcrpGlobalState) -> dict[str, float]:
         """Return the numbers of nodes and leaves, and eta, alpha and gamma."""
-        level, depth = globals.levels, globals.alpha.size
+        level, depth = global_state.levels, global_state.alpha.size
         figures = {"nodes": float((level >= 0).sum()), "leaves": float((level == depth - 1).sum())}
-        figures.update({f"eta_{at}": float(value) for at, value in enumerate(globals.eta)})
-        figures.update({f"alpha_{at}": float(value) for at, value in enumerate(globals.alpha)})
-        return {**figures, "gamma": globals.gamma}
+        figures.update({f"eta_{at}": float(value) for at, value in enumerate(global_state.eta)})
+        figures.update({f"alpha_{at}": float(value) for at, value in enumerate(global_state.alpha)})
+        return {**figures, "gamma": global_state.gamma}
 
-    def describe(self, block: GibbsNcrpRows, globals: GibbsNcrpGlobals, count: int) -> Description:
+    def describe(self, block: GibbsNcrpRows, global_state: GibbsNcrpGlobalState, count: int) -> Description:
         """Describe the nodes, depth first, siblings by falling numbers of documents; an id is that of a node's slot."""
-        ids = depth_first(globals.node_parent, globals.node_documents)
-        topic = np.asarray(globals.topic, dtype=np.float64)
-        phi = globals.word_probability(block.word_topic)[:, ids].T
+        ids = depth_first(global_state.node_parent, global_state.node_documents)
+        topic = np.asarray(global_state.topic, dtype=np.float64)
+        phi = global_state.word_probability(block.word_topic)[:, ids].T
         top = largest(phi, count)
         share = topic[ids] / max(float(topic.sum()), 1e-300)
-        return Description(ids, share, top, np.take_along_axis(phi, top, axis=1), globals.node_parent[ids])
+        return Description(ids, share, top, np.take_along_axis(phi, top, axis=1), global_state.node_parent[ids])
 
     def draw_model(
         self, summary: Summary, options: GibbsNcrpOptions, stream: Stream
-    ) -> tuple[Arrays, GibbsNcrpGlobals]:
+    ) -> tuple[Arrays, GibbsNcrpGlobalState]:
         """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
         parent = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         level = levels(parent)
@@ -227,7 +227,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
         alpha = np.resize(np.array(options.alpha, dtype=np.float64), options.depth)
         share = 1.0 / np.bincount(level)[level]  # of the documents
         tokens = SIMULATED_TOKENS * share * (alpha / alpha.sum())[level]
-        globals_ = replace(
+        global_state = replace(
             self.initialise(summary, options, stream),
             eta=np.full(options.depth, 1e-9 / summary.words),
             node_parent=parent,
@@ -235,27 +235,34 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
             topic=tokens,
             free=np.zeros(parent.size, dtype=bool),
         )
-        return generative.draw_topics(summary.words, tokens, summary.words * eta[level], stream), globals_
+        return generative.draw_topics(summary.words, tokens, summary.words * eta[level], stream), global_state
 
     def simulate(
-        self, topics: Arrays, globals: GibbsNcrpGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: GibbsNcrpGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents, with their proportions at nodes: all leaves are as likely, theta_d ~ Dir(alpha)."""
-        generator, parent, alpha = stream.generator(), globals.node_parent, np.asarray(globals.alpha, dtype=np.float64)
-        node = generator.choice(np.flatnonzero(globals.levels == alpha.size - 1), documents)
+        generator, parent, alpha = (
+            stream.generator(),
+            global_state.node_parent,
+            np.asarray(global_state.alpha, dtype=np.float64),
+        )
+        node = generator.choice(np.flatnonzero(global_state.levels == alpha.size - 1), documents)
         share = generative.draw_proportions(alpha, documents, generator)
         theta = np.zeros((documents, parent.size))
         for level in range(alpha.size - 1, -1, -1):
             theta[np.arange(documents), node] = share[:, level]
             node = parent[node]
-        return generative.draw_bags(topics, globals.words, theta, tokens, generator), theta
+        return generative.draw_bags(topics, global_state.words, theta, tokens, generator), theta
 
 
 def _drawn(
-    globals: GibbsNcrpGlobals, known: SampleProbability, options: GibbsNcrpOptions, generator: np.random.Generator
-) -> GibbsNcrpGlobals:
+    global_state: GibbsNcrpGlobalState,
+    known: SampleProbability,
+    options: GibbsNcrpOptions,
+    generator: np.random.Generator,
+) -> GibbsNcrpGlobalState:
     """Return the state with drawn hyperparameters; each one's prior is exponential, its mean being its option."""
-    eta, alpha, gamma = np.array(globals.eta), np.array(globals.alpha), globals.gamma
+    eta, alpha, gamma = np.array(global_state.eta), np.array(global_state.alpha), global_state.gamma
     if "eta" in options.learn:
         for level, mean in enumerate(np.resize(options.eta, options.depth)):
 
@@ -273,4 +280,4 @@ def _drawn(
             alpha[level] = slice_sampled(of_levels, float(alpha[level]), mean, generator)
     if "gamma" in options.learn:
         gamma = slice_sampled(known.log_paths, gamma, options.gamma, generator)
-    return replace(globals, eta=eta, alpha=alpha, gamma=gamma)
+    return replace(global_state, eta=eta, alpha=alpha, gamma=gamma)

@@ -19,7 +19,7 @@ from collapsium.workers.families.ncrp.state import (
     Clustering,
     Comparisons,
     Initialisation,
-    NcrpGlobals,
+    NcrpGlobalState,
     NodeTokens,
     WarmSums,
 )
@@ -31,7 +31,7 @@ MAX_LEAVES = 300  # documents that start leaves, by default
 MAX_CLUSTERING_SWEEPS = 30  # of the clustering that starts a fit, and half of the planned iterations at most
 
 
-def initial_globals(summary: Summary, options: NcrpOptions) -> NcrpGlobals:
+def initial_global_state(summary: Summary, options: NcrpOptions) -> NcrpGlobalState:
     """Return the state before any document has been seen: a root alone, and how many leaves shall start.
 
     Parameters
@@ -43,7 +43,7 @@ def initial_globals(summary: Summary, options: NcrpOptions) -> NcrpGlobals:
 
     Returns
     -------
-    NcrpGlobals
+    NcrpGlobalState
         The state.
     """
     columns, gradual = options.max_nodes, options.start == "gradual"
@@ -51,7 +51,7 @@ def initial_globals(summary: Summary, options: NcrpOptions) -> NcrpGlobals:
     root = Tree(first_tree(columns, 0).parents, options.depth if gradual else 2)
     end_log = end_logs(root, sticks(root, nothing, nothing, options.gamma), options.gamma)
     moves, planned = Moves(root), summary.iterations
-    return NcrpGlobals(
+    return NcrpGlobalState(
         vocabulary=float(summary.words),
         alpha=options.alphas(),
         eta=options.etas(),
@@ -103,23 +103,27 @@ def admission_factor(summary: Summary) -> float:
     return float(max(2.0, share ** (1.0 / max(summary.iterations // 2, 1)))) if share > 1.0 else 2.0
 
 
-def with_candidates(globals: NcrpGlobals, delta: Delta, options: NcrpOptions, stream: Stream) -> NcrpGlobals:
+def with_candidates(
+    global_state: NcrpGlobalState, delta: Delta, options: NcrpOptions, stream: Stream
+) -> NcrpGlobalState:
     """Take the documents that may start nodes: each a leaf, or in a gradual start the first of them a path."""
     none = np.zeros(0, dtype=np.int64)
-    candidates = delta.ids.get("document", none)[: globals.initialisation.max_seeds]
-    start = replace(globals.initialisation, seed_candidates=candidates, seeds_root=True)
+    candidates = delta.ids.get("document", none)[: global_state.initialisation.max_seeds]
+    start = replace(global_state.initialisation, seed_candidates=candidates, seeds_root=True)
     if options.start == "gradual":
         first = candidates[candidates <= start.hash_limit]
-        return admit_seeds(replace(globals, initialisation=start), Moves(globals.upcoming.tree), first, stream)
+        return admit_seeds(
+            replace(global_state, initialisation=start), Moves(global_state.upcoming.tree), first, stream
+        )
     count = max(candidates.size, 1)
-    tree = first_tree(globals.fitted.node_parent.size, count)
+    tree = first_tree(global_state.fitted.node_parent.size, count)
     even = np.where(tree.levels == 1, 1.0 / count, 0.0)
     end_log = np.where(tree.levels >= 0, special.log(np.maximum(even, 1e-3 / count)), -np.inf)
     columns = np.zeros((candidates.size, options.depth - 1), dtype=np.int64)
     columns[:, 0] = np.arange(1, candidates.size + 1)
     moves = Moves(tree)
     return replace(
-        globals,
+        global_state,
         initialisation=replace(start, seeding=True, seeds=candidates, seed_columns=columns),
         upcoming=moves.upcoming(end_log),
         moves=moves.move_table(),
@@ -127,14 +131,16 @@ def with_candidates(globals: NcrpGlobals, delta: Delta, options: NcrpOptions, st
     )
 
 
-def admit_seeds(globals: NcrpGlobals, moves: Moves, seeds: npt.NDArray[np.int64], stream: Stream) -> NcrpGlobals:
+def admit_seeds(
+    global_state: NcrpGlobalState, moves: Moves, seeds: npt.NDArray[np.int64], stream: Stream
+) -> NcrpGlobalState:
     """Give each of some documents a new path, whose nodes start with its words in a round of their own.
 
     Where a path leaves the tree is drawn from the nested Chinese restaurant process; the leaf is always new.
 
     Parameters
     ----------
-    globals : NcrpGlobals
+    global_state : NcrpGlobalState
         The state after a sweep.
     moves : Moves
         From its tree to the next.
@@ -145,13 +151,13 @@ def admit_seeds(globals: NcrpGlobals, moves: Moves, seeds: npt.NDArray[np.int64]
 
     Returns
     -------
-    NcrpGlobals
+    NcrpGlobalState
         The state for the round in which the documents' words are counted.
     """
     generator = stream.at(purpose=f"{stream.purpose} entering").generator()
-    passes, columns, admitted = np.array(moves.summed(np.asarray(globals.node_passes))), [], []
+    passes, columns, admitted = np.array(moves.summed(np.asarray(global_state.node_passes))), [], []
     for seed in seeds:
-        end = _drawn_end(moves.tree, passes, globals.gamma, generator)
+        end = _drawn_end(moves.tree, passes, global_state.gamma, generator)
         before = set(moves.tree.columns.tolist())
         moves = moves.grown([end])
         new = [int(column) for column in moves.tree.columns if int(column) not in before]
@@ -160,11 +166,11 @@ def admit_seeds(globals: NcrpGlobals, moves: Moves, seeds: npt.NDArray[np.int64]
         passes[moves.tree.path(new[-1])] += 1.0
         columns.append(new + [0] * (moves.tree.depth - 1 - len(new)))
         admitted.append(seed)
-    tree, start = moves.tree, globals.initialisation
+    tree, start = moves.tree, global_state.initialisation
     ends = np.where(tree.levels == tree.depth - 1, np.maximum(passes, 0.0), 0.0)
-    end_log = end_logs(tree, sticks(tree, tree.gathered(ends), ends, globals.gamma), globals.gamma)
+    end_log = end_logs(tree, sticks(tree, tree.gathered(ends), ends, global_state.gamma), global_state.gamma)
     return replace(
-        globals,
+        global_state,
         upcoming=moves.upcoming(end_log),
         moves=moves.move_table(),
         comparisons=Comparisons.none(),
@@ -174,9 +180,9 @@ def admit_seeds(globals: NcrpGlobals, moves: Moves, seeds: npt.NDArray[np.int64]
             seed_columns=np.array(columns, dtype=np.int64).reshape(-1, tree.depth - 1),
             seeding=True,
         ),
-        uncounted=(start.absent_tokens + SOME_TOKENS) * float(globals.clustering.planned_iterations > 0),
+        uncounted=(start.absent_tokens + SOME_TOKENS) * float(global_state.clustering.planned_iterations > 0),
         # Later seeds begin the next iteration.
-        another_round=globals.clustering.clustering_sweeps == 0,
+        another_round=global_state.clustering.clustering_sweeps == 0,
     )
 
 
@@ -193,35 +199,37 @@ def _drawn_end(tree: Tree, passes: npt.NDArray[np.float64], gamma: float, genera
     return end
 
 
-def with_seeds(globals: NcrpGlobals, sums: NodeTokens) -> NcrpGlobals:
+def with_seeds(global_state: NcrpGlobalState, sums: NodeTokens) -> NcrpGlobalState:
     """Take the words of the seed documents; a sweep ends the iteration."""
-    upcoming = globals.upcoming
-    moved = globals.fitted.grown, globals.fitted.merged, globals.fitted.pruned
+    upcoming = global_state.upcoming
+    moved = global_state.fitted.grown, global_state.fitted.merged, global_state.fitted.pruned
     return replace(
-        globals,
+        global_state,
         fitted=FittedTree(upcoming.next_parent, upcoming.next_depth, upcoming.next_end_log, *moved),
         node_tokens=sums.node_tokens,
         moves=Moves(upcoming.tree).move_table(),
-        initialisation=replace(globals.initialisation, seeding=False, seeds_root=False),
-        comparisons=replace(globals.comparisons, compares_affinity=globals.clustering.max_clustering_sweeps == 1),
+        initialisation=replace(global_state.initialisation, seeding=False, seeds_root=False),
+        comparisons=replace(
+            global_state.comparisons, compares_affinity=global_state.clustering.max_clustering_sweeps == 1
+        ),
         another_round=True,
     )
 
 
-def with_warm_tree(globals: NcrpGlobals, sums: WarmSums, options: NcrpOptions) -> NcrpGlobals:
+def with_warm_tree(global_state: NcrpGlobalState, sums: WarmSums, options: NcrpOptions) -> NcrpGlobalState:
     """Start from the tree of another run."""
-    tree, gamma = Tree(sums.warm_parent.astype(np.int64) + FREE, options.depth), globals.gamma
+    tree, gamma = Tree(sums.warm_parent.astype(np.int64) + FREE, options.depth), global_state.gamma
     passes = tree.gathered(sums.ends)
     end_log = end_logs(tree, sticks(tree, passes, sums.ends, gamma), gamma)
-    moves, moved = Moves(tree), (globals.fitted.grown, globals.fitted.merged, globals.fitted.pruned)
+    moves, moved = Moves(tree), (global_state.fitted.grown, global_state.fitted.merged, global_state.fitted.pruned)
     return replace(
-        globals,
+        global_state,
         fitted=FittedTree(tree.parents, tree.depth, np.maximum(end_log, -1e300), *moved),
         node_tokens=sums.node_tokens,
         node_passes=passes,
         upcoming=moves.upcoming(end_log),
         moves=moves.move_table(),
-        initialisation=replace(globals.initialisation, hash_limit=int(ALL)),
+        initialisation=replace(global_state.initialisation, hash_limit=int(ALL)),
         uncounted=0.0,
         another_round=True,
     )

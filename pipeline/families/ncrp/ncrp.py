@@ -15,7 +15,7 @@ from collapsium.pipeline.families import generative
 from collapsium.pipeline.families import hyperparameters as dirichlet
 from collapsium.pipeline.families.base import Description, Footprint, Simulates, Summary
 from collapsium.pipeline.families.ncrp.initialisation import (
-    initial_globals,
+    initial_global_state,
     with_candidates,
     with_seeds,
     with_warm_tree,
@@ -29,7 +29,7 @@ from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.families.ncrp.ncrp import NcrpShardModel
-from collapsium.workers.families.ncrp.state import NcrpGlobals, NcrpRows, NodeTokens, SweepSums, WarmSums
+from collapsium.workers.families.ncrp.state import NcrpGlobalState, NcrpRows, NodeTokens, SweepSums, WarmSums
 from collapsium.workers.families.ncrp.tree import FittedTree, Tree
 from collapsium.workers.special_functions import digamma, gammaln
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 SIMULATED_TOKENS = 1e9  # tokens of a tree to simulate from: so many that no prior shows
 
 
-class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
+class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
     """The nested Chinese restaurant process by variational inference."""
 
     shard_model = NcrpShardModel
     Options = NcrpOptions
 
-    def initialise(self, summary: Summary, options: NcrpOptions, stream: Stream) -> NcrpGlobals:
+    def initialise(self, summary: Summary, options: NcrpOptions, stream: Stream) -> NcrpGlobalState:
         """Return the state before any document has been seen."""
-        return initial_globals(summary, options)
+        return initial_global_state(summary, options)
 
     def footprint(self, summary: Summary, options: NcrpOptions) -> Footprint:
         """Return the memory of a fit: counts in 8 bytes for each word and column, q(z) in 4 a pair and level."""
@@ -62,12 +62,14 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
             portion=0.0,
         )
 
-    def update(self, globals: NcrpGlobals, delta: Delta, options: NcrpOptions, stream: Stream) -> NcrpGlobals:
+    def update(
+        self, global_state: NcrpGlobalState, delta: Delta, options: NcrpOptions, stream: Stream
+    ) -> NcrpGlobalState:
         """Take the new counts, learn hyperparameters, fit the sticks, and move nodes.
 
         Parameters
         ----------
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             As the sweep was made against.
         delta : Delta
             The sum over all shards, and the sums of folding it.
@@ -78,20 +80,20 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
 
         Returns
         -------
-        NcrpGlobals
+        NcrpGlobalState
             The next state: the tree of this sweep with its paths' prior masses, and that of the next.
         """
         warm, tokens, sums = delta.read(WarmSums), delta.read(NodeTokens), delta.read(SweepSums)
         if warm is not None:
-            return with_warm_tree(globals, warm, options)
-        if globals.initialisation.seeding and tokens is not None:
-            return with_seeds(globals, tokens)
+            return with_warm_tree(global_state, warm, options)
+        if global_state.initialisation.seeding and tokens is not None:
+            return with_seeds(global_state, tokens)
         if sums is None:
-            return with_candidates(globals, delta, options, stream)
-        upcoming, tree = globals.upcoming, globals.upcoming.tree
-        start, progress = globals.initialisation, globals.clustering
+            return with_candidates(global_state, delta, options, stream)
+        upcoming, tree = global_state.upcoming, global_state.upcoming.tree
+        start, progress = global_state.initialisation, global_state.clustering
         after = replace(
-            globals,
+            global_state,
             fitted=upcoming.fitted(upcoming.next_end_log),
             node_tokens=sums.node_tokens,
             node_passes=tree.gathered(sums.ends),
@@ -105,15 +107,15 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
         end_log = np.maximum(end_logs(tree, factors, after.gamma), -1e300)
         return move_nodes(replace(after, fitted=upcoming.fitted(end_log)), sums, options, tree, stream)
 
-    def needs_another_round(self, globals: NcrpGlobals) -> bool:
+    def needs_another_round(self, global_state: NcrpGlobalState) -> bool:
         """Return whether the iteration goes on with one more sweep: a start takes several rounds."""
-        return globals.another_round
+        return global_state.another_round
 
-    def uncounted_tokens(self, globals: NcrpGlobals) -> float:
+    def uncounted_tokens(self, global_state: NcrpGlobalState) -> float:
         """Return how many tokens do not count yet: more than 0 until the tree has its full depth."""
-        return globals.uncounted
+        return global_state.uncounted
 
-    def objective(self, globals: NcrpGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: NcrpGlobalState, delta: Delta) -> dict[str, float]:
         """Return the evidence lower bound, in nats, of the q(c), q(z) and q(theta) that the sweep has made.
 
         q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics
@@ -121,7 +123,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
 
         Parameters
         ----------
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             As the sweep was made against.
         delta : Delta
             Sums of the sweep and of folding its rows.
@@ -134,37 +136,37 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
         sums = delta.read(SweepSums)
         if sums is None or sums.joined < sums.documents:
             return {}
-        tree, ends, gamma = globals.upcoming.tree, sums.ends, globals.gamma
+        tree, ends, gamma = global_state.upcoming.tree, sums.ends, global_state.gamma
         factors = sticks(tree, tree.gathered(ends), ends, gamma)
         value = sums.bound + sticks_bound(tree, factors, ends, gamma)
-        words, prior = globals.vocabulary, globals.column_priors(tree)[tree.columns]
+        words, prior = global_state.vocabulary, global_state.column_priors(tree)[tree.columns]
         tokens, node_sum = sums.node_tokens[tree.columns], sums.node_sum[tree.columns]
         whole = tokens + words * prior
-        if globals.point:
+        if global_state.point:
             value += float((node_sum - whole * special.log(whole) + words * prior * special.log(words)).sum())
         else:
             value += float((node_sum - gammaln(whole) + gammaln(words * prior)).sum())
         return {"objective": value}
 
-    def figures(self, globals: NcrpGlobals) -> dict[str, float]:
+    def figures(self, global_state: NcrpGlobalState) -> dict[str, float]:
         """Return the nodes and leaves, the nodes moved before the sweep, and hyperparameters that may be learned."""
-        fitted, tree = globals.fitted, globals.fitted.tree
+        fitted, tree = global_state.fitted, global_state.fitted.tree
         figures = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
         figures.update(grown=float(fitted.grown), pruned=float(fitted.pruned), merged=float(fitted.merged))
-        figures["gamma"] = globals.gamma
-        figures.update({f"alpha_{level}": float(value) for level, value in enumerate(globals.alpha)})
+        figures["gamma"] = global_state.gamma
+        figures.update({f"alpha_{level}": float(value) for level, value in enumerate(global_state.alpha)})
         return figures
 
-    def describe(self, block: NcrpRows, globals: NcrpGlobals, count: int) -> Description:
+    def describe(self, block: NcrpRows, global_state: NcrpGlobalState, count: int) -> Description:
         """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
-        tree = globals.fitted.tree
-        columns = depth_first(tree.parents, globals.node_passes)
-        tokens, means = globals.node_tokens[columns], globals.word_means(block.word_topic, columns).T
+        tree = global_state.fitted.tree
+        columns = depth_first(tree.parents, global_state.node_passes)
+        tokens, means = global_state.node_tokens[columns], global_state.word_means(block.word_topic, columns).T
         top = largest(means, count)
         share = tokens / max(tokens.sum(), 1e-300)
         return Description(columns, share, top, np.take_along_axis(means, top, axis=1), parent=tree.parents[columns])
 
-    def draw_model(self, summary: Summary, options: NcrpOptions, stream: Stream) -> tuple[Arrays, NcrpGlobals]:
+    def draw_model(self, summary: Summary, options: NcrpOptions, stream: Stream) -> tuple[Arrays, NcrpGlobalState]:
         """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
         parents = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         tree = Tree(parents, options.depth)
@@ -174,7 +176,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
         passes = SIMULATED_TOKENS * share
         ends = np.where(tree.levels == tree.depth - 1, passes, 0.0)
         end_log = end_logs(tree, sticks(tree, passes, ends, options.gamma), options.gamma)
-        globals_ = replace(
+        global_state = replace(
             self.initialise(summary, options, stream),
             eta=np.full(options.depth, 1e-9 / summary.words),
             fitted=FittedTree(parents, options.depth, np.maximum(end_log, -1e300), 0, 0, 0),
@@ -183,42 +185,42 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
         )
         return generative.draw_topics(
             summary.words, tokens, summary.words * options.etas()[tree.levels], stream
-        ), globals_
+        ), global_state
 
     def simulate(
-        self, topics: Arrays, globals: NcrpGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: NcrpGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents, with their proportions at nodes: all leaves are as likely, theta_n ~ Dir(alpha)."""
-        generator, tree = stream.generator(), globals.fitted.tree
+        generator, tree = stream.generator(), global_state.fitted.tree
         node = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
-        share = generative.draw_proportions(np.asarray(globals.alpha, dtype=np.float64), documents, generator)
+        share = generative.draw_proportions(np.asarray(global_state.alpha, dtype=np.float64), documents, generator)
         theta = np.zeros((documents, tree.parents.size))
         for level in range(tree.depth - 1, -1, -1):
             theta[np.arange(documents), node] = share[:, level]
             node = tree.parents[node]
-        return generative.draw_bags(topics, int(globals.vocabulary), theta, tokens, generator), theta
+        return generative.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator), theta
 
 
-def _learned(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree: Tree) -> NcrpGlobals:
+def _learned(global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree) -> NcrpGlobalState:
     """Return the state with learned alpha, eta and gamma, each given all else."""
-    alpha, eta, gamma = globals.alpha, globals.eta, globals.gamma
+    alpha, eta, gamma = global_state.alpha, global_state.eta, global_state.gamma
     if "alpha" in options.learn and sums.occupied > 0:
         alpha = dirichlet.asymmetric(alpha, sums.log_theta, sums.occupied)
     if "gamma" in options.learn:
-        factors = sticks(tree, globals.node_passes, sums.ends, gamma)
+        factors = sticks(tree, global_state.node_passes, sums.ends, gamma)
         gamma = learned_gamma(tree, factors, sums.ends, gamma)
     if "eta" in options.learn and sums.log_phi is not None:
-        eta = np.array([_learned_eta(level, globals, sums, sums.log_phi, tree) for level in range(tree.depth)])
-    return replace(globals, alpha=alpha, eta=eta, gamma=gamma)
+        eta = np.array([_learned_eta(level, global_state, sums, sums.log_phi, tree) for level in range(tree.depth)])
+    return replace(global_state, alpha=alpha, eta=eta, gamma=gamma)
 
 
 def _learned_eta(
-    level: int, globals: NcrpGlobals, sums: SweepSums, log_phi: npt.NDArray[np.float64], tree: Tree
+    level: int, global_state: NcrpGlobalState, sums: SweepSums, log_phi: npt.NDArray[np.float64], tree: Tree
 ) -> float:
     """Return the eta of a level that maximises the bound given q(w), and the tokens outside the tree there."""
     from scipy.optimize import minimize_scalar
 
-    nodes, words, eta = np.flatnonzero(tree.levels == level), globals.vocabulary, float(globals.eta[level])
+    nodes, words, eta = np.flatnonzero(tree.levels == level), global_state.vocabulary, float(global_state.eta[level])
     logs = float((log_phi[nodes] - words * digamma(sums.node_tokens[nodes] + words * eta)).sum())
     outside = float(sums.level_tokens[level] - sums.node_tokens[nodes].sum())
 

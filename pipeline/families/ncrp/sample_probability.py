@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobals, Histograms
+from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobalState, Histograms
 from collapsium.workers.special_functions import gammaln
 
 Ints = npt.NDArray[np.int64]
@@ -49,12 +49,12 @@ class SampleProbability:
     seats: Ints
 
     @classmethod
-    def of(cls, globals: GibbsNcrpGlobals, histograms: Histograms) -> SampleProbability:
+    def of(cls, global_state: GibbsNcrpGlobalState, histograms: Histograms) -> SampleProbability:
         """Return the probability of the sample of a round.
 
         Parameters
         ----------
-        globals : GibbsNcrpGlobals
+        global_state : GibbsNcrpGlobalState
             The tree after the round's counts.
         histograms : Histograms
             Of all shards.
@@ -64,16 +64,16 @@ class SampleProbability:
         SampleProbability
             Its parts.
         """
-        parent, documents, depth = globals.node_parent, globals.node_documents, globals.alpha.size
-        level, group = globals.levels, histograms.group_ids
+        parent, documents, depth = global_state.node_parent, global_state.node_documents, global_state.alpha.size
+        level, group = global_state.levels, histograms.group_ids
         group_level = np.where(group < depth, group, level[np.maximum(group - depth, 0)])
         word_histogram = np.zeros((depth, histograms.word_histogram.shape[1]), dtype=np.int64)
         np.add.at(word_histogram, group_level, histograms.word_histogram)
         inner = np.flatnonzero((level >= 0) & (level < depth - 1) & (documents > 0))
         below = np.flatnonzero(level > 0)
         return cls(
-            globals.words,
-            [globals.topic[level == one] for one in range(depth)],
+            global_state.words,
+            [global_state.topic[level == one] for one in range(depth)],
             word_histogram,
             histograms.word_count_ids,
             histograms.level_histogram,

@@ -14,7 +14,7 @@ from collapsium.pipeline.families.ncrp.options import NcrpOptions
 from collapsium.pipeline.families.ncrp.prior import end_logs, sticks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp.initialisation import ALL
-from collapsium.workers.families.ncrp.state import Comparisons, NcrpGlobals, SweepSums
+from collapsium.workers.families.ncrp.state import Comparisons, NcrpGlobalState, SweepSums
 from collapsium.workers.families.ncrp.tree import Tree
 
 MIN_CLUSTERING_SWEEPS = 12  # of the clustering that starts a fit
@@ -23,12 +23,14 @@ COMPARISON_PERIOD = 5  # iterations from one comparison of siblings to the next
 NEAREST_SIBLINGS = 3  # that a node is compared with
 
 
-def move_nodes(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree: Tree, stream: Stream) -> NcrpGlobals:
+def move_nodes(
+    global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree, stream: Stream
+) -> NcrpGlobalState:
     """Merge, prune and grow nodes, and choose what the next sweep computes.
 
     Parameters
     ----------
-    globals : NcrpGlobals
+    global_state : NcrpGlobalState
         The state after the sweep's counts.
     sums : SweepSums
         Sums of the sweep.
@@ -41,14 +43,14 @@ def move_nodes(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree
 
     Returns
     -------
-    NcrpGlobals
+    NcrpGlobalState
         The state with the tree of the next sweep.
     """
-    progress, start = globals.clustering, globals.initialisation
+    progress, start = global_state.clustering, global_state.initialisation
     sweeps, longest = progress.clustering_sweeps, progress.max_clustering_sweeps
-    clustering, passes, tokens = tree.depth < options.depth, globals.node_passes, globals.node_tokens
+    clustering, passes, tokens = tree.depth < options.depth, global_state.node_passes, global_state.node_tokens
     affinity = None if sums.roots is None else node_moves.affinities(sums.roots, tokens)
-    moves, without_merge = _merged(globals, sums, options, tree)
+    moves, without_merge = _merged(global_state, sums, options, tree)
     moves = moves.pruned(moves.summed(passes), options.prune)
     finished = sweeps >= longest or (sweeps >= MIN_CLUSTERING_SWEEPS and without_merge >= 2)
     if clustering and sums.roots is not None and finished:
@@ -60,7 +62,7 @@ def move_nodes(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree
     if options.start == "gradual" and start.hash_limit < ALL:
         limit = _next_limit(start.hash_limit, start.admission_factor)
         seeds = start.seed_candidates[(start.seed_candidates > start.hash_limit) & (start.seed_candidates <= limit)]
-        admitting = replace(globals, initialisation=replace(start, hash_limit=limit))
+        admitting = replace(global_state, initialisation=replace(start, hash_limit=limit))
         return admit_seeds(admitting, moves, seeds, stream)
     if clustering:
         comparing = sweeps >= min(SWEEPS_BEFORE_MERGES, longest - 1)
@@ -71,8 +73,8 @@ def move_nodes(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree
         pairs = node_moves.nearest_siblings(moves.tree, affinity, NEAREST_SIBLINGS)
     unfinished = clustering or moves.tree.depth > tree.depth
     return replace(
-        globals,
-        upcoming=moves.upcoming(_next_end_logs(moves, globals, sums, tree)),
+        global_state,
+        upcoming=moves.upcoming(_next_end_logs(moves, global_state, sums, tree)),
         moves=moves.move_table(),
         comparisons=Comparisons(*pairs, compares_affinity=comparing),
         clustering=replace(progress, comparisons_without_merge=without_merge),
@@ -80,25 +82,25 @@ def move_nodes(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree
     )
 
 
-def _merged(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree: Tree) -> tuple[Moves, int]:
+def _merged(global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree) -> tuple[Moves, int]:
     """Return the merges of siblings, and the number of comparisons since the last one by evidence."""
-    moves, without_merge = Moves(tree), globals.clustering.comparisons_without_merge
+    moves, without_merge = Moves(tree), global_state.clustering.comparisons_without_merge
     if options.merge < 1.0 and tree.depth == options.depth:
         moves = moves.merged(node_moves.alike_paths(tree, sums.end_products, options.merge))
     if sums.gains is not None:
-        first, second = globals.comparisons.compared_first, globals.comparisons.compared_second
+        first, second = global_state.comparisons.compared_first, global_state.comparisons.compared_second
         gains = node_moves.evidence_gains(
             sums.gains,
             first,
             second,
-            globals.node_tokens,
-            globals.node_passes,
-            globals.column_priors(tree),
-            globals.vocabulary,
-            globals.gamma,
+            global_state.node_tokens,
+            global_state.node_passes,
+            global_state.column_priors(tree),
+            global_state.vocabulary,
+            global_state.gamma,
         )
         there = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
-        chosen = node_moves.disjoint(first[there], second[there], gains[there], globals.node_passes)
+        chosen = node_moves.disjoint(first[there], second[there], gains[there], global_state.node_passes)
         moves, without_merge = moves.merged(chosen), 0 if chosen else without_merge + 1
     return moves, without_merge
 
@@ -135,15 +137,15 @@ def _growing(sums: SweepSums, options: NcrpOptions, tree: Tree, moves: Moves, st
     return [end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0]
 
 
-def _next_end_logs(moves: Moves, globals: NcrpGlobals, sums: SweepSums, tree: Tree) -> npt.NDArray[np.float64]:
+def _next_end_logs(moves: Moves, global_state: NcrpGlobalState, sums: SweepSums, tree: Tree) -> npt.NDArray[np.float64]:
     """Return the log prior masses of the next tree's ends; nodes that have just grown keep the prior's sticks."""
     if moves.tree.depth > tree.depth:
         leaves = moves.tree.levels == moves.tree.depth - 1
-        ends = np.where(leaves, moves.summed(np.asarray(globals.node_passes)), 0.0)
+        ends = np.where(leaves, moves.summed(np.asarray(global_state.node_passes)), 0.0)
         ends *= sums.ends.sum() / max(ends.sum(), 1e-300)
     else:
         ends = moves.summed(sums.ends)
-    factors = sticks(moves.tree, moves.tree.gathered(ends), ends, globals.gamma)
+    factors = sticks(moves.tree, moves.tree.gathered(ends), ends, global_state.gamma)
     new = [column for column, made in moves.sources.items() if not made]
-    factors.a[new], factors.b[new] = 1.0, globals.gamma
-    return end_logs(moves.tree, factors, globals.gamma)
+    factors.a[new], factors.b[new] = 1.0, global_state.gamma
+    return end_logs(moves.tree, factors, global_state.gamma)

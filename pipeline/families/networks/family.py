@@ -18,10 +18,10 @@ from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.families.networks.graph import Plan
 from collapsium.workers.families.networks.sampled import SampledNetworkModel
 from collapsium.workers.families.networks.states import (
-    ExpectedNetworkGlobals,
+    ExpectedNetworkGlobalState,
     ExpectedRows,
-    NetworkGlobals,
-    SampledNetworkGlobals,
+    NetworkGlobalState,
+    SampledNetworkGlobalState,
     Vector,
 )
 from collapsium.workers.families.networks.variational import ExpectedNetworkModel
@@ -29,8 +29,8 @@ from collapsium.workers.families.networks.variational import ExpectedNetworkMode
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-Globals: TypeAlias = SampledNetworkGlobals | ExpectedNetworkGlobals
-GlobalsT = TypeVar("GlobalsT", bound=NetworkGlobals)
+Globals: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
+GlobalStateT = TypeVar("GlobalStateT", bound=NetworkGlobalState)
 NetworkRows: TypeAlias = SampledRows | ExpectedRows
 OptionsT = TypeVar("OptionsT", bound=NetworkOptions)
 
@@ -68,7 +68,7 @@ class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[Options
         plan = self.plan(options, summary.labels)
         graph, kinds = plan.shared_graph(), len(plan.kinds)
         discount = INITIAL_DISCOUNT if "discount" in options.learn and not options.discount else options.discount
-        state = SampledNetworkGlobals(
+        state = SampledNetworkGlobalState(
             vocabulary=float(summary.words),
             beta=options.beta,
             topic=np.zeros(options.topics, dtype=np.int64),
@@ -82,13 +82,13 @@ class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[Options
         return variational.with_expected_tables(state) if options.inference == "variational" else state
 
     def carry(
-        self, globals: Globals, known: Globals, options: OptionsT, before: OptionsT
+        self, global_state: Globals, known: Globals, options: OptionsT, before: OptionsT
     ) -> tuple[Globals, int] | None:
         """Return the global state of a fit that goes on from another run, whose network has as many kinds."""
         same = options.topics == before.topics and options.inference == before.inference
-        if not same or globals.strength.shape != known.strength.shape:
+        if not same or global_state.strength.shape != known.strength.shape:
             return None
-        return carry_parameters(globals, known, options), options.topics
+        return carry_parameters(global_state, known, options), options.topics
 
     def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
         """Return the memory that the state of a fit takes."""
@@ -96,58 +96,58 @@ class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[Options
             return variational.footprint(summary, options.topics)
         return sampled.footprint(summary, options.topics)
 
-    def update(self, globals: Globals, delta: Delta, options: OptionsT, stream: Stream) -> Globals:
+    def update(self, global_state: Globals, delta: Delta, options: OptionsT, stream: Stream) -> Globals:
         """Return the next global state, from the sums of a round of sweeps."""
-        if isinstance(globals, ExpectedNetworkGlobals):
-            return variational.update(globals, delta, options)
-        return sampled.update(globals, delta, options, stream)
+        if isinstance(global_state, ExpectedNetworkGlobalState):
+            return variational.update(global_state, delta, options)
+        return sampled.update(global_state, delta, options, stream)
 
-    def objective(self, globals: Globals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: Globals, delta: Delta) -> dict[str, float]:
         """Return log p(w, z, s) given the hyperparameters, or the log probability of each pair given all others."""
-        if isinstance(globals, ExpectedNetworkGlobals):
+        if isinstance(global_state, ExpectedNetworkGlobalState):
             return variational.objective(delta)
-        return sampled.objective(globals, delta)
+        return sampled.objective(global_state, delta)
 
-    def figures(self, globals: Globals) -> dict[str, float]:
+    def figures(self, global_state: Globals) -> dict[str, float]:
         """Return the mean alpha_k, B, and the mean b and a of the kinds that have parents."""
-        child = np.unique(globals.plan.links[:, 0])
-        figures = {"alpha": float(globals.alpha.mean()), "beta": globals.beta}
+        child = np.unique(global_state.plan.links[:, 0])
+        figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
         if child.size:
-            figures["strength"] = float(globals.strength[child].mean())
-            figures["discount"] = float(globals.discount[child].mean())
+            figures["strength"] = float(global_state.strength[child].mean())
+            figures["discount"] = float(global_state.discount[child].mean())
         return figures
 
-    def describe(self, block: NetworkRows, globals: Globals, count: int) -> Description:
+    def describe(self, block: NetworkRows, global_state: Globals, count: int) -> Description:
         """Describe the topics, the largest first."""
-        word_topic, topic = (np.asarray(counts, dtype=np.float64) for counts in (block.word_topic, globals.topic))
-        prior = np.full(len(word_topic), globals.priors.word)
-        return description.describe(word_topic, prior, globals.priors.total, topic, count)
+        word_topic, topic = (np.asarray(counts, dtype=np.float64) for counts in (block.word_topic, global_state.topic))
+        prior = np.full(len(word_topic), global_state.priors.word)
+        return description.describe(word_topic, prior, global_state.priors.total, topic, count)
 
-    def word_concentration(self, globals: Globals) -> float:
+    def word_concentration(self, global_state: Globals) -> float:
         """Return B, the concentration of a topic over the words."""
-        return globals.beta
+        return global_state.beta
 
-    def label_table(self, globals: Globals) -> LabelTable | None:
+    def label_table(self, global_state: Globals) -> LabelTable | None:
         """Return the labels of the training corpus, where labels have vectors."""
-        return globals.plan.labels()
+        return global_state.plan.labels()
 
     def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, Globals]:
         """Draw topics, and vectors of shared nodes, to simulate from."""
         return generative.draw_model(summary, options.beta, self.initialise(summary, options, stream), stream)
 
     def simulate(
-        self, topics: Arrays, globals: Globals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: Globals, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, Vector]:
         """Draw documents of segments, and the proportions of whole documents."""
-        return generative.simulate(topics, globals, documents, tokens, stream)
+        return generative.simulate(topics, global_state, documents, tokens, stream)
 
 
-def carry_parameters(globals: GlobalsT, known: Globals, options: NetworkOptions) -> GlobalsT:
+def carry_parameters(global_state: GlobalStateT, known: Globals, options: NetworkOptions) -> GlobalStateT:
     """Return a global state with what another run has learned of the parameters that the options learn."""
     return replace(
-        globals,
-        alpha=known.alpha if options.learns_alpha else globals.alpha,
-        beta=known.beta if "beta" in options.learn else globals.beta,
-        strength=known.strength if "strength" in options.learn else globals.strength,
-        discount=known.discount if "discount" in options.learn else globals.discount,
+        global_state,
+        alpha=known.alpha if options.learns_alpha else global_state.alpha,
+        beta=known.beta if "beta" in options.learn else global_state.beta,
+        strength=known.strength if "strength" in options.learn else global_state.strength,
+        discount=known.discount if "discount" in options.learn else global_state.discount,
     )

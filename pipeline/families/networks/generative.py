@@ -14,16 +14,16 @@ from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.graph import LABEL, Graph, graph_of
 from collapsium.workers.families.networks.states import (
-    ExpectedNetworkGlobals,
-    NetworkGlobals,
-    SampledNetworkGlobals,
+    ExpectedNetworkGlobalState,
+    NetworkGlobalState,
+    SampledNetworkGlobalState,
     Vector,
 )
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-Globals: TypeAlias = SampledNetworkGlobals | ExpectedNetworkGlobals
+Globals: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
 
 SEGMENT_TOKENS = 20.0
 """Mean tokens of a segment."""
@@ -37,7 +37,7 @@ STICKS_TOGETHER = 200
 """Sticks that are broken at a time."""
 
 
-def draw_model(summary: Summary, concentration: float, globals: Globals, stream: Stream) -> tuple[Arrays, Globals]:
+def draw_model(summary: Summary, concentration: float, global_state: Globals, stream: Stream) -> tuple[Arrays, Globals]:
     """Draw topics and the vectors of shared nodes; these are written as counts so large that priors do not show.
 
     Parameters
@@ -46,7 +46,7 @@ def draw_model(summary: Summary, concentration: float, globals: Globals, stream:
         Of the corpus to draw.
     concentration : float
         B, the concentration of topics over words.
-    globals : NetworkGlobals
+    global_state : NetworkGlobalState
         Before any document has been seen.
     stream : Stream
         Addressed to the corpus.
@@ -55,7 +55,7 @@ def draw_model(summary: Summary, concentration: float, globals: Globals, stream:
     -------
     topics : Arrays
         As `families.generative` keeps them.
-    globals : NetworkGlobals
+    global_state : NetworkGlobalState
         The model's global state.
 
     Raises
@@ -63,27 +63,27 @@ def draw_model(summary: Summary, concentration: float, globals: Globals, stream:
     OptionError
         Labels have vectors.
     """
-    if (globals.plan.kinds[:, 0] == LABEL).any():
+    if (global_state.plan.kinds[:, 0] == LABEL).any():
         raise OptionError("documents with labels are not drawn; leave out vectors over labels", "network")
-    generator, topics = stream.at(purpose="simulate above").generator(), globals.alpha.size
-    vectors = draw_vectors(globals.plan.shared_graph(), globals, np.zeros((0, topics)), generator)
+    generator, topics = stream.at(purpose="simulate above").generator(), global_state.alpha.size
+    vectors = draw_vectors(global_state.plan.shared_graph(), global_state, np.zeros((0, topics)), generator)
     tokens, customers = np.full(topics, MODEL_TOKENS / topics), np.rint(MODEL_TOKENS * vectors)
     drawn = drawing.draw_topics(summary.words, tokens, concentration, stream)
-    if isinstance(globals, ExpectedNetworkGlobals):
-        known = replace(globals, topic=tokens, beta=MODEL_CONCENTRATION)
+    if isinstance(global_state, ExpectedNetworkGlobalState):
+        known = replace(global_state, topic=tokens, beta=MODEL_CONCENTRATION)
         return drawn, replace(known, shared_customers=customers, shared_mean=vectors)
     counts = customers.astype(np.int64)
-    return drawn, replace(globals, topic=tokens, beta=MODEL_CONCENTRATION, shared_customers=counts)
+    return drawn, replace(global_state, topic=tokens, beta=MODEL_CONCENTRATION, shared_customers=counts)
 
 
 def simulate(
-    topics: Arrays, globals: Globals, documents: int, tokens: float, stream: Stream
+    topics: Arrays, global_state: Globals, documents: int, tokens: float, stream: Stream
 ) -> tuple[Documents, Vector]:
     """Draw documents of Poisson numbers of segments, of 20 tokens each on average.
 
     Parameters
     ----------
-    topics, globals : Arrays and NetworkGlobals
+    topics, global_state : Arrays and NetworkGlobalState
         As `draw_model` returned them.
     documents : int
         Number of documents.
@@ -103,14 +103,14 @@ def simulate(
 
     from collapsium.storage.corpus.shard import EXTRAS, Documents
 
-    generator, words = stream.generator(), int(globals.vocabulary)
+    generator, words = stream.generator(), int(global_state.vocabulary)
     many = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
     segments = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
     none = np.zeros(documents + 1, dtype=np.int64)
-    graph = graph_of(globals.plan, segments, (none, none[:0]))
-    shared = np.asarray(globals.shared_customers, dtype=np.float64)
+    graph = graph_of(global_state.plan, segments, (none, none[:0]))
+    shared = np.asarray(global_state.shared_customers, dtype=np.float64)
     shared = shared / np.maximum(shared.sum(axis=1, keepdims=True), 1.0)
-    nu = draw_vectors(graph, globals, shared, generator)[graph.segment_node]
+    nu = draw_vectors(graph, global_state, shared, generator)[graph.segment_node]
     owner = np.repeat(np.arange(documents), many)
     drawn = drawing.draw_bags(topics, words, nu, tokens * documents / owner.size, generator)
     lengths = np.diff(drawn.offsets).astype(np.int32)
@@ -122,14 +122,16 @@ def simulate(
     return simulated, theta / many[:, np.newaxis]
 
 
-def draw_vectors(graph: Graph, globals: NetworkGlobals, shared: Vector, generator: np.random.Generator) -> Vector:
+def draw_vectors(
+    graph: Graph, global_state: NetworkGlobalState, shared: Vector, generator: np.random.Generator
+) -> Vector:
     """Draw all vectors of a network, parents first.
 
     Parameters
     ----------
     graph : Graph
         The network.
-    globals : NetworkGlobals
+    global_state : NetworkGlobalState
         With alpha, b and a.
     shared : numpy.ndarray of float64, shape (nodes, topics)
         The first vectors, which are known.
@@ -141,7 +143,7 @@ def draw_vectors(graph: Graph, globals: NetworkGlobals, shared: Vector, generato
     numpy.ndarray of float64, shape (nodes, topics)
         nu.
     """
-    alpha, strength, discount = globals.topic_parameters, globals.strength, globals.discount
+    alpha, strength, discount = global_state.topic_parameters, global_state.strength, global_state.discount
     nu = np.zeros((graph.node_kind.size, alpha.size))
     nu[: len(shared)] = shared
     for node in range(len(shared), len(nu)):

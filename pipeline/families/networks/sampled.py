@@ -16,7 +16,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
 from collapsium.workers.families.networks.sampler import padded
 from collapsium.workers.families.networks.shared_nodes import repair_tables, sweep_shared
-from collapsium.workers.families.networks.states import SampledNetworkGlobals, Vector
+from collapsium.workers.families.networks.states import SampledNetworkGlobalState, Vector
 from collapsium.workers.families.networks.sums import SampledSums, SharedChanges
 from collapsium.workers.special_functions import digamma, gammaln
 
@@ -59,22 +59,22 @@ def footprint(summary: Summary, topics: int) -> Footprint:
     return replace(words, swept=4.0 * padded(topics), pair=pair, document=document, portion=portion)
 
 
-def with_changes(globals: SampledNetworkGlobals, delta: Delta) -> SampledNetworkGlobals:
+def with_changes(global_state: SampledNetworkGlobalState, delta: Delta) -> SampledNetworkGlobalState:
     """Return the global state after the changes of n_k and of shared nodes, whose tables are then repaired."""
-    after, changes = globals.with_changes(gibbs.topic_changes(delta)), delta.read(SharedChanges)
+    after, changes = global_state.with_changes(gibbs.topic_changes(delta)), delta.read(SharedChanges)
     if changes is None:
         return after
     customers, tables = repair_tables(
-        globals.plan.shared_graph(),
-        globals.shared_customers + changes.shared_customers,
-        globals.shared_tables + changes.shared_tables,
+        global_state.plan.shared_graph(),
+        global_state.shared_customers + changes.shared_customers,
+        global_state.shared_tables + changes.shared_tables,
     )
     return replace(after, shared_customers=customers, shared_tables=tables)
 
 
 def update(
-    globals: SampledNetworkGlobals, delta: Delta, options: NetworkOptions, stream: Stream
-) -> SampledNetworkGlobals:
+    global_state: SampledNetworkGlobalState, delta: Delta, options: NetworkOptions, stream: Stream
+) -> SampledNetworkGlobalState:
     """Add the changes of the counts, draw the tables of shared nodes, and learn hyperparameters.
 
     b ~ p(b) prod_j (b|a)_{T_j} q_j^b, by a slice; a ~ Beta(1 + X, 1 + Y), X and Y being the numbers of factors b + i a
@@ -82,7 +82,7 @@ def update(
 
     Parameters
     ----------
-    globals : SampledNetworkGlobals
+    global_state : SampledNetworkGlobalState
         As the sweep began.
     delta : Delta
         Sums over all shards, and of the fold.
@@ -93,10 +93,10 @@ def update(
 
     Returns
     -------
-    SampledNetworkGlobals
+    SampledNetworkGlobalState
         The next global state.
     """
-    after, own = with_changes(globals, delta), delta.read(SampledSums)
+    after, own = with_changes(global_state, delta), delta.read(SampledSums)
     if own is None:  # the start's delta: nothing has been swept yet
         return after
     shared = sweep_shared(after, stream, move=options.tables, count_joins="discount" in options.learn)
@@ -113,18 +113,18 @@ def update(
         after = replace(after, alpha=np.maximum(numerator / -sums.log_eta, MIN_PARAMETER))
     words = delta.read(WordSums)
     if "beta" in options.learn and words is not None:
-        rate = float((digamma(globals.beta + after.topic) - digamma(globals.beta)).sum())
+        rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
         if rate > 0:
             after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
     return after
 
 
-def draw_strengths(globals: SampledNetworkGlobals, sums: SampledSums, mean: float, stream: Stream) -> Vector:
+def draw_strengths(global_state: SampledNetworkGlobalState, sums: SampledSums, mean: float, stream: Stream) -> Vector:
     """Draw each kind's b given its vectors' tables and q_j; p(b) ~ exp(-b / mean) prod_j (b|a)_{T_j} q_j^b.
 
     Parameters
     ----------
-    globals : SampledNetworkGlobals
+    global_state : SampledNetworkGlobalState
         With b and a.
     sums : SampledSums
         With ``tables`` and ``log_q``.
@@ -138,7 +138,7 @@ def draw_strengths(globals: SampledNetworkGlobals, sums: SampledSums, mean: floa
     numpy.ndarray of float64, shape (kinds,)
         Those of kinds without tables stay.
     """
-    strength, discount = np.array(globals.strength), np.asarray(globals.discount)
+    strength, discount = np.array(global_state.strength), np.asarray(global_state.discount)
     generator = stream.at(purpose="strength").generator()
     beyond, log_q = sums.tables, sums.log_q
     for kind in range(strength.size):
@@ -157,12 +157,12 @@ def draw_strengths(globals: SampledNetworkGlobals, sums: SampledSums, mean: floa
     return strength
 
 
-def draw_discounts(globals: SampledNetworkGlobals, sums: SampledSums, stream: Stream) -> Vector:
+def draw_discounts(global_state: SampledNetworkGlobalState, sums: SampledSums, stream: Stream) -> Vector:
     """Draw each kind's a given its vectors' tables and how customers came to them.
 
     Parameters
     ----------
-    globals : SampledNetworkGlobals
+    global_state : SampledNetworkGlobalState
         With b, already drawn, and a.
     sums : SampledSums
         With ``tables`` and ``joins``.
@@ -174,7 +174,7 @@ def draw_discounts(globals: SampledNetworkGlobals, sums: SampledSums, stream: St
     numpy.ndarray of float64, shape (kinds,)
         Those of kinds without tables stay.
     """
-    strength, discount = np.asarray(globals.strength), np.array(globals.discount)
+    strength, discount = np.asarray(global_state.strength), np.array(global_state.discount)
     generator = stream.at(purpose="discount").generator()
     beyond, joins = sums.tables, sums.joins
     for kind in range(strength.size):
@@ -187,12 +187,12 @@ def draw_discounts(globals: SampledNetworkGlobals, sums: SampledSums, stream: St
     return discount
 
 
-def objective(globals: SampledNetworkGlobals, delta: Delta) -> dict[str, float]:
+def objective(global_state: SampledNetworkGlobalState, delta: Delta) -> dict[str, float]:
     """Return log p(w, z, s) given the hyperparameters, in nats: (4) of the paper, and the terms of words as in LDA.
 
     Parameters
     ----------
-    globals : SampledNetworkGlobals
+    global_state : SampledNetworkGlobalState
         As the sweep began.
     delta : Delta
         Sums of the sweep and of its fold.
@@ -205,10 +205,10 @@ def objective(globals: SampledNetworkGlobals, delta: Delta) -> dict[str, float]:
     own, word_sums = delta.read(SampledSums), delta.read(WordSums)
     if own is None or word_sums is None:
         return {}
-    after = with_changes(globals, delta)
+    after = with_changes(global_state, delta)
     sums = own.plus(sweep_shared(after, Stream(0), move=False).sums)
     number = np.arange(sums.tables.shape[1])
-    factors = globals.strength[:, np.newaxis] + globals.discount[:, np.newaxis] * number
-    rises, total = (sums.tables * special.log(factors)).sum(), globals.priors.total
+    factors = global_state.strength[:, np.newaxis] + global_state.discount[:, np.newaxis] * number
+    rises, total = (sums.tables * special.log(factors)).sum(), global_state.priors.total
     words = float((gammaln(total) - gammaln(total + after.topic)).sum()) + word_sums.word_rising
     return {"objective": float(rises + sums.stirling.sum() + sums.falling.sum()) + words}

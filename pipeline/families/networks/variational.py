@@ -11,7 +11,7 @@ from collapsium.pipeline.families.base import Footprint, Summary
 from collapsium.pipeline.families.networks.sampled import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import State
-from collapsium.workers.families.networks.states import ExpectedNetworkGlobals, SampledNetworkGlobals, Vector
+from collapsium.workers.families.networks.states import ExpectedNetworkGlobalState, SampledNetworkGlobalState, Vector
 from collapsium.workers.families.networks.sums import ExpectedSums, NodeTotals
 from collapsium.workers.families.networks.variational import expect_shared
 from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
@@ -65,10 +65,10 @@ class ExpectedTopicChanges(State):
     topic: Vector
 
 
-def with_expected_tables(state: SampledNetworkGlobals) -> ExpectedNetworkGlobals:
+def with_expected_tables(state: SampledNetworkGlobalState) -> ExpectedNetworkGlobalState:
     """Return the first global state with expected tables."""
     none = np.zeros(state.shared_customers.shape)
-    globals_ = ExpectedNetworkGlobals(
+    global_state = ExpectedNetworkGlobalState(
         vocabulary=state.vocabulary,
         beta=state.beta,
         topic=np.zeros(state.topic.shape),
@@ -81,7 +81,7 @@ def with_expected_tables(state: SampledNetworkGlobals) -> ExpectedNetworkGlobals
         shared_mean=none,
         shared_response=none,
     )
-    return expect_shared(globals_)[0]
+    return expect_shared(global_state)[0]
 
 
 def footprint(summary: Summary, topics: int) -> Footprint:
@@ -112,7 +112,9 @@ def footprint(summary: Summary, topics: int) -> Footprint:
     )
 
 
-def update(globals: ExpectedNetworkGlobals, delta: Delta, options: NetworkOptions) -> ExpectedNetworkGlobals:
+def update(
+    global_state: ExpectedNetworkGlobalState, delta: Delta, options: NetworkOptions
+) -> ExpectedNetworkGlobalState:
     """Add the changes of the counts, and learn hyperparameters, as CV-HDP learns them.
 
     With q(b) = Gamma(1 + X, 1/mean + Y), E[b] = (1 + X) / (1/mean + Y), where X is the sum over vectors of T_j without
@@ -121,7 +123,7 @@ def update(globals: ExpectedNetworkGlobals, delta: Delta, options: NetworkOption
 
     Parameters
     ----------
-    globals : ExpectedNetworkGlobals
+    global_state : ExpectedNetworkGlobalState
         As the sweep began.
     delta : Delta
         Sums over all shards, and of the fold.
@@ -130,18 +132,18 @@ def update(globals: ExpectedNetworkGlobals, delta: Delta, options: NetworkOption
 
     Returns
     -------
-    ExpectedNetworkGlobals
+    ExpectedNetworkGlobalState
         The next global state.
     """
     changes, own = delta.read(ExpectedTopicChanges), delta.read(ExpectedRound)
-    topic = globals.topic if changes is None else np.maximum(globals.topic + changes.topic, 0.0)
-    after = replace(globals, topic=topic)
+    topic = global_state.topic if changes is None else np.maximum(global_state.topic + changes.topic, 0.0)
+    after = replace(global_state, topic=topic)
     if own is None:  # the start's delta: nothing has been swept yet
         return after
     after = replace(after, shared_customers=own.shared_customers, shared_log_absent=own.shared_log_absent)
     graph, (after, statistics) = after.plan.shared_graph(), expect_shared(after)
     totals: NodeTotals[Vector] = NodeTotals(graph.node_kind, graph.is_root, statistics.customers, statistics.tables)
-    shared = ExpectedSums.of(totals, globals)
+    shared = ExpectedSums.of(totals, global_state)
     opened, log_q = own.sums.opened + shared.opened, own.sums.log_q + shared.log_q
     if "strength" in options.learn:
         learned = (1.0 + opened) / (1.0 / options.strength_mean + log_q)
@@ -152,7 +154,7 @@ def update(globals: ExpectedNetworkGlobals, delta: Delta, options: NetworkOption
         numerator = np.full(options.topics, numerator.mean()) if "alpha" in options.learn else numerator
         after = replace(after, alpha=np.maximum(numerator / -log_eta, MIN_PARAMETER))
     if own.tables_of_words is not None:
-        rate = float((digamma(globals.beta + after.topic) - digamma(globals.beta)).sum())
+        rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
         if rate > 0:
             after = replace(after, beta=max(own.tables_of_words / rate, MIN_PARAMETER))
     return expect_shared(after)[0]

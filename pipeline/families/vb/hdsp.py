@@ -45,7 +45,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.vb.hdsp import STATISTICS_PER_LABEL, HdspShardModel
 from collapsium.workers.families.vb.states import (
     FoldSums,
-    HdspGlobals,
+    HdspGlobalState,
     HdspSums,
     InverseGammaWeights,
     LabelRange,
@@ -150,20 +150,20 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
 
 
 class Hdsp(
-    MeanFieldFamily[HdspOptions, HdspGlobals],
-    Simulates[HdspOptions, HdspGlobals, MeanFieldRows],
-    WeighsLabels[HdspOptions, HdspGlobals, MeanFieldRows],
+    MeanFieldFamily[HdspOptions, HdspGlobalState],
+    Simulates[HdspOptions, HdspGlobalState, MeanFieldRows],
+    WeighsLabels[HdspOptions, HdspGlobalState, MeanFieldRows],
 ):
     """The hierarchical Dirichlet scaling process."""
 
     shard_model, Options = HdspShardModel, HdspOptions
 
-    def initialise(self, summary: Summary, options: HdspOptions, stream: Stream) -> HdspGlobals:
+    def initialise(self, summary: Summary, options: HdspOptions, stream: Stream) -> HdspGlobalState:
         """Return the global state before any document has been seen."""
         table = summary.labels or LabelTable()
         largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
         log_rate = _initial_log_rate(table, options)
-        return HdspGlobals(
+        return HdspGlobalState(
             vocabulary=float(summary.words),
             eta=options.eta,
             gamma=options.gamma,
@@ -185,14 +185,16 @@ class Hdsp(
         )
 
     def carry(
-        self, globals: HdspGlobals, known: HdspGlobals, options: HdspOptions, before: HdspOptions
-    ) -> tuple[HdspGlobals, int] | None:
+        self, global_state: HdspGlobalState, known: HdspGlobalState, options: HdspOptions, before: HdspOptions
+    ) -> tuple[HdspGlobalState, int] | None:
         """Go on from what another run has learned, where it has the same labels and the same scaling."""
         same = options.topics == before.topics and options.scaling == before.scaling
-        if not same or not np.array_equal(globals.label_table, known.label_table):
+        if not same or not np.array_equal(global_state.label_table, known.label_table):
             return None
-        gamma = known.gamma if "gamma" in options.learn else globals.gamma
-        learned = replace(globals, prior=known.prior, last=known.last, rates=known.rates, gamma=gamma, carried=True)
+        gamma = known.gamma if "gamma" in options.learn else global_state.gamma
+        learned = replace(
+            global_state, prior=known.prior, last=known.last, rates=known.rates, gamma=gamma, carried=True
+        )
         return learned, options.topics
 
     def footprint(self, summary: Summary, options: HdspOptions) -> Footprint:
@@ -212,16 +214,16 @@ class Hdsp(
 
     def update(
         self,
-        globals: HdspGlobals,
+        global_state: HdspGlobalState,
         delta: Delta,
         options: HdspOptions,
         stream: Stream,
-    ) -> HdspGlobals:
+    ) -> HdspGlobalState:
         """Update alpha p_k, the labels' weights, and the parameters of their priors.
 
         Parameters
         ----------
-        globals : HdspGlobals
+        global_state : HdspGlobalState
             As the sweep was made against.
         delta : Delta
             `FoldSums` and, except after the start, `HdspSums`.
@@ -232,31 +234,33 @@ class Hdsp(
 
         Returns
         -------
-        HdspGlobals
+        HdspGlobalState
             The next ones. After sweeps of LDA the iteration goes on with another round.
         """
         folded, swept = delta.read(FoldSums), delta.read(HdspSums)
         if folded is None:
             raise ValueError("expected a delta that was folded into rows")
-        total, left = folded.topic_total, globals.lda_sweeps_left
-        after = replace(globals, topic_total=total, topic_log=digamma(options.eta * globals.vocabulary + total))
+        total, left = folded.topic_total, global_state.lda_sweeps_left
+        after = replace(
+            global_state, topic_total=total, topic_log=digamma(options.eta * global_state.vocabulary + total)
+        )
         if swept is None:
-            return after if left or globals.carried else with_prior_by_size(after, total)
+            return after if left or global_state.carried else with_prior_by_size(after, total)
         if left:
             after = replace(after, lda_sweeps_left=left - 1, another_round=True)
             return with_prior_by_size(after, total) if left == 1 else after
-        return _learned(replace(after, another_round=False), globals, swept, delta, options)
+        return _learned(replace(after, another_round=False), global_state, swept, delta, options)
 
-    def needs_another_round(self, globals: HdspGlobals) -> bool:
+    def needs_another_round(self, global_state: HdspGlobalState) -> bool:
         """Return whether the iteration goes on with one more sweep."""
-        return globals.another_round
+        return global_state.another_round
 
-    def objective(self, globals: HdspGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: HdspGlobalState, delta: Delta) -> dict[str, float]:
         """Return the evidence lower bound (46), in nats, of q(z), q(pi) and q(phi) as the sweep has made them.
 
         Parameters
         ----------
-        globals : HdspGlobals
+        global_state : HdspGlobalState
             As the sweep was made against.
         delta : Delta
             As for `update`.
@@ -267,41 +271,41 @@ class Hdsp(
             ``objective``; nothing of the start and of the sweeps of LDA, which have no bound.
         """
         folded, swept = delta.read(FoldSums), delta.read(HdspSums)
-        if folded is None or swept is None or globals.lda_sweeps_left:
+        if folded is None or swept is None or global_state.lda_sweeps_left:
             return {}
-        prior, gamma = globals.prior, globals.gamma
+        prior, gamma = global_state.prior, global_state.gamma
         documents = swept.bound_documents
-        rest = log_rate_rest(globals, swept, _labels_of(delta))
+        rest = log_rate_rest(global_state, swept, _labels_of(delta))
         documents += float((prior * (rest - swept.minus_log_rate)).sum())
-        last = float(prior[globals.last] / prior.sum())
+        last = float(prior[global_state.last] / prior.sum())
         sticks = (prior.size - 1) * special.log(gamma) + (gamma - 1.0) * special.log(last)
-        weights = scaling_of(globals.rates).bound(globals.rates)
-        totals = totals_bound(globals.eta * globals.vocabulary, folded)
+        weights = scaling_of(global_state.rates).bound(global_state.rates)
+        totals = totals_bound(global_state.eta * global_state.vocabulary, folded)
         return {"objective": documents + folded.bound_words + totals + float(sticks) + weights}
 
-    def figures(self, globals: HdspGlobals) -> dict[str, float]:
+    def figures(self, global_state: HdspGlobalState) -> dict[str, float]:
         """Return gamma, alpha, the parameters of the weights' prior, and how many topics have 99% of the tokens."""
-        topics = float(description.holding(globals.topic_total))
-        weights = scaling_of(globals.rates).figures(globals.rates)
-        return {"gamma": globals.gamma, "alpha": float(globals.prior.sum()), **weights, "topics_99": topics}
+        topics = float(description.holding(global_state.topic_total))
+        weights = scaling_of(global_state.rates).figures(global_state.rates)
+        return {"gamma": global_state.gamma, "alpha": float(global_state.prior.sum()), **weights, "topics_99": topics}
 
-    def label_table(self, globals: HdspGlobals) -> LabelTable:
+    def label_table(self, global_state: HdspGlobalState) -> LabelTable:
         """Return the labels and numbers of the training corpus."""
-        return globals.labels
+        return global_state.labels
 
-    def label_weights(self, globals: HdspGlobals) -> Vector:
+    def label_weights(self, global_state: HdspGlobalState) -> Vector:
         """Return how much each label raises each topic: -log E[R], shape (labels, topics)."""
-        weights: Vector = -globals.rates.label_log
+        weights: Vector = -global_state.rates.label_log
         return weights
 
-    def draw_model(self, summary: Summary, options: HdspOptions, stream: Stream) -> tuple[Arrays, HdspGlobals]:
+    def draw_model(self, summary: Summary, options: HdspOptions, stream: Stream) -> tuple[Arrays, HdspGlobalState]:
         """Draw topics, sticks and weights of some labels to simulate from."""
         names = tuple(("label", f"l{number}") for number in range(SIMULATED_LABELS))
         table = LabelTable(names, (1,) * SIMULATED_LABELS, (), SIMULATED_LABELS, 0)
         pi = drawing.draw_sticks(options.topics, options.gamma, stream)
         labelled = Summary(summary.documents, summary.words, summary.tokens, labels=table)
         tokens = 1e9 * pi
-        globals = replace(
+        global_state = replace(
             self.initialise(labelled, options, stream),
             rates=_draw_rates(options, stream.at(purpose="simulate weights").generator()),
             topic_total=tokens,
@@ -310,25 +314,25 @@ class Hdsp(
             eta=1e-9,
             lda_sweeps_left=0,
         )
-        return drawing.draw_topics(summary.words, tokens, options.eta * summary.words, stream), globals
+        return drawing.draw_topics(summary.words, tokens, options.eta * summary.words, stream), global_state
 
     def simulate(
-        self, topics: Arrays, globals: HdspGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: HdspGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and return their proportions too."""
         import pyarrow as pa
 
         from collapsium.storage.corpus.shard import EXTRAS
 
-        table, generator = globals.labels, stream.at(purpose="simulate labels").generator()
+        table, generator = global_state.labels, stream.at(purpose="simulate labels").generator()
         probability = min(LABELS_PER_SIMULATED_DOCUMENT / max(len(table), 1), 1.0)
         has = generator.random((documents, len(table))) < probability
         labels = [[{"field": name, "value": value} for name, value in np.array(table.names)[row]] for row in has]
         extras = {"labels": pa.array(labels, EXTRAS["labels"])}
-        log_pi = drawing.log_gammas(globals.prior, documents, generator) - has @ globals.rates.label_log
+        log_pi = drawing.log_gammas(global_state.prior, documents, generator) - has @ global_state.rates.label_log
         pi = special.exp(log_pi - log_pi.max(axis=1, keepdims=True))
         theta = pi / pi.sum(axis=1, keepdims=True)
-        drawn = drawing.draw_bags(topics, int(globals.vocabulary), theta, tokens, generator)
+        drawn = drawing.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
         return replace(drawn, extras=extras), theta
 
 
@@ -364,8 +368,8 @@ def _labels_of(delta: Delta) -> npt.NDArray[np.int64]:
 
 
 def _learned(
-    after: HdspGlobals, before: HdspGlobals, sums: HdspSums, delta: Delta, options: HdspOptions
-) -> HdspGlobals:
+    after: HdspGlobalState, before: HdspGlobalState, sums: HdspSums, delta: Delta, options: HdspOptions
+) -> HdspGlobalState:
     """Return the next global state with the best prior, weights and gamma."""
     present = _labels_of(delta)
     prior = next_prior(before, sums, present, learn_alpha="alpha" in options.learn)

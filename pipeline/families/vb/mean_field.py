@@ -9,23 +9,25 @@ import numpy as np
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families.base import Description, FamilyOptions, Footprint, Resumable, Summary
-from collapsium.workers.families.vb.states import FoldSums, MeanFieldGlobals, MeanFieldRows
+from collapsium.workers.families.vb.states import FoldSums, MeanFieldGlobalState, MeanFieldRows
 from collapsium.workers.special_functions import gammaln
 
 OptionsT = TypeVar("OptionsT", bound=FamilyOptions)
-GlobalsT = TypeVar("GlobalsT", bound=MeanFieldGlobals)
+GlobalStateT = TypeVar("GlobalStateT", bound=MeanFieldGlobalState)
 
 MAX_SWEEPS = 10_000
 """Passes over a document, at most."""
 
 
-class MeanFieldFamily(Resumable[OptionsT, GlobalsT, MeanFieldRows]):
+class MeanFieldFamily(Resumable[OptionsT, GlobalStateT, MeanFieldRows]):
     """A family of mean-field topics."""
 
-    def describe(self, block: MeanFieldRows, globals: GlobalsT, count: int) -> Description:
+    def describe(self, block: MeanFieldRows, global_state: GlobalStateT, count: int) -> Description:
         """Describe the topics, the largest first."""
-        priors, counts = globals.priors, block.counts
-        return description.describe(counts, np.full(len(counts), priors.word), priors.total, globals.topic_total, count)
+        priors, counts = global_state.priors, block.counts
+        return description.describe(
+            counts, np.full(len(counts), priors.word), priors.total, global_state.topic_total, count
+        )
 
 
 def topics_footprint(topics: int, summary: Summary) -> Footprint:

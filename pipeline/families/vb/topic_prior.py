@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.families.vb.states import HdspGlobals, HdspSums
+from collapsium.workers.families.vb.states import HdspGlobalState, HdspSums
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -16,35 +16,35 @@ Vector = npt.NDArray[np.float64]
 MIN_SHARE = 1e-8  # smallest g_k: at 0 a topic could never come back
 
 
-def with_prior_by_size(globals: HdspGlobals, total: Vector) -> HdspGlobals:
+def with_prior_by_size(global_state: HdspGlobalState, total: Vector) -> HdspGlobalState:
     """Give topics proportions by their sizes; the smallest is the last, which takes what all sticks have left."""
     share = (total + 1.0) / (total + 1.0).sum()
-    return replace(globals, prior=globals.prior.sum() * share, last=int(np.argmin(share)))
+    return replace(global_state, prior=global_state.prior.sum() * share, last=int(np.argmin(share)))
 
 
-def log_rate_rest(globals: HdspGlobals, sums: HdspSums, present: Ints) -> Vector:
+def log_rate_rest(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Vector:
     """Return sum_m (E[log R_mk] - log b_mk), shape (topics,); the labels' sums are of those `present`."""
     if sums.labels is None:
         return sums.minus_log_rate
-    rates = globals.rates.label_mean_log[present]
+    rates = global_state.rates.label_mean_log[present]
     rest: Vector = sums.minus_log_rate + np.einsum("j,jk->k", sums.labels.label_total, rates)
     return rest
 
 
-def gradient(globals: HdspGlobals, sums: HdspSums, present: Ints) -> Vector:
+def gradient(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Vector:
     """Return the bound's gradient along g_k = alpha p_k, all else being at its best or held, shape (topics,)."""
-    before, last, gamma = globals.prior, globals.last, globals.gamma
-    slope: Vector = sums.tables / before + log_rate_rest(globals, sums, present) - (gamma - 1.0) / before.sum()
+    before, last, gamma = global_state.prior, global_state.last, global_state.gamma
+    slope: Vector = sums.tables / before + log_rate_rest(global_state, sums, present) - (gamma - 1.0) / before.sum()
     slope[last] += (gamma - 1.0) / before[last]
     return slope
 
 
-def next_prior(globals: HdspGlobals, sums: HdspSums, present: Ints, *, learn_alpha: bool) -> Vector:
+def next_prior(global_state: HdspGlobalState, sums: HdspSums, present: Ints, *, learn_alpha: bool) -> Vector:
     """Return the next g_k = alpha p_k, (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k)."""
-    before, gamma = globals.prior, globals.gamma
+    before, gamma = global_state.prior, global_state.gamma
     tables = np.array(sums.tables)
-    tables[globals.last] += gamma - 1.0
-    fall = (gamma - 1.0) / before.sum() - log_rate_rest(globals, sums, present)
+    tables[global_state.last] += gamma - 1.0
+    fall = (gamma - 1.0) / before.sum() - log_rate_rest(global_state, sums, present)
     if not learn_alpha:
         return np.maximum(_with_sum(tables, fall, float(before.sum())), MIN_SHARE)
     after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)

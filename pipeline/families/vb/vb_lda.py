@@ -18,7 +18,7 @@ from collapsium.pipeline.families.base import FamilyOptions, Footprint, Simulate
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS, MeanFieldFamily, topics_footprint, totals_bound
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.vb.states import FoldSums, MeanFieldRows, VbLdaGlobals, VbLdaSums, Vector
+from collapsium.workers.families.vb.states import FoldSums, MeanFieldRows, VbLdaGlobalState, VbLdaSums, Vector
 from collapsium.workers.families.vb.vb_lda import VbLdaShardModel
 from collapsium.workers.special_functions import digamma
 
@@ -77,16 +77,16 @@ class VbLdaOptions(FamilyOptions, title="latent Dirichlet allocation, mean-field
 
 
 class VbLda(
-    MeanFieldFamily[VbLdaOptions, VbLdaGlobals],
-    Simulates[VbLdaOptions, VbLdaGlobals, MeanFieldRows],
+    MeanFieldFamily[VbLdaOptions, VbLdaGlobalState],
+    Simulates[VbLdaOptions, VbLdaGlobalState, MeanFieldRows],
 ):
     """Latent Dirichlet allocation by mean-field variational Bayes."""
 
     shard_model, Options = VbLdaShardModel, VbLdaOptions
 
-    def initialise(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> VbLdaGlobals:
+    def initialise(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> VbLdaGlobalState:
         """Return the global state before any document has been seen."""
-        return VbLdaGlobals(
+        return VbLdaGlobalState(
             vocabulary=float(summary.words),
             alpha=np.full(options.topics, options.alpha),
             beta=options.beta,
@@ -95,14 +95,14 @@ class VbLda(
         )
 
     def carry(
-        self, globals: VbLdaGlobals, known: VbLdaGlobals, options: VbLdaOptions, before: VbLdaOptions
-    ) -> tuple[VbLdaGlobals, int] | None:
+        self, global_state: VbLdaGlobalState, known: VbLdaGlobalState, options: VbLdaOptions, before: VbLdaOptions
+    ) -> tuple[VbLdaGlobalState, int] | None:
         """Go on from what another run has learned of a_k and B."""
         if options.topics != before.topics:
             return None
-        alpha = known.alpha if options.learns_alpha else globals.alpha
-        beta = known.beta if "beta" in options.learn else globals.beta
-        return replace(globals, alpha=alpha, beta=beta), options.topics
+        alpha = known.alpha if options.learns_alpha else global_state.alpha
+        beta = known.beta if "beta" in options.learn else global_state.beta
+        return replace(global_state, alpha=alpha, beta=beta), options.topics
 
     def footprint(self, summary: Summary, options: VbLdaOptions) -> Footprint:
         """Return the memory that the state of a fit takes."""
@@ -110,11 +110,11 @@ class VbLda(
 
     def update(
         self,
-        globals: VbLdaGlobals,
+        global_state: VbLdaGlobalState,
         delta: Delta,
         options: VbLdaOptions,
         stream: Stream,
-    ) -> VbLdaGlobals:
+    ) -> VbLdaGlobalState:
         """Take the topics' totals and, if requested, learn a_k and b_w.
 
         Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They
@@ -122,7 +122,7 @@ class VbLda(
 
         Parameters
         ----------
-        globals : VbLdaGlobals
+        global_state : VbLdaGlobalState
             As the sweep was made against.
         delta : Delta
             `FoldSums` and, except after the start, `VbLdaSums`.
@@ -133,26 +133,26 @@ class VbLda(
 
         Returns
         -------
-        VbLdaGlobals
+        VbLdaGlobalState
             The next ones.
         """
         folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
         if folded is None:
             raise ValueError("expected a delta that was folded into rows")
-        topic_log = digamma(globals.beta + folded.topic_total)
-        after = replace(globals, topic_total=folded.topic_total, topic_log=topic_log)
+        topic_log = digamma(global_state.beta + folded.topic_total)
+        after = replace(global_state, topic_total=folded.topic_total, topic_log=topic_log)
         if swept is None or swept.even > 0:
             return after
         if swept.log_theta is not None and swept.occupied:
-            after = replace(after, alpha=_learned_alpha(globals.alpha, swept.log_theta, swept.occupied, options))
+            after = replace(after, alpha=_learned_alpha(global_state.alpha, swept.log_theta, swept.occupied, options))
         if "beta" in options.learn:
-            words = int(globals.vocabulary)
+            words = int(global_state.vocabulary)
             logs = folded.log_phi - words * topic_log.sum()
-            beta = words * dirichlet.symmetric(globals.beta / words, words, float(logs), options.topics)
+            beta = words * dirichlet.symmetric(global_state.beta / words, words, float(logs), options.topics)
             after = replace(after, beta=beta)
         return after
 
-    def objective(self, globals: VbLdaGlobals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: VbLdaGlobalState, delta: Delta) -> dict[str, float]:
         """Return the evidence lower bound, in nats, of the q, gamma and lambda that the sweep has made.
 
         sum_d [log B(gamma_d) - log B(a)] + sum_k [log B(lambda_k) - log B(b)] - sum c q log q, where log B(x) =
@@ -160,7 +160,7 @@ class VbLda(
 
         Parameters
         ----------
-        globals : VbLdaGlobals
+        global_state : VbLdaGlobalState
             As the sweep was made against.
         delta : Delta
             As for `update`.
@@ -173,28 +173,30 @@ class VbLda(
         folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
         if folded is None or swept is None:
             return {}
-        return {"objective": swept.bound_documents + folded.bound_words + totals_bound(globals.beta, folded)}
+        return {"objective": swept.bound_documents + folded.bound_words + totals_bound(global_state.beta, folded)}
 
-    def figures(self, globals: VbLdaGlobals) -> dict[str, float]:
+    def figures(self, global_state: VbLdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, and B."""
-        return {"alpha": float(globals.alpha.mean()), "beta": globals.beta}
+        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
 
-    def word_concentration(self, globals: VbLdaGlobals) -> float:
+    def word_concentration(self, global_state: VbLdaGlobalState) -> float:
         """Return B."""
-        return globals.beta
+        return global_state.beta
 
-    def draw_model(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> tuple[Arrays, VbLdaGlobals]:
+    def draw_model(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> tuple[Arrays, VbLdaGlobalState]:
         """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
         tokens = np.full(options.topics, 1e9 / options.topics)
-        globals = self.initialise(summary, options, stream)
-        globals = replace(globals, beta=1e-9, topic_total=tokens, topic_log=digamma(tokens))
-        return drawing.draw_topics(summary.words, tokens, options.beta, stream), globals
+        global_state = self.initialise(summary, options, stream)
+        global_state = replace(global_state, beta=1e-9, topic_total=tokens, topic_log=digamma(tokens))
+        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
 
     def simulate(
-        self, topics: Arrays, globals: VbLdaGlobals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: VbLdaGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and return their proportions too."""
-        return drawing.draw_documents(topics, int(globals.vocabulary), globals.alpha, documents, tokens, stream)
+        return drawing.draw_documents(
+            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
+        )
 
 
 def _learned_alpha(before: Vector, log_theta: Vector, documents: float, options: VbLdaOptions) -> Vector:

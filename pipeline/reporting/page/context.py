@@ -133,7 +133,7 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
         topics=found,
         pools=pools,
         map=None if signed else topic_map(model, ids, share),
-        figures=load_family(model.record.family).figures(model.globals),
+        figures=load_family(model.record.family).figures(model.global_state),
         summary=summary,
         labels=label_map(label_topics(run, WORDS), map_names(model, found, pools)) if len(table_of(model)) else None,
         samples=len(samples_of(run)),

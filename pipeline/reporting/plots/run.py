@@ -209,7 +209,7 @@ Panel = tuple[str, str, Callable[[Any], None]]
 def _panels(run: str | os.PathLike[str], what: Sequence[str]) -> list[Panel]:
     """Return what there is to draw: its kind, its title, and what draws it."""
     members, model = events_of(run), Model(run)
-    figures = load_family(model.record.family).figures(model.globals)
+    figures = load_family(model.record.family).figures(model.global_state)
     parameters = [name for name in figures if name not in NUMBERS]
     named = {"score": ["score"], "objective": ["objective"], "topics": list(NUMBERS), "parameters": parameters}
     found: list[Panel] = []

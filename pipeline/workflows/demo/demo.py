@@ -116,7 +116,7 @@ def label_use(run: str | os.PathLike[str], corpus: str | os.PathLike[str], field
     family = model.shard_model
     used: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
     for reference in Corpus(corpus).references:
-        theta = family.infer(model.documents(reference.number), model.globals)["document_topic"]
+        theta = family.infer(model.documents(reference.number), model.global_state)["document_topic"]
         documents = reference.documents()
         tokens = theta * documents.tokens[:, np.newaxis]
         for labels, row in zip(documents.extras["labels"].to_pylist(), tokens, strict=True):

@@ -84,12 +84,12 @@ def blocks_of(model):
 def expected_by_hand(model, labels):
     """E[pi_k / sum_l pi_l], pi_k ~ Gamma(g_k, exp(sum_j r_j x_jk)), of labels and numbers: {place in the table: r}."""
     known = np.array([0, len(labels)]), np.array([*labels], dtype=int), np.array([*labels.values()], dtype=float)
-    return naive.expected(DocumentLabels(*known, model.globals.rates.label_log), model.globals.prior)[0]
+    return naive.expected(DocumentLabels(*known, model.global_state.rates.label_log), model.global_state.prior)[0]
 
 
 def phi_of(model):
     half, blocks = model.shard_model, blocks_of(model)
-    return np.concatenate([half.probabilities(one.rows, model.globals)["word_topic"] for one in blocks])
+    return np.concatenate([half.probabilities(one.rows, model.global_state)["word_topic"] for one in blocks])
 
 
 def table_of(model):
@@ -136,7 +136,7 @@ def test_given_labels__of_other_families_are_the_priors(place):
     model = Model(place / "lda")
     found = evaluate(place / "lda", unseen=place / "unseen", given_labels=True, workers=1).given_labels
     theta = model.shard_model.infer(
-        model.shard_model.documents_type.from_arrays({"document_topic": np.zeros((1, 3))}), model.globals
+        model.shard_model.documents_type.from_arrays({"document_topic": np.zeros((1, 3))}), model.global_state
     )["document_topic"][0]
     each = [(counts, np.log(phi_of(model)[words] @ theta)) for _, words, counts, _, _ in documents_in(place / "unseen")]
     assert found.score == pytest.approx(sum(counts @ logs for counts, logs in each) / found.tokens, rel=1e-6)
@@ -340,7 +340,7 @@ def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place,
     model = Model(place / "all")
     found = label_topics(place / "all", 2)
     ids = [one.id for one in found.topics]
-    assert np.array_equal(found.weights, -model.globals.rates.label_log[:, ids])
+    assert np.array_equal(found.weights, -model.global_state.rates.label_log[:, ids])
     assert {"kind=a", "place=a", "b"} < set(found.titles)
     assert found.foremost(found.titles.index("b"), 1)[0] in np.argsort(-found.weights[found.titles.index("b")])[:1]
     monkeypatch.setattr("collapsium.pipeline.analysis.labels.expected_topics.WeighsLabels", Stochastic)

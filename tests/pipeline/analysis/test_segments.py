@@ -108,7 +108,7 @@ def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, t
     model = Model(place / "run")
     infer(place / "run", place / "train", tmp_path / "out.parquet", segments=True, threshold=0.0, scheduler="serial")
     shares = [
-        model.shard_model.infer(model.documents(number), model.globals)["segment_topic"]
+        model.shard_model.infer(model.documents(number), model.global_state)["segment_topic"]
         for number in range(len(model.record.shards))
     ]
     assert len(shares) > 1
@@ -131,9 +131,9 @@ def reckoned(run, observed, scored, seed):
     for one, other in zip(Corpus(observed).references, Corpus(scored).references, strict=True):
         shard, held = one.load(**parts), other.load(**parts)
         rows = model.rows(0).of_words(shard.words, complete=True)
-        local = half.fold_in(shard, rows, model.globals, Stream(seed, "unseen", place=shard.number))
+        local = half.fold_in(shard, rows, model.global_state, Stream(seed, "unseen", place=shard.number))
         rows = model.rows(0).of_words(held.words, complete=True)
-        chance = half.predict(held, local, rows, model.globals)["probability"]
+        chance = half.predict(held, local, rows, model.global_state)["probability"]
         total, tokens = total + float(held.counts @ np.log(chance)), tokens + held.tokens
     return total / tokens, tokens
 
@@ -154,13 +154,13 @@ def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_anothe
 def test_completion__over_the_first_words_takes_what_segments_expect_of_the_others(place):
     most, model, logs, tokens = 25, Model(place / "run"), 0.0, 0
     half = model.shard_model
-    phi = half.probabilities(model.rows(0), model.globals)["word_topic"]
+    phi = half.probabilities(model.rows(0), model.global_state)["word_topic"]
     pairs = zip(Corpus(place / "observed").references, Corpus(place / "scored").references, strict=True)
     for shard, held in ((one.load(segmented=True), other.load(segmented=True)) for one, other in pairs):
         rows = model.rows(0).of_words(shard.words, complete=True)
-        local = half.fold_in(shard, rows, model.globals, Stream(0, "complete", place=shard.number))
+        local = half.fold_in(shard, rows, model.global_state, Stream(0, "complete", place=shard.number))
         owner = np.repeat(np.arange(len(held.segments)), np.diff(held.segments.pairs))
-        expected = half.infer(local, model.globals)["segment_topic"].astype(float) @ phi.T
+        expected = half.infer(local, model.global_state)["segment_topic"].astype(float) @ phi.T
         expected[:, :most] /= expected[:, :most].sum(axis=1, keepdims=True)
         word = held.words[held.position]
         logs += float((held.counts * np.log(expected[owner, word]))[word < most].sum())
@@ -256,7 +256,10 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
     model, ends = Model(place / "flat"), running(counts)
     half = model.shard_model
     shares = np.concatenate(
-        [half.infer(model.documents(one), model.globals)["document_topic"] for one in range(len(model.record.shards))]
+        [
+            half.infer(model.documents(one), model.global_state)["document_topic"]
+            for one in range(len(model.record.shards))
+        ]
     )
     own = shares[ends[number] : ends[number + 1]]
     expected = np.mean([np.sqrt(1 - np.sqrt(a * b).sum()) for a, b in zip(own, own[1:], strict=False)])

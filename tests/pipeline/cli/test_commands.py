@@ -195,8 +195,8 @@ def test_numbers_out_of_range__are_a_clear_error(capsys, small, tmp_path, monkey
 
     update = Lda.update
 
-    def broken(family, globals_, *rest):
-        return replace(update(family, globals_, *rest), alpha=globals_.alpha * float("nan"))
+    def broken(family, global_state, *rest):
+        return replace(update(family, global_state, *rest), alpha=global_state.alpha * float("nan"))
 
     monkeypatch.setattr(Lda, "update", broken)
     words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]

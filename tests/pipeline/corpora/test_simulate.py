@@ -100,7 +100,7 @@ def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, 
     rows = [cut.rows(number).word_topic for number in range(5)]
     assert [part.shape for part in rows] == [(high - low, 4) for low, high in cut.blocks]
     np.testing.assert_array_equal(np.concatenate(rows), whole.rows(0).word_topic)
-    np.testing.assert_allclose(sum(part.sum(axis=0) for part in rows), cut.globals.topic_moments[0], rtol=1e-12)
+    np.testing.assert_allclose(sum(part.sum(axis=0) for part in rows), cut.global_state.topic_moments[0], rtol=1e-12)
     for one, other in zip(topics(tmp_path / "whole", 7), topics(tmp_path / "cut/truth", 7), strict=True):
         assert (one.id, one.share) == (other.id, other.share)
         assert [word for word, _ in one.words] == [word for word, _ in other.words]
@@ -243,8 +243,8 @@ def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):
         model = fit(tmp_path / "train", out, family="lda", topics=3, learn=learn, iterations=60, scheduler="serial")
         scores[learn] = evaluate(out, heldout=tmp_path / "held", scheduler="serial").score
         if "asymmetric-beta" in learn:
-            prior = model.rows(0).word_tables + model.globals.word_tables_prior
-            assert prior.sum() / model.globals.beta_rate == pytest.approx(model.globals.beta, rel=1e-9)
+            prior = model.rows(0).word_tables + model.global_state.word_tables_prior
+            assert prior.sum() / model.global_state.beta_rate == pytest.approx(model.global_state.beta, rel=1e-9)
     assert scores[("asymmetric-beta",)] > scores[()] - 1.0
 
 

@@ -45,7 +45,7 @@ def fitted(corpus, out, iterations=12, **options):
 
 def bits(model):
     """All of a model's arrays, as bytes."""
-    states = [model.globals, model.rows(0), *(model.documents(number) for number in range(SHARDS))]
+    states = [model.global_state, model.rows(0), *(model.documents(number) for number in range(SHARDS))]
     parts = [state.to_arrays() for state in states]
     return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
 

@@ -27,7 +27,11 @@ def mean_prediction(places, heldout, seed=0):
         held, chances = reference.load(), []
         for model in models:
             blocks = [tasks.Block(0, 30, model.rows(0), Delta())]
-            given = model.documents(reference.number), tasks.gather(blocks, held.words, complete=True), model.globals
+            given = (
+                model.documents(reference.number),
+                tasks.gather(blocks, held.words, complete=True),
+                model.global_state,
+            )
             chances.append(model.shard_model.predict(held, *given)["probability"])
         total += (held.counts * np.log(np.mean(chances, axis=0))).sum()
         tokens += held.counts.sum()
@@ -87,7 +91,7 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
     phi = []
     for model in models:
         smoothed = np.maximum(model.rows(0).word_topic.astype(float), 0.0) + 3.0 / 30
-        phi.append(smoothed / (3.0 + model.globals.topic_moments[0]))
+        phi.append(smoothed / (3.0 + model.global_state.topic_moments[0]))
     apart = [np.sqrt(0.5 * ((np.sqrt(phi[0])[:, :, None] - np.sqrt(one)[:, None, :]) ** 2).sum(axis=0)) for one in phi]
     for other in (1, 2):
         np.testing.assert_allclose(distances(models[0], models[other]), apart[other], atol=1e-3)
@@ -118,7 +122,7 @@ def test_topics_without_tokens__are_left_out(small, tmp_path):
     fit(small[0], run, family="hdp", topics=40, iterations=60, restarts=2, beta=3.0, hold=0)
     reference = Model(run / "members/000")
     ids = occupied(reference)
-    tokens = reference.globals.topic_moments[0]
+    tokens = reference.global_state.topic_moments[0]
     assert set(ids) == set(np.flatnonzero(tokens >= 0.5))
     assert 0 < ids.size < 40
     listed = topics(run)

@@ -245,9 +245,9 @@ def test_representations__are_short(model):
         corpus,
         corpus.manifest,
         ReadOptions(vocabulary=words),
-        model.globals,
+        model.global_state,
     ):
-        assert len(repr(one)) < 1500 or one is model.globals
+        assert len(repr(one)) < 1500 or one is model.global_state
     documents = next(iter(corpus.references)).documents()
     assert len(repr(documents)) < 500
     assert repr(model.vocabulary).startswith(f"Vocabulary({len(model.vocabulary)} words: 'bark', 'bonds', ")

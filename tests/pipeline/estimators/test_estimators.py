@@ -202,7 +202,7 @@ def test_fit__run_that_is_there__is_refused(counts, tmp_path):
 @pytest.mark.parametrize("options", [{"order": 2}, {"learn": ("asymmetric-alpha", "asymmetric-beta")}])
 def test_fit__components__are_the_pseudo_counts(options, counts):
     estimator = small_of(CollapsedLDA, **options).fit(counts)
-    (block,), state = estimator._fitted.blocks, estimator._fitted.globals
+    (block,), state = estimator._fitted.blocks, estimator._fitted.global_state
     prior = np.full(30, state.beta / 30)
     if options.get("learn"):
         prior = (block.rows.word_tables + state.word_tables_prior) / state.beta_rate
@@ -240,7 +240,7 @@ def test_transform_and_score__are_those_of_the_commands(small, counts, tmp_path)
 
 def test_transform__truncated__sums_to_one(counts):
     estimator = small_of(CollapsedHDP, options={"hold": 0}).fit(counts)
-    assert estimator._fitted.globals.pi.sum() < 0.9999
+    assert estimator._fitted.global_state.pi.sum() < 0.9999
     np.testing.assert_allclose(estimator.transform(counts).sum(axis=1), 1)
 
 

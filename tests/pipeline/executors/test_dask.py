@@ -72,10 +72,10 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
     """Without them the scheduler would remember every sweep."""
     executor = open_executor(clusters(2))
     try:
-        problem, _, globals_ = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
+        problem, _, global_state = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
         keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, seconds=0.0, share=1e9)
         held = []
-        for state, _ in run(problem, executor, globals_, Limits(iterations=20), keeper):
+        for state, _ in run(problem, executor, global_state, Limits(iterations=20), keeper):
             if state.iteration in (5, 20):
                 held.append(executor._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     finally:

@@ -42,7 +42,7 @@ BORN = 1_000_000  # ids from here on are (shard, n) until update names them
 
 
 @dataclass(frozen=True)
-class ToyGlobals(GlobalState):
+class ToyGlobalState(GlobalState):
     """Nodes by id with their counts, the length that each stands for, and the moves that have named them."""
 
     names: Any
@@ -67,10 +67,10 @@ class ToyLocal(LocalState):
     node: Any
     moves: int
 
-    def caught_up(self, globals):
+    def caught_up(self, global_state):
         """Bring a local state that has slept up to the last move."""
         node = self.node.copy()
-        for number, old, new in globals.moves:
+        for number, old, new in global_state.moves:
             if number > self.moves:
                 node[node == old] = new
         return node
@@ -87,24 +87,24 @@ def _delta(shard, before, node):
 class ToyShardModel(ShardModel):
     """Counts documents by their lengths."""
 
-    globals_type, rows_type, local_type, documents_type = ToyGlobals, ToyRows, ToyLocal, LocalState
+    global_state_type, rows_type, local_type, documents_type = ToyGlobalState, ToyRows, ToyLocal, LocalState
 
-    def initial_rows(self, words, globals):
+    def initial_rows(self, words, global_state):
         return ToyRows(np.zeros(words))
 
-    def start(self, shard, rows, globals, stream, warm=None):
+    def start(self, shard, rows, global_state, stream, warm=None):
         return ToyLocal(np.full(shard.documents, -1), 0), Delta({"tokens": fresh(0.0)})
 
-    def sweep(self, shard, local, rows, globals, stream):
-        before = local.caught_up(globals)
-        known = {int(length): int(name) for name, length in globals.names}
+    def sweep(self, shard, local, rows, global_state, stream):
+        before = local.caught_up(global_state)
+        known = {int(length): int(name) for name, length in global_state.names}
         lengths = [int(length) for length in shard.lengths]
         new = sorted({length for length in lengths if length not in known})
         known.update({length: BORN * (shard.number + 1) + length for length in new})
         node = np.array([known[length] for length in lengths])
-        return ToyLocal(node, len(globals.moves)), _delta(shard, before[before >= 0], node)
+        return ToyLocal(node, len(global_state.moves)), _delta(shard, before[before >= 0], node)
 
-    def fold(self, block, delta, globals):
+    def fold(self, block, delta, global_state):
         return block, Delta()
 
     def _not_needed(self, *args):
@@ -120,14 +120,14 @@ class Toy(Family):
 
     def initialise(self, summary, options, stream):
         nothing = np.zeros(0)
-        return ToyGlobals(np.zeros((0, 2), int), np.zeros(0, int), nothing, np.zeros((0, 3), int), 0, False)
+        return ToyGlobalState(np.zeros((0, 2), int), np.zeros(0, int), nothing, np.zeros((0, 3), int), 0, False)
 
-    def update(self, globals, delta, options, stream):
+    def update(self, global_state, delta, options, stream):
         if "node" not in delta:
-            return globals
-        names = {int(length): int(name) for name, length in globals.names}
-        counts = {int(name): float(count) for name, count in zip(globals.ids, globals.counts, strict=True)}
-        moves = [tuple(int(x) for x in row) for row in globals.moves]
+            return global_state
+        names = {int(length): int(name) for name, length in global_state.names}
+        counts = {int(name): float(count) for name, count in zip(global_state.ids, global_state.counts, strict=True)}
+        moves = [tuple(int(x) for x in row) for row in global_state.moves]
         for born, count in zip(delta.ids["node"], delta["node"], strict=True):
             name, length = int(born), int(born) % BORN
             if name >= BORN:
@@ -135,28 +135,28 @@ class Toy(Family):
                 moves.append((len(moves) + 1, int(born), name))
             counts[name] = counts.get(name, 0.0) + float(count)
         counts = {name: count for name, count in counts.items() if count}
-        return ToyGlobals(
+        return ToyGlobalState(
             names=np.array([(name, length) for length, name in sorted(names.items())]).reshape(-1, 2),
             ids=np.array(sorted(counts)),
             counts=np.array([counts[name] for name in sorted(counts)]),
             moves=np.array(moves).reshape(-1, 3),
-            rounds=globals.rounds + 1,
-            another_round=globals.rounds % 2 == 0,
+            rounds=global_state.rounds + 1,
+            another_round=global_state.rounds % 2 == 0,
         )
 
-    def needs_another_round(self, globals):
-        return globals.another_round
+    def needs_another_round(self, global_state):
+        return global_state.another_round
 
-    def objective(self, globals, delta):
-        return {"objective": float(globals.counts.sum())}
+    def objective(self, global_state, delta):
+        return {"objective": float(global_state.counts.sum())}
 
-    def figures(self, globals):
-        return {"nodes": float(len(globals.ids))}
+    def figures(self, global_state):
+        return {"nodes": float(len(global_state.ids))}
 
     def footprint(self, summary, options):
         raise NotImplementedError
 
-    def describe(self, block, globals, count):
+    def describe(self, block, global_state, count):
         raise NotImplementedError
 
 
@@ -172,12 +172,12 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
     problem = Problem("toy", family, ToyShardModel(FamilyOptions()), FamilyOptions(), shards, [], cuts, Stream(0))
     found = list(run(problem, executor, first, Limits(iterations=3)))
     state, progress = found[-1]
-    counts = dict(zip(state.globals.ids.tolist(), state.globals.counts.tolist(), strict=True))
-    counted = {length: counts[name] for name, length in state.globals.names.tolist()}
+    counts = dict(zip(state.global_state.ids.tolist(), state.global_state.counts.tolist(), strict=True))
+    counted = {length: counts[name] for name, length in state.global_state.names.tolist()}
     assert counted == {0: 1.0, 1: 1.0, 2: 3.0, 5: 2.0}
     assert progress.figures["nodes"] == 4.0
-    assert state.globals.rounds > 4  # more than one round in an iteration
-    assert len(state.globals.moves) > 4  # one length is born in several shards, and each birth is merged by a move
+    assert state.global_state.rounds > 4  # more than one round in an iteration
+    assert len(state.global_state.moves) > 4  # one length is born in several shards, and each birth is merged by a move
     assert all((swept.value.local.node < BORN).all() for swept in state.swept)
 
 
@@ -254,8 +254,8 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     corpus = labelled_small[0] if load_family(name).shard_model.uses_labels else small[0]
     if load_family(name).corpus_kind == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
-    problem, executor, globals_ = problem_of(corpus, name, options)
-    named = fit_kernels(problem.shard_model, globals_)
+    problem, executor, global_state = problem_of(corpus, name, options)
+    named = fit_kernels(problem.shard_model, global_state)
     assert len({id(one) for one in named}) == len(named)
     called, call = set(), Kernel.__call__
 
@@ -266,9 +266,9 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     monkeypatch.setattr(Kernel, "__call__", counting)
     # Lists are chosen anew in the seventh sweep; a clustering's leaves are grouped later.
     limits = Limits(iterations=40 if name == "ncrp" else 8)
-    states = [state for state, _ in run(problem, executor, globals_, limits)]
+    states = [state for state, _ in run(problem, executor, global_state, limits)]
     blocks = [block.value for block in states[-1].blocks]
-    given = problem.shards[0].value, states[-1].swept[0].value, blocks, states[-1].globals
+    given = problem.shards[0].value, states[-1].swept[0].value, blocks, states[-1].global_state
     if load_family(name).corpus_kind == "vectors":
         tasks.fold_in(problem.shard_model, given[0], blocks, given[-1], problem.stream)
     else:

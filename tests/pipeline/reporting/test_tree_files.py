@@ -43,8 +43,8 @@ def loadings(words):
     )
 
 
-def _describe(block, globals, count):
-    ids, signed = np.array(list(NODES)), globals.signed
+def _describe(block, global_state, count):
+    ids, signed = np.array(list(NODES)), global_state.signed
     values = block.word_topic.T[ids]
     weight = np.abs(values) if signed else values
     top = np.argsort(-weight, axis=1, kind="stable")[:, :count]
@@ -54,7 +54,7 @@ def _describe(block, globals, count):
 
 
 @dataclass(frozen=True)
-class ToyTreeGlobals(GlobalState):
+class ToyTreeGlobalState(GlobalState):
     """Whether weights are signed, and whether documents have more than proportions."""
 
     signed: bool
@@ -85,30 +85,30 @@ DOCUMENTS = {"document_topic": counts("f8", "document 10"), "document_path": cou
 class ToyTreeShardModel(ShardModel):
     """A tree of fixed nodes beside a shard; it is never fitted."""
 
-    globals_type, rows_type, local_type, documents_type = (
-        ToyTreeGlobals,
+    global_state_type, rows_type, local_type, documents_type = (
+        ToyTreeGlobalState,
         ToyTreeRows,
         ToyTreeDocuments,
         ToyTreeDocuments,
     )
     arrays = FamilyArrays(
-        Part(TOLD), lambda globals: WORD_PART, lambda globals: WORD_PART, lambda globals: Part(DOCUMENTS)
+        Part(TOLD), lambda global_state: WORD_PART, lambda global_state: WORD_PART, lambda global_state: Part(DOCUMENTS)
     )
 
-    def kernels(self, globals):
+    def kernels(self, global_state):
         return []
 
-    def infer(self, local, globals):
+    def infer(self, local, global_state):
         inferred = {"document_topic": local.document_topic}
-        if globals.extra is not None:
+        if global_state.extra is not None:
             inferred["document_path"] = local.document_path
             inferred["document_factors"] = local.document_path / 2
         return inferred
 
-    def probabilities(self, rows, globals):
+    def probabilities(self, rows, global_state):
         return {"word_topic": rows.word_topic / (WORDS * (WORDS + 1) / 2)}
 
-    def fold_in(self, shard, rows, globals, stream):
+    def fold_in(self, shard, rows, global_state, stream):
         return ToyTreeDocuments(**local_of(shard.documents))
 
     def _not_needed(self, *args):
@@ -122,8 +122,8 @@ class ToyTree(Family):
 
     shard_model, Options = ToyTreeShardModel, FamilyOptions
 
-    def describe(self, block, globals, count):
-        return _describe(block, globals, count)
+    def describe(self, block, global_state, count):
+        return _describe(block, global_state, count)
 
     def _not_needed(self, *args):
         raise NotImplementedError
@@ -147,12 +147,12 @@ def make_model(place, corpus, signed=False, extra=False, values=None):
     corpus, writer = Corpus(corpus), ModelWriter(Folder(place))
     rows = np.zeros((WORDS, 10))
     rows[:, list(NODES)] = (loadings(WORDS) if signed else np.abs(loadings(WORDS)) if values is None else values).T
-    globals_ = {
+    global_state = {
         "signed": np.array(signed),
         "vocabulary": np.array(float(WORDS)),
         **({"extra": np.array(1)} if extra else {}),
     }
-    parts = [writer.write_globals(globals_)]
+    parts = [writer.write_global_state(global_state)]
     for number, (low, high) in enumerate(zip(CUTS, CUTS[1:], strict=False)):
         parts.append(writer.write_block(number, {"word_topic": rows[low:high]}))
     shards = corpus.manifest.shards
@@ -341,8 +341,8 @@ def test_infer__what_no_int32_holds_is_refused(tmp_path, corpus, family, monkeyp
     model = make_model(tmp_path / "model", corpus, extra=True)
     infer_small = ToyTreeShardModel.infer
 
-    def infer_large(self, local, globals):
-        inferred = infer_small(self, local, globals)
+    def infer_large(self, local, global_state):
+        inferred = infer_small(self, local, global_state)
         return {**inferred, "document_path": inferred["document_path"] + 2**40}
 
     monkeypatch.setattr(ToyTreeShardModel, "infer", infer_large)

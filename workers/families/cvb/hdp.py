@@ -11,7 +11,7 @@ import numpy as np
 
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
-from collapsium.workers.families.cvb.globals import HdpGlobals, MovesState, Vector
+from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, active_settings
 from collapsium.workers.families.cvb.shard_model import CollapsedShardModel
 from collapsium.workers.families.cvb.states import CollapsedRows
@@ -19,69 +19,69 @@ from collapsium.workers.families.topic_arrays import HDP_ARRAYS
 from collapsium.workers.special_functions import digamma, gammaln
 
 
-def predictive_words(rows: CollapsedRows, globals: HdpGlobals) -> Vector:
+def predictive_words(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector:
     """Return E[beta] E[tau_w] of the words at hand."""
-    tau = _tau(rows, globals)
-    share = np.full(rows.words, 1.0 / globals.vocabulary) if tau is None else tau / globals.tau_total
-    words: Vector = globals.beta * share
+    tau = _tau(rows, global_state)
+    share = np.full(rows.words, 1.0 / global_state.vocabulary) if tau is None else tau / global_state.tau_total
+    words: Vector = global_state.beta * share
     return words
 
 
-def _tau(rows: CollapsedRows, globals: HdpGlobals) -> Vector | None:
+def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
     """Return the parameters of q(tau) for the words at hand; None while tau is held at 1/W."""
-    if globals.tau_total <= 0:
+    if global_state.tau_total <= 0:
         return None
-    tau: Vector = rows.tables + globals.tau_prior
+    tau: Vector = rows.tables + global_state.tau_prior
     return tau
 
 
-class HdpShardModel(CollapsedShardModel[CollapsedOptions, HdpGlobals]):
+class HdpShardModel(CollapsedShardModel[CollapsedOptions, HdpGlobalState]):
     """The hierarchical Dirichlet process by collapsed variational inference, beside a shard."""
 
-    globals_type = HdpGlobals
+    global_state_type = HdpGlobalState
     arrays = HDP_ARRAYS
 
-    def moves(self, globals: HdpGlobals) -> MovesState | None:
+    def moves(self, global_state: HdpGlobalState) -> MovesState | None:
         """Return the moves of topics; None where topics do not move."""
-        return globals.moves
+        return global_state.moves
 
-    def update_parameters(self, rows: CollapsedRows, globals: HdpGlobals) -> Parameters:
+    def update_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
         """Return geometric expectations."""
-        tau = _tau(rows, globals)
+        tau = _tau(rows, global_state)
         if tau is None:
-            share = np.full(rows.words, 1.0 / globals.vocabulary)
+            share = np.full(rows.words, 1.0 / global_state.vocabulary)
         else:
-            share = special.exp(digamma(tau) - digamma(globals.tau_total))
-        topics = globals.alpha_geometric * globals.pi_geometric
-        moving = globals.moves is not None and globals.moves.moving
+            share = special.exp(digamma(tau) - digamma(global_state.tau_total))
+        topics = global_state.alpha_geometric * global_state.pi_geometric
+        moving = global_state.moves is not None and global_state.moves.moving
         return Parameters(
             topics=topics,
-            concentration=globals.alpha,
-            words=np.maximum(globals.beta_geometric * share, 1e-12),
-            total=globals.beta,
+            concentration=global_state.alpha,
+            words=np.maximum(global_state.beta_geometric * share, 1e-12),
+            total=global_state.beta,
             order=self.options.order,
             tables=self.options.needs_tables,
-            moments=globals.moments,
-            active=active_settings(globals, self.options, topics, moving=moving),
+            moments=global_state.moments,
+            active=active_settings(global_state, self.options, topics, moving=moving),
         )
 
-    def predictive_parameters(self, rows: CollapsedRows, globals: HdpGlobals) -> Parameters:
+    def predictive_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
         """Return expectations."""
-        topics = globals.alpha * globals.pi
-        moving = globals.moves is not None and globals.moves.moving
+        topics = global_state.alpha * global_state.pi
+        moving = global_state.moves is not None and global_state.moves.moving
         return Parameters(
             topics=topics,
-            concentration=globals.alpha,
-            words=predictive_words(rows, globals),
-            total=globals.beta,
-            active=active_settings(globals, self.options, topics, moving=moving),
+            concentration=global_state.alpha,
+            words=predictive_words(rows, global_state),
+            total=global_state.beta,
+            active=active_settings(global_state, self.options, topics, moving=moving),
         )
 
-    def fold(self, block: CollapsedRows, delta: Delta, globals: HdpGlobals) -> tuple[CollapsedRows, Delta]:
+    def fold(self, block: CollapsedRows, delta: Delta, global_state: HdpGlobalState) -> tuple[CollapsedRows, Delta]:
         """Add the rows of a delta to a block of the vocabulary; return `TauSums` too where tau is learned."""
-        after, folded = super().fold(block, delta, globals)
-        tau = _tau(block, globals)
-        return after, folded if tau is None else folded + Delta(_divergence(tau, globals.tau_prior))
+        after, folded = super().fold(block, delta, global_state)
+        tau = _tau(block, global_state)
+        return after, folded if tau is None else folded + Delta(_divergence(tau, global_state.tau_prior))
 
 
 def _divergence(tau: Vector, prior: float) -> dict[str, Part]:

@@ -7,40 +7,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.families.cvb.globals import LdaGlobals, Vector
+from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, active_settings
 from collapsium.workers.families.cvb.shard_model import CollapsedShardModel
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.topic_arrays import LDA_ARRAYS
 
 
-def word_parameters(rows: CollapsedRows, globals: LdaGlobals) -> Vector:
+def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector:
     """Return b_w of the words at hand: B / W or, where it differs by word, from the tables of the word."""
-    if globals.asymmetric_beta and globals.beta_rate > 0:
-        learned: Vector = (rows.tables + globals.word_tables_prior) / globals.beta_rate
+    if global_state.asymmetric_beta and global_state.beta_rate > 0:
+        learned: Vector = (rows.tables + global_state.word_tables_prior) / global_state.beta_rate
         return learned
-    return np.full(rows.words, globals.beta / globals.vocabulary)
+    return np.full(rows.words, global_state.beta / global_state.vocabulary)
 
 
-class LdaShardModel(CollapsedShardModel[CollapsedOptions, LdaGlobals]):
+class LdaShardModel(CollapsedShardModel[CollapsedOptions, LdaGlobalState]):
     """Latent Dirichlet allocation by collapsed variational inference, beside a shard."""
 
-    globals_type = LdaGlobals
+    global_state_type = LdaGlobalState
     arrays = LDA_ARRAYS
 
-    def update_parameters(self, rows: CollapsedRows, globals: LdaGlobals) -> Parameters:
+    def update_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
         """Return a_k and b_w."""
         return Parameters(
-            topics=globals.alpha,
-            concentration=float(globals.alpha.sum()),
-            words=word_parameters(rows, globals),
-            total=globals.beta,
+            topics=global_state.alpha,
+            concentration=float(global_state.alpha.sum()),
+            words=word_parameters(rows, global_state),
+            total=global_state.beta,
             order=self.options.order,
             tables=self.options.needs_tables,
-            moments=globals.moments,
-            active=active_settings(globals, self.options, globals.alpha),
+            moments=global_state.moments,
+            active=active_settings(global_state, self.options, global_state.alpha),
         )
 
-    def predictive_parameters(self, rows: CollapsedRows, globals: LdaGlobals) -> Parameters:
+    def predictive_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
         """Return a_k and b_w."""
-        return self.update_parameters(rows, globals)
+        return self.update_parameters(rows, global_state)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
-from collapsium.workers.families.cvb.globals import CollapsedGlobals
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
 from collapsium.workers.kernels.cvb import background
@@ -89,13 +89,13 @@ class ActiveSettings:
 
 
 def active_settings(
-    globals: CollapsedGlobals, options: CollapsedOptions, topics: Vector, *, moving: bool = False
+    global_state: CollapsedGlobalState, options: CollapsedOptions, topics: Vector, *, moving: bool = False
 ) -> ActiveSettings | None:
     """Return the settings of active responsibilities; None where they are dense.
 
     Parameters
     ----------
-    globals : CollapsedGlobals
+    global_state : CollapsedGlobalState
         Of the sweep.
     options : CollapsedOptions
         The family's.
@@ -109,18 +109,18 @@ def active_settings(
     ActiveSettings or None
         The settings.
     """
-    if not globals.active:
+    if not global_state.active:
         return None
-    counted = globals.topic_moments[0]
+    counted = global_state.topic_moments[0]
     return ActiveSettings(
         most=options.most_active or 0,
         flatten=options.flatten,
         # The start is no movement, and tokens that topics hand over when they merge would go on and on.
         momentum=options.momentum if counted.any() and not moving else 0.0,
-        totals=globals.topic_ahead,
-        even=options.beta / globals.vocabulary,
-        weight=globals.spread_weight,
-        following=topics / (globals.beta + counted),
+        totals=global_state.topic_ahead,
+        even=options.beta / global_state.vocabulary,
+        weight=global_state.spread_weight,
+        following=topics / (global_state.beta + counted),
     )
 
 

@@ -19,7 +19,7 @@ from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.base import Resumable, Stochastic
 from collapsium.workers.families.cvb import active, dense, stochastic, topic_moves, warm_start
-from collapsium.workers.families.cvb.globals import CollapsedGlobals, MovesState, Vector
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, expected_counts, fold_active
 from collapsium.workers.families.cvb.states import (
     ActiveDocuments,
@@ -47,26 +47,26 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
-GlobalsT = TypeVar("GlobalsT", bound=CollapsedGlobals)
+GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 Local: TypeAlias = DenseDocuments | ActiveLocal | SpilledLocal
 
 
 class CollapsedShardModel(
-    Stochastic[OptionsT, GlobalsT, CollapsedRows, Local], Resumable[OptionsT, GlobalsT, CollapsedRows, Local]
+    Stochastic[OptionsT, GlobalStateT, CollapsedRows, Local], Resumable[OptionsT, GlobalStateT, CollapsedRows, Local]
 ):
     """Shard model of a family of collapsed topics."""
 
     rows_type, local_type, documents_type = CollapsedRows, CollapsedDocuments, CollapsedDocuments
 
     @abstractmethod
-    def update_parameters(self, rows: CollapsedRows, globals: GlobalsT) -> Parameters:
+    def update_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
         """Return the parameters of the updates, of the words at hand."""
 
     @abstractmethod
-    def predictive_parameters(self, rows: CollapsedRows, globals: GlobalsT) -> Parameters:
+    def predictive_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
         """Return the parameters of prediction, of the words at hand."""
 
-    def moves(self, globals: GlobalsT) -> MovesState | None:
+    def moves(self, global_state: GlobalStateT) -> MovesState | None:
         """Return the moves of topics; None where topics do not move."""
         return None
 
@@ -79,36 +79,36 @@ class CollapsedShardModel(
         arrays: Mapping[str, Any] = local.to_arrays()
         return CollapsedDocuments.from_arrays(arrays)  # type: ignore[no-any-return]
 
-    def kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         kernels: list[Kernel[..., Any]] = [words.log_eta]
-        if globals.stochastic:
+        if global_state.stochastic:
             return [*kernels, stochastic_kernels.sweep_stochastic, prediction.fold_in, *active.KERNELS]
-        kernels += [words.word_tables, words.topic_totals] if globals.moments else []
-        if globals.active:
-            kernels += topic_moves.KERNELS if self.moves(globals) is not None else ()
+        kernels += [words.word_tables, words.topic_totals] if global_state.moments else []
+        if global_state.active:
+            kernels += topic_moves.KERNELS if self.moves(global_state) is not None else ()
             kernels += [*active.KERNELS, active_kernels.sweep_active]
             kernels += [active_sums.active_tables] if self.options.needs_tables else []
-            return [*kernels, *([active_sums.active_moments] if globals.moments else [])]
+            return [*kernels, *([active_sums.active_moments] if global_state.moments else [])]
         sweep: Kernel[..., Any] = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth
         kernels += [sweep, words.add_counts, prediction.pair_probability]
-        return [*kernels, *([words.add_log_absent] if globals.moments else [])]
+        return [*kernels, *([words.add_log_absent] if global_state.moments else [])]
 
-    def fold_in_kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that folding in and predicting call."""
         return FOLD_IN_KERNELS
 
-    def initial_rows(self, words: int, globals: GlobalsT) -> CollapsedRows:
+    def initial_rows(self, words: int, global_state: GlobalStateT) -> CollapsedRows:
         """Return the rows of words before any document has been seen."""
         shape = words, self.options.topics
         rows = CollapsedRows()
-        if globals.active:
+        if global_state.active:
             rows = CollapsedRows(word_active=np.zeros(shape, dtype=np.float32), word_rest=np.zeros(words))
-            if globals.rows_ahead:
+            if global_state.rows_ahead:
                 rows = replace(rows, block_active=np.zeros(shape, dtype=np.float32))
         else:
             rows = CollapsedRows(word_topic=np.zeros(shape))
-        if not globals.moments:
+        if not global_state.moments:
             return rows
         variance, log_absent = np.zeros(shape), np.zeros(shape)
         return replace(
@@ -116,26 +116,28 @@ class CollapsedShardModel(
         )
 
     def start(
-        self, shard: Shard, rows: CollapsedRows, globals: GlobalsT, stream: Stream, warm: Arrays | None = None
+        self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[Local, Delta]:
         """Draw a shard's first responsibilities, or take them from another run, and count them."""
-        shard = topic_moves.counted_part(shard, self.moves(globals))
+        shard = topic_moves.counted_part(shard, self.moves(global_state))
         if warm is not None:
-            return warm_start.start(shard, self.update_parameters(rows, globals), warm)
-        topics, moments = self.options.topics, globals.moments
-        if globals.active:
-            most, every = self.options.most_active or 0, globals.start_every
+            return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
+        topics, moments = self.options.topics, global_state.moments
+        if global_state.active:
+            most, every = self.options.most_active or 0, global_state.start_every
             return active.start(shard, topics, stream, moments, most, every)
         return dense.start(shard, topics, stream, moments=moments)
 
-    def continue_from(self, shard: Shard, saved: Arrays, rows: CollapsedRows, globals: GlobalsT) -> tuple[Local, Delta]:
+    def continue_from(
+        self, shard: Shard, saved: Arrays, rows: CollapsedRows, global_state: GlobalStateT
+    ) -> tuple[Local, Delta]:
         """Go on from the responsibilities that another run saved of the shard."""
-        if globals.active:
-            return active.continue_from(shard, saved, self.options.topics, moments=globals.moments)
-        return dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=globals.moments)
+        if global_state.active:
+            return active.continue_from(shard, saved, self.options.topics, moments=global_state.moments)
+        return dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=global_state.moments)
 
     def sweep(
-        self, shard: Shard, local: Local, rows: CollapsedRows, globals: GlobalsT, stream: Stream
+        self, shard: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream
     ) -> tuple[Local, Delta]:
         """Pass once over a shard by the zeroth- or second-order update.
 
@@ -147,7 +149,7 @@ class CollapsedShardModel(
             After the start or the previous sweep.
         rows : CollapsedRows
             Of the shard's words.
-        globals : CollapsedGlobals
+        global_state : CollapsedGlobalState
             As the iteration began.
         stream : Stream
             Not used.
@@ -159,15 +161,15 @@ class CollapsedShardModel(
         delta : Delta
             `RowChanges`, fresh `SweepSums` and, where topics move, the sums of `MoveStatistics`.
         """
-        began, parameters = time.perf_counter(), self.update_parameters(rows, globals)
+        began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
         tables, bound = None, np.zeros(2)
         if isinstance(local, DenseLocal):
             new: Local
-            new, parts, tables, bound = dense.sweep(shard, local, rows, globals.topic_moments, parameters)
+            new, parts, tables, bound = dense.sweep(shard, local, rows, global_state.topic_moments, parameters)
         elif isinstance(local, DenseDocuments):
             raise ValueError("expected responsibilities; documents that were folded in have none")
         else:
-            state = self.moves(globals)
+            state = self.moves(global_state)
             moving, sums = topic_moves.moving(shard, state), topic_moves.statistics(shard, state)
             shard = topic_moves.counted_part(shard, state)
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums)
@@ -175,7 +177,9 @@ class CollapsedShardModel(
         parts.update(_document_sums(shard, parameters, tables, bound))
         return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
 
-    def advance(self, rows: CollapsedRows, delta: Delta, globals: GlobalsT) -> tuple[CollapsedRows, GlobalsT]:
+    def advance(
+        self, rows: CollapsedRows, delta: Delta, global_state: GlobalStateT
+    ) -> tuple[CollapsedRows, GlobalStateT]:
         """Return the rows and globals with which a shard sweeps once more before its delta is reduced."""
         before = rows.to_arrays()
         changes = delta.read(RowChanges) or RowChanges()
@@ -183,15 +187,15 @@ class CollapsedShardModel(
         counts = changes.word_topic if changes.word_active is None else changes.word_active
         counted = np.asarray(0.0 if counts is None else counts.sum(axis=0, dtype=np.float64))
         if changes.word_rest is not None:  # background is spread, nearly, as the counts are
-            ahead = globals.topic_ahead
+            ahead = global_state.topic_ahead
             counted = counted + changes.word_rest.sum() * ahead / max(ahead.sum(), 1e-300)
-        return CollapsedRows.from_arrays({**before, **moved}), globals.after_shard(counted, counted)
+        return CollapsedRows.from_arrays({**before, **moved}), global_state.after_shard(counted, counted)
 
-    def step(self, shard: Shard, rows: CollapsedRows, globals: GlobalsT, stream: Stream) -> Delta:
+    def step(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Delta:
         """Return the step of a shard, in the stochastic schedule."""
-        return stochastic.step(shard, rows, globals, stream, self.update_parameters(rows, globals))
+        return stochastic.step(shard, rows, global_state, stream, self.update_parameters(rows, global_state))
 
-    def blend(self, block: CollapsedRows, delta: Delta, globals: GlobalsT) -> tuple[CollapsedRows, Delta]:
+    def blend(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
         """Move a block by a minibatch's steps, in the stochastic schedule."""
         return stochastic.blend(block, delta)
 
@@ -199,7 +203,7 @@ class CollapsedShardModel(
         """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
         return CollapsedRows(word_topic=(rows.dense_counts * factor).astype(np.float32))
 
-    def fold(self, block: CollapsedRows, delta: Delta, globals: GlobalsT) -> tuple[CollapsedRows, Delta]:
+    def fold(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
         """Add the rows of a delta to a block of the vocabulary.
 
         Parameters
@@ -208,7 +212,7 @@ class CollapsedShardModel(
             The rows so far.
         delta : Delta
             `RowChanges`; its word ids count from the block's first word.
-        globals : CollapsedGlobals
+        global_state : CollapsedGlobalState
             As this iteration's sweeps used them.
 
         Returns
@@ -219,10 +223,10 @@ class CollapsedShardModel(
             `TopicChanges`, or `TopicTotals` where responsibilities are active; fresh ``moved`` (sum of absolute changes
             of E[n_kw]) and, with moments, `WordSums`.
         """
-        parameters = self.update_parameters(block, globals)
+        parameters = self.update_parameters(block, global_state)
         if parameters.active is not None:
             after, parts = fold_active(block, delta, parameters)
-            state = self.moves(globals)
+            state = self.moves(global_state)
             if state is not None and state.ask == 1:
                 parts.update(topic_moves.products(_counts(after, parameters, folded=True)))
         else:
@@ -232,40 +236,42 @@ class CollapsedShardModel(
             parts.update(sums)
         return after, Delta(parts)
 
-    def finished_rows(self, block: CollapsedRows, globals: GlobalsT) -> CollapsedRows:
+    def finished_rows(self, block: CollapsedRows, global_state: GlobalStateT) -> CollapsedRows:
         """Return the rows that a finished model saves: E[n_kw]."""
-        parameters = self.update_parameters(block, globals)
+        parameters = self.update_parameters(block, global_state)
         if parameters.active is None:
             return block
         return CollapsedRows(word_topic=_counts(block, parameters), word_tables=block.word_tables)
 
-    def fold_in(self, shard: Shard, rows: CollapsedRows, globals: GlobalsT, stream: Stream) -> Local:
+    def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
-        parameters = self.predictive_parameters(rows, globals)
-        return DenseDocuments(fold_in_counts(shard, _phi(rows, globals, parameters), parameters.topics))
+        parameters = self.predictive_parameters(rows, global_state)
+        return DenseDocuments(fold_in_counts(shard, _phi(rows, global_state, parameters), parameters.topics))
 
-    def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, globals: GlobalsT) -> Arrays:
+    def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
         """Return the probability of each held-out pair, sum_k theta_dk phi_kw + theta_rest tau_w."""
         # The mass beyond the truncation, theta_rest = (A - sum_k a_k) / (A + n_d), predicts with b_w / B, so that
         # probabilities sum to one.
-        parameters, documents = self.predictive_parameters(rows, globals), local.loaded()
+        parameters, documents = self.predictive_parameters(rows, global_state), local.loaded()
         if isinstance(documents, ActiveDocuments):
             counts = _counts(rows, parameters)
-            return {"probability": active.probability(heldout, documents, counts, globals.topic_moments, parameters)}
+            return {
+                "probability": active.probability(heldout, documents, counts, global_state.topic_moments, parameters)
+            }
         theta = _proportions(documents, parameters)
         rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
-        pairs, phi = document_pairs(heldout), _phi(rows, globals, parameters)
+        pairs, phi = document_pairs(heldout), _phi(rows, global_state, parameters)
         rest_word = parameters.words / parameters.total
         prediction.pair_probability(pairs.offsets, pairs.position, theta, phi, rest, rest_word, probability)
         return {"probability": probability}
 
-    def probabilities(self, rows: CollapsedRows, globals: GlobalsT) -> Arrays:
+    def probabilities(self, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
         """Return phi_kw of the words at hand, as prediction has it."""
-        return {"word_topic": _phi(rows, globals, self.predictive_parameters(rows, globals))}
+        return {"word_topic": _phi(rows, global_state, self.predictive_parameters(rows, global_state))}
 
-    def infer(self, local: CollapsedDocuments, globals: GlobalsT) -> Arrays:
+    def infer(self, local: CollapsedDocuments, global_state: GlobalStateT) -> Arrays:
         """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
-        parameters = self.predictive_parameters(NO_ROWS, globals)
+        parameters = self.predictive_parameters(NO_ROWS, global_state)
         return {"document_topic": _proportions(local.loaded(), parameters)}
 
     def word_tokens(self, rows: CollapsedRows) -> Vector | None:
@@ -323,11 +329,11 @@ def _counts(rows: CollapsedRows, parameters: Parameters, *, folded: bool = False
     return expected_counts(rows, settings.following if folded else settings.weight, settings.even)
 
 
-def _phi(rows: CollapsedRows, globals: CollapsedGlobals, parameters: Parameters) -> Vector:
+def _phi(rows: CollapsedRows, global_state: CollapsedGlobalState, parameters: Parameters) -> Vector:
     """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words at hand, topics)."""
     counts = _counts(rows, parameters) if rows.word_topic is None else rows.word_topic
     smoothed = np.maximum(np.asarray(counts, dtype=np.float64), 0.0) + parameters.words[:, np.newaxis]
-    probability: Vector = smoothed / (parameters.total + globals.topic_moments[0])
+    probability: Vector = smoothed / (parameters.total + global_state.topic_moments[0])
     return probability
 
 

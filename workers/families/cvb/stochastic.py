@@ -21,7 +21,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import active as listed
-from collapsium.workers.families.cvb.globals import CollapsedGlobals
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, expected_counts, fold_active
 from collapsium.workers.families.cvb.states import AnyActiveLocal, CollapsedRows
 from collapsium.workers.families.cvb.sums import WordGain
@@ -39,7 +39,9 @@ DECAY = 0.9  # the step of batch t, 0 for the first, is (1 + t)^-DECAY
 SEED_DOCUMENTS, SEED_SWEEPS = 20, 30  # documents a topic that the first step sweeps as a whole, and how often
 
 
-def step(shard: Shard, rows: CollapsedRows, globals: CollapsedGlobals, stream: Stream, parameters: Parameters) -> Delta:
+def step(
+    shard: Shard, rows: CollapsedRows, global_state: CollapsedGlobalState, stream: Stream, parameters: Parameters
+) -> Delta:
     """Move the rows of a shard's words by steps that decay.
 
     The first step of a run, which meets empty rows, begins with some sweeps over a sample of its documents by
@@ -51,7 +53,7 @@ def step(shard: Shard, rows: CollapsedRows, globals: CollapsedGlobals, stream: S
         The documents.
     rows : CollapsedRows
         Of the shard's words.
-    globals : CollapsedGlobals
+    global_state : CollapsedGlobalState
         Of the minibatch.
     stream : Stream
         Addressed to the shard.
@@ -64,15 +66,15 @@ def step(shard: Shard, rows: CollapsedRows, globals: CollapsedGlobals, stream: S
         Fresh ``word_gain`` (word, topic), `StepSums` and `SweepSums`.
     """
     began = time.perf_counter()
-    topics, corpus = parameters.topics.size, globals.corpus_tokens
-    before, totals = rows.dense_counts, np.array(globals.topic_moments[0])
+    topics, corpus = parameters.topics.size, global_state.corpus_tokens
+    before, totals = rows.dense_counts, np.array(global_state.topic_moments[0])
     if not totals.any():
         before = _seed(shard, topics, stream, parameters) * (corpus / max(shard.tokens, 1))
         totals = before.sum(axis=0, dtype=np.float64)
     moved = buffers.empty(before.shape, np.float32)
     moved[:] = before
     lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH)) if shard.documents else np.zeros(0)
-    rates = special.exp(-DECAY * special.log(1.0 + globals.steps + np.arange(lengths.size)))
+    rates = special.exp(-DECAY * special.log(1.0 + global_state.steps + np.arange(lengths.size)))
     rates = np.where(lengths > 0, np.minimum(rates, 0.999), 0.0)
     scales = corpus / np.maximum(lengths, 1.0)
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)
@@ -88,7 +90,7 @@ def step(shard: Shard, rows: CollapsedRows, globals: CollapsedGlobals, stream: S
     moved *= np.float32(left[0])
     # Rows that the first step made count as come to the shard: the block still has none of them.
     moved -= np.float32(left[0]) * np.asarray(rows.dense_counts, dtype=np.float32)
-    gain = totals - left[0] * globals.topic_moments[0]
+    gain = totals - left[0] * global_state.topic_moments[0]
     eta = np.zeros(2)
     words.log_eta(shard.lengths.astype(np.float64), np.array([parameters.concentration]), eta)
     parts: dict[str, Part] = {"word_gain": fresh(moved, "word", "topic"), "topic_gain": fresh(gain, "topic")}

@@ -17,7 +17,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.document_lists import Chosen, Ints, Portion, starts_of
-from collapsium.workers.families.cvb.globals import MovesState
+from collapsium.workers.families.cvb.global_state import MovesState
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores

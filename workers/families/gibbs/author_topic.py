@@ -27,7 +27,14 @@ from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import pair_probability
 from collapsium.workers.families.gibbs.allowed_topics import LabelLists
 from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
-from collapsium.workers.families.gibbs.states import Counts, Ints, SampledRows, SymmetricGlobals, TokenTopics, Vector
+from collapsium.workers.families.gibbs.states import (
+    Counts,
+    Ints,
+    SampledRows,
+    SymmetricGlobalState,
+    TokenTopics,
+    Vector,
+)
 from collapsium.workers.families.gibbs.token_counts import (
     corpus_sums,
     count_words,
@@ -47,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AuthorTopicGlobals(SymmetricGlobals):
+class AuthorTopicGlobalState(SymmetricGlobalState):
     """Global state of the author-topic model.
 
     Attributes
@@ -75,7 +82,7 @@ class AuthorTopicGlobals(SymmetricGlobals):
         author = np.insert(known.document_label, places, np.int32(len(table.names)))
         return LabelLists(known.document_labels + np.concatenate([[0], np.cumsum(anonymous)]), author)
 
-    def with_authors(self, delta: Delta) -> AuthorTopicGlobals:
+    def with_authors(self, delta: Delta) -> AuthorTopicGlobalState:
         """Return the state after a delta's changes of n_ak."""
         counts, changes = np.array(self.label_topic), delta.read(AuthorChanges)
         if changes is not None:
@@ -163,17 +170,17 @@ class AuthorLocal(AuthorDocuments):
     assignments: Assignments | None = None
 
 
-class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobals, AuthorLocal]):
+class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorLocal]):
     """The author-topic model beside a shard."""
 
-    globals_type, local_type, documents_type = AuthorTopicGlobals, AuthorLocal, AuthorDocuments
+    global_state_type, local_type, documents_type = AuthorTopicGlobalState, AuthorLocal, AuthorDocuments
     arrays, uses_labels = AUTHOR_TOPIC_ARRAYS, True
 
-    def kernels(self, globals: AuthorTopicGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_authors, prediction.pair_probability, word_rising)
 
-    def fold_in_kernels(self, globals: AuthorTopicGlobals) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that folding in and predicting call."""
         return (prediction.pair_probability,)
 
@@ -181,12 +188,12 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobals, AuthorLocal
         self,
         shard: Shard,
         rows: SampledRows,
-        globals: AuthorTopicGlobals,
+        global_state: AuthorTopicGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[AuthorLocal, Delta]:
         """Draw each token's first topic, uniformly or by another run's proportions and topics, and its author."""
-        topics, authors = globals.topic.size, globals.authors_of(shard)
+        topics, authors = global_state.topic.size, global_state.authors_of(shard)
         token_topic = draw_initial_topics(shard, topics, topics, stream, warm)
         sizes = np.repeat(np.diff(authors.document_labels), shard.lengths)
         numbers = stream.at(purpose=f"{stream.purpose} authors").generator().random(shard.tokens)
@@ -197,19 +204,19 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobals, AuthorLocal
         shard: Shard,
         saved: Arrays,
         rows: SampledRows,
-        globals: AuthorTopicGlobals,
+        global_state: AuthorTopicGlobalState,
     ) -> tuple[AuthorLocal, Delta]:
         """Go on from the topics and authors of tokens that another run saved."""
         assignments = Assignments(np.array(saved["token_topic"]), np.array(saved["token_author"]))
-        return _begin(shard, assignments, globals.authors_of(shard), globals.topic.size)
+        return _begin(shard, assignments, global_state.authors_of(shard), global_state.topic.size)
 
     def sweep(
-        self, shard: Shard, local: AuthorLocal, rows: SampledRows, globals: AuthorTopicGlobals, stream: Stream
+        self, shard: Shard, local: AuthorLocal, rows: SampledRows, global_state: AuthorTopicGlobalState, stream: Stream
     ) -> tuple[AuthorLocal, Delta]:
         """Pass once over a shard."""
-        began, priors = time.perf_counter(), globals.priors
+        began, priors = time.perf_counter(), global_state.priors
         lists, own_authors, place = _own_authors(local)
-        before = np.ascontiguousarray(globals.label_topic[own_authors], dtype=np.int32)
+        before = np.ascontiguousarray(global_state.label_topic[own_authors], dtype=np.int32)
         after, word_topic = before.copy(), np.array(rows.word_topic)
         assigned = _assigned(local)
         swept = TokenAssignments(np.array(assigned.token_topic), np.array(assigned.token_author))
@@ -217,9 +224,9 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobals, AuthorLocal
             document_pairs(shard),
             stream.key(),
             DocumentAuthors(lists, place.astype(np.int32)),
-            globals.alpha,
+            global_state.alpha,
             WordPrior(priors.word, priors.total),
-            TopicCounts(globals.topic.astype(np.float64), word_topic),
+            TopicCounts(global_state.topic.astype(np.float64), word_topic),
             after,
             swept,
         )
@@ -233,30 +240,32 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobals, AuthorLocal
         seconds = {"kernel": time.perf_counter() - began}
         return replace(local, assignments=Assignments(swept.topic, swept.author)), Delta(parts, ids, seconds)
 
-    def advance_globals(self, globals: AuthorTopicGlobals, delta: Delta, changes: Counts) -> AuthorTopicGlobals:
+    def advance_global_state(
+        self, global_state: AuthorTopicGlobalState, delta: Delta, changes: Counts
+    ) -> AuthorTopicGlobalState:
         """Return the global state after the changes of a shard."""
-        return super().advance_globals(globals, delta, changes).with_authors(delta)
+        return super().advance_global_state(global_state, delta, changes).with_authors(delta)
 
     def fold_in(
         self,
         shard: Shard,
         rows: SampledRows,
-        globals: AuthorTopicGlobals,
+        global_state: AuthorTopicGlobalState,
         stream: Stream,
     ) -> AuthorLocal:
         """Return the authors of unseen documents: proportions are theirs, whatever the words."""
-        return AuthorLocal(globals.authors_of(shard), shard.lengths.astype(np.int64))
+        return AuthorLocal(global_state.authors_of(shard), shard.lengths.astype(np.int64))
 
     def predict(
-        self, heldout: Shard, local: AuthorDocuments, rows: SampledRows, globals: AuthorTopicGlobals
+        self, heldout: Shard, local: AuthorDocuments, rows: SampledRows, global_state: AuthorTopicGlobalState
     ) -> Mapping[str, Any]:
         """Return each held-out pair's probability sum_k theta_dk phi_kw, by the last sample."""
-        phi = self.word_probability(rows, globals)
-        return {"probability": pair_probability(heldout, _mean_proportions(local, globals), phi, 0.0)}
+        phi = self.word_probability(rows, global_state)
+        return {"probability": pair_probability(heldout, _mean_proportions(local, global_state), phi, 0.0)}
 
-    def infer(self, local: AuthorDocuments, globals: AuthorTopicGlobals) -> Mapping[str, Any]:
+    def infer(self, local: AuthorDocuments, global_state: AuthorTopicGlobalState) -> Mapping[str, Any]:
         """Return the documents' proportions, the means of their authors'."""
-        return {"document_topic": _mean_proportions(local, globals)}
+        return {"document_topic": _mean_proportions(local, global_state)}
 
     def document_lengths(self, local: AuthorDocuments) -> Vector:
         """Return the tokens of each document."""
@@ -276,10 +285,10 @@ def _own_authors(local: AuthorDocuments) -> tuple[Ints, npt.NDArray[np.int32], I
     return lists, own_authors, place
 
 
-def _mean_proportions(local: AuthorDocuments, globals: AuthorTopicGlobals) -> Vector:
+def _mean_proportions(local: AuthorDocuments, global_state: AuthorTopicGlobalState) -> Vector:
     """Return the means of theta_ak over the authors of each document."""
     lists, own_authors, place = _own_authors(local)
-    sums = np.add.reduceat(globals.proportions(own_authors)[place], lists[:-1], axis=0)
+    sums = np.add.reduceat(global_state.proportions(own_authors)[place], lists[:-1], axis=0)
     mean: Vector = sums / np.diff(lists)[:, np.newaxis]
     return mean
 

@@ -28,7 +28,7 @@ from collapsium.workers.families.gibbs.shard_model import FreeTopicsShardModel
 from collapsium.workers.families.gibbs.states import (
     Counts,
     GibbsLocal,
-    SampledGlobals,
+    SampledGlobalState,
     SampledRows,
     Vector,
 )
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GibbsHdpGlobals(SampledGlobals):
+class GibbsHdpGlobalState(SampledGlobalState):
     """Global state of the hierarchical Dirichlet process.
 
     Attributes
@@ -84,7 +84,7 @@ class GibbsHdpGlobals(SampledGlobals):
         """Number of topics over which tokens are spread at the start."""
         return self.start_topics
 
-    def with_slots(self, columns: int) -> GibbsHdpGlobals:
+    def with_slots(self, columns: int) -> GibbsHdpGlobalState:
         """Return the state with at least a number of slots."""
         more = max(columns - self.pi.size, 0)
         if not more:
@@ -132,29 +132,29 @@ class BornTopics(State):
     born: Vector
 
 
-class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobals]):
+class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobalState]):
     """The hierarchical Dirichlet process beside a shard."""
 
-    globals_type = GibbsHdpGlobals
+    global_state_type = GibbsHdpGlobalState
     arrays = GIBBS_HDP_ARRAYS
 
-    def kernels(self, globals: GibbsHdpGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GibbsHdpGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_tokens, list_documents, word_rising, log_eta, active_probability, draw_tables)
 
     def sweep(
-        self, shard: Shard, local: GibbsLocal, rows: SampledRows, globals: GibbsHdpGlobals, stream: Stream
+        self, shard: Shard, local: GibbsLocal, rows: SampledRows, global_state: GibbsHdpGlobalState, stream: Stream
     ) -> tuple[GibbsLocal, Delta]:
         """Pass once over a shard, then draw the numbers of its tables and its documents' sticks."""
-        began, priors = time.perf_counter(), globals.priors
-        slots = globals.slots_of(shard.number)
-        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, globals.topic, priors, stream, slots)
+        began, priors = time.perf_counter(), global_state.priors
+        slots = global_state.slots_of(shard.number)
+        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, global_state.topic, priors, stream, slots)
         columns = sweep.prior.size
         active, sums = count_documents(shard, sweep.token_topic, sweep.prior, tables=False)
         tables, key = np.zeros(columns), stream.at(purpose=f"{stream.purpose} tables").key()
         draw_tables(active.document_topics, active.document_counts, sweep.prior, key, tables)
         free = np.ones(columns, dtype=bool)
-        free[: globals.free.size] = globals.free
+        free[: global_state.free.size] = global_state.free
         parts = {
             **sums,
             **document_sums(shard, priors.concentration),
@@ -166,9 +166,11 @@ class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobals]):
         seconds = {"kernel": time.perf_counter() - began}
         return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, columns), seconds)
 
-    def advance_globals(self, globals: GibbsHdpGlobals, delta: Delta, changes: Counts) -> GibbsHdpGlobals:
+    def advance_global_state(
+        self, global_state: GibbsHdpGlobalState, delta: Delta, changes: Counts
+    ) -> GibbsHdpGlobalState:
         """Return the global state after the changes of a shard, with the topics that were born in it."""
-        wide = globals.with_slots(changes.shape[1])
+        wide = global_state.with_slots(changes.shape[1])
         topic, births = wide.topic + changes.sum(axis=0, dtype=np.int64), delta.read(BornTopics)
         pi = wide.pi if births is None else wide.pi + births.born
         return replace(wide, topic=topic, pi=np.where(topic > 0, pi, 0.0), free=wide.free & (topic == 0))

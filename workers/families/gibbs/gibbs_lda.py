@@ -17,7 +17,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
 from collapsium.workers.families.gibbs.shard_model import FreeTopicsShardModel
-from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobals, SampledRows, Vector
+from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
 from collapsium.workers.families.gibbs.token_counts import count_documents, delta_ids, document_sums, word_changes
 from collapsium.workers.families.gibbs.token_sweep import sweep_shard
 from collapsium.workers.families.topic_arrays import GIBBS_LDA_ARRAYS
@@ -39,7 +39,7 @@ class GibbsLdaSettings(Protocol):
 
 
 @dataclass(frozen=True)
-class GibbsLdaGlobals(SampledGlobals):
+class GibbsLdaGlobalState(SampledGlobalState):
     """Global state of latent Dirichlet allocation.
 
     Attributes
@@ -85,22 +85,22 @@ class WordTables(State):
     tables_of_words: float
 
 
-class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobals]):
+class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobalState]):
     """Latent Dirichlet allocation beside a shard."""
 
-    globals_type = GibbsLdaGlobals
+    global_state_type = GibbsLdaGlobalState
     arrays = GIBBS_LDA_ARRAYS
 
-    def kernels(self, globals: GibbsLdaGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GibbsLdaGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_tokens, list_documents, word_rising, log_eta, active_probability)
 
     def sweep(
-        self, shard: Shard, local: GibbsLocal, rows: SampledRows, globals: GibbsLdaGlobals, stream: Stream
+        self, shard: Shard, local: GibbsLocal, rows: SampledRows, global_state: GibbsLdaGlobalState, stream: Stream
     ) -> tuple[GibbsLocal, Delta]:
         """Pass once over a shard."""
-        began, priors, topics = time.perf_counter(), globals.priors, globals.topic.size
-        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, globals.topic, priors, stream)
+        began, priors, topics = time.perf_counter(), global_state.priors, global_state.topic.size
+        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, global_state.topic, priors, stream)
         active, sums = count_documents(shard, sweep.token_topic, priors.topics, tables=self.options.learns_alpha)
         parts = {
             "word_topic": word_changes(rows.word_topic, sweep.word_topic[:, :topics]),

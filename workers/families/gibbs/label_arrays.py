@@ -38,7 +38,7 @@ def _topics_of_tokens(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the topics of tokens: each is one that its document may have."""
     if known.shard is None or "token_topic" not in arrays:
         return None
-    each, background = (int(known.globals[name]) for name in ("label_topics", "background_topics"))
+    each, background = (int(known.global_state[name]) for name in ("label_topics", "background_topics"))
     lists, labels, topics = np.asarray(arrays["document_labels"]), known.sizes["label"], known.sizes["topic"]
     owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
     pairs = np.append(owner * labels + arrays["document_label"], -1)  # ascend, but for the end that nothing equals
@@ -68,7 +68,7 @@ LABEL_TOPICS_ARRAYS = FamilyArrays(
     ),
     sampled_rows,
     sampled_blocks,
-    lambda globals: Part(  # noqa: ARG005
+    lambda global_state: Part(  # noqa: ARG005
         {**SAMPLED.fields, **LABELS},
         (*SAMPLED.rules, ascending("document_labels", "document_label"), _topics_of_tokens),
     ),

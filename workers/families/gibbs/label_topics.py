@@ -23,7 +23,13 @@ from collapsium.workers.families.fold_in import FOLD_IN_SWEEPS
 from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes
 from collapsium.workers.families.gibbs.label_arrays import LABEL_TOPICS_ARRAYS
 from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
-from collapsium.workers.families.gibbs.states import ActiveTopics, SampledRows, SymmetricGlobals, TokenTopics, Vector
+from collapsium.workers.families.gibbs.states import (
+    ActiveTopics,
+    SampledRows,
+    SymmetricGlobalState,
+    TokenTopics,
+    Vector,
+)
 from collapsium.workers.families.gibbs.token_counts import (
     corpus_sums,
     count_documents,
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LabelTopicsGlobals(SymmetricGlobals):
+class LabelTopicsGlobalState(SymmetricGlobalState):
     """Global state of topics of labels.
 
     Attributes
@@ -108,17 +114,17 @@ class LabelLocal(LabelDocuments):
     token_topic: TokenTopics | None = None
 
 
-class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobals, LabelLocal]):
+class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLocal]):
     """Topics of labels beside a shard."""
 
-    globals_type, local_type, documents_type = LabelTopicsGlobals, LabelLocal, LabelDocuments
+    global_state_type, local_type, documents_type = LabelTopicsGlobalState, LabelLocal, LabelDocuments
     arrays, uses_labels = LABEL_TOPICS_ARRAYS, True
 
-    def kernels(self, globals: LabelTopicsGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: LabelTopicsGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_labels, label_probability, list_documents, word_rising)
 
-    def fold_in_kernels(self, globals: LabelTopicsGlobals) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: LabelTopicsGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that folding in and predicting call."""
         return (fold_in_labels, label_probability)
 
@@ -126,7 +132,7 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobals, LabelLocal]
         self,
         shard: Shard,
         rows: SampledRows,
-        globals: LabelTopicsGlobals,
+        global_state: LabelTopicsGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[LabelLocal, Delta]:
@@ -138,7 +144,7 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobals, LabelLocal]
             The documents.
         rows : SampledRows
             Not used.
-        globals : LabelTopicsGlobals
+        global_state : LabelTopicsGlobalState
             As `initialise` made them.
         stream : Stream
             Addressed to the shard.
@@ -157,12 +163,12 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobals, LabelLocal]
         OptionError
             The other run's topics are not those of the same labels.
         """
-        allowed = globals.allowed(LabelLists.from_shard(shard, globals.labels))
+        allowed = global_state.allowed(LabelLists.from_shard(shard, global_state.labels))
         owner = np.repeat(np.arange(shard.documents), shard.lengths)
         index = (stream.generator().random(owner.size) * allowed.counts()[owner]).astype(np.int64)
         token_topic = allowed.topic(owner, index).astype(np.uint16)
         if warm is not None:
-            if not globals.carried:
+            if not global_state.carried:
                 raise OptionError(
                     "a family whose topics are those of labels begins only from a run of its own with the same labels, "
                     "and as many topics of each",
@@ -178,28 +184,30 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobals, LabelLocal]
         shard: Shard,
         saved: Arrays,
         rows: SampledRows,
-        globals: LabelTopicsGlobals,
+        global_state: LabelTopicsGlobalState,
     ) -> tuple[LabelLocal, Delta]:
         """Go on from the topics of tokens that another run saved."""
-        return _begin(shard, saved["token_topic"], globals.allowed(LabelLists.from_shard(shard, globals.labels)))
+        return _begin(
+            shard, saved["token_topic"], global_state.allowed(LabelLists.from_shard(shard, global_state.labels))
+        )
 
     def sweep(
-        self, shard: Shard, local: LabelLocal, rows: SampledRows, globals: LabelTopicsGlobals, stream: Stream
+        self, shard: Shard, local: LabelLocal, rows: SampledRows, global_state: LabelTopicsGlobalState, stream: Stream
     ) -> tuple[LabelLocal, Delta]:
         """Pass once over a shard."""
-        began, priors, allowed = time.perf_counter(), globals.priors, globals.allowed(local.labels)
+        began, priors, allowed = time.perf_counter(), global_state.priors, global_state.allowed(local.labels)
         token_topic, word_topic = np.array(local.token_topic), np.array(rows.word_topic)
         sweep_labels(
             document_pairs(shard),
             stream.key(),
             allowed.record,
-            globals.alpha,
+            global_state.alpha,
             WordPrior(priors.word, priors.total),
-            TopicCounts(globals.topic.astype(np.float64), word_topic),
+            TopicCounts(global_state.topic.astype(np.float64), word_topic),
             token_topic,
         )
         active, sums = count_documents(shard, token_topic, priors.topics, tables=False)
-        concentration = globals.alpha * allowed.counts()
+        concentration = global_state.alpha * allowed.counts()
         falling = gammaln(concentration) - gammaln(concentration + shard.lengths)
         parts = {
             "word_topic": word_changes(rows.word_topic, word_topic),
@@ -214,44 +222,44 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobals, LabelLocal]
         self,
         shard: Shard,
         rows: SampledRows,
-        globals: LabelTopicsGlobals,
+        global_state: LabelTopicsGlobalState,
         stream: Stream,
     ) -> LabelLocal:
         """Fit the counts of unseen documents over the topics that they may have, by zeroth-order sweeps."""
-        allowed = globals.allowed(LabelLists.from_shard(shard, globals.labels))
+        allowed = global_state.allowed(LabelLists.from_shard(shard, global_state.labels))
         starts, _, topic = allowed.flat()
         topics, counts = np.empty(topic.size, dtype=np.uint16), np.empty(topic.size, dtype=np.float32)
         fold_in_labels(
             document_pairs(shard),
             allowed.record,
-            _fixed_topics(rows, globals),
-            globals.alpha,
+            _fixed_topics(rows, global_state),
+            global_state.alpha,
             FOLD_IN_SWEEPS,
             OutDocumentTopics(starts, topics, counts),
         )
         return LabelLocal(ActiveTopics(starts, topics, counts), allowed.labels)
 
     def predict(
-        self, heldout: Shard, local: LabelDocuments, rows: SampledRows, globals: LabelTopicsGlobals
+        self, heldout: Shard, local: LabelDocuments, rows: SampledRows, global_state: LabelTopicsGlobalState
     ) -> Mapping[str, Any]:
         """Return each held-out pair's probability sum_k theta_dk phi_kw, by the last sample."""
         probability = np.empty(heldout.pairs)
         label_probability(
             document_pairs(heldout),
-            globals.allowed(local.labels).record,
-            _fixed_topics(rows, globals),
-            globals.alpha,
+            global_state.allowed(local.labels).record,
+            _fixed_topics(rows, global_state),
+            global_state.alpha,
             local.active.record,
             probability,
         )
         return {"probability": probability}
 
-    def infer(self, local: LabelDocuments, globals: LabelTopicsGlobals) -> Mapping[str, Any]:
+    def infer(self, local: LabelDocuments, global_state: LabelTopicsGlobalState) -> Mapping[str, Any]:
         """Return theta_dk = (a + n_dk) / (A_d + n_d) over the topics that a document may have; 0 of the others."""
-        allowed, active = globals.allowed(local.labels), local.active
+        allowed, active = global_state.allowed(local.labels), local.active
         theta = np.zeros((allowed.documents, allowed.topics))
         _, document, topic = allowed.flat()
-        theta[document, topic] = globals.alpha
+        theta[document, topic] = global_state.alpha
         theta[active.owner, active.document_topics] += active.document_counts
         theta /= theta.sum(axis=1, keepdims=True)
         return {"document_topic": theta}
@@ -268,7 +276,7 @@ def _begin(shard: Shard, token_topic: TokenTopics, allowed: AllowedTopics) -> tu
     return LabelLocal(active, allowed.labels, token_topic), Delta(parts, delta_ids(shard, allowed.topics))
 
 
-def _fixed_topics(rows: SampledRows, globals: LabelTopicsGlobals) -> FixedTopics:
+def _fixed_topics(rows: SampledRows, global_state: LabelTopicsGlobalState) -> FixedTopics:
     """Return the topics of the last sample as kernels take them."""
-    priors, word_topic = globals.priors, np.ascontiguousarray(rows.word_topic, dtype=np.float32)
-    return FixedTopics(word_topic, priors.word, 1.0 / (priors.total + np.asarray(globals.topic, dtype=np.float64)))
+    priors, word_topic = global_state.priors, np.ascontiguousarray(rows.word_topic, dtype=np.float32)
+    return FixedTopics(word_topic, priors.word, 1.0 / (priors.total + np.asarray(global_state.topic, dtype=np.float64)))

@@ -21,7 +21,7 @@ from collapsium.workers.families.gibbs.states import (
     Counts,
     GibbsDocuments,
     GibbsLocal,
-    SampledGlobals,
+    SampledGlobalState,
     SampledRows,
     TokenTopics,
     Vector,
@@ -43,31 +43,33 @@ from collapsium.workers.kernels.jit import Kernel
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-GibbsGlobalsT = TypeVar("GibbsGlobalsT", bound=SampledGlobals)
+GibbsGlobalStateT = TypeVar("GibbsGlobalStateT", bound=SampledGlobalState)
 
 
-class GibbsShardModel(Resumable[OptionsT, GibbsGlobalsT, SampledRows, LocalT]):
+class GibbsShardModel(Resumable[OptionsT, GibbsGlobalStateT, SampledRows, LocalT]):
     """Shard model of a family whose rows are whole counts of tokens by word and topic."""
 
     rows_type = SampledRows
 
-    def initial_rows(self, words: int, globals: GibbsGlobalsT) -> SampledRows:
+    def initial_rows(self, words: int, global_state: GibbsGlobalStateT) -> SampledRows:
         """Return the rows of words that have no token yet."""
-        return SampledRows(np.zeros((words, globals.topic.size), dtype=np.int32))
+        return SampledRows(np.zeros((words, global_state.topic.size), dtype=np.int32))
 
-    def advance(self, rows: SampledRows, delta: Delta, globals: GibbsGlobalsT) -> tuple[SampledRows, GibbsGlobalsT]:
+    def advance(
+        self, rows: SampledRows, delta: Delta, global_state: GibbsGlobalStateT
+    ) -> tuple[SampledRows, GibbsGlobalStateT]:
         """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
         changes = delta.read(WordChanges)
         if changes is None:
-            return rows, globals
+            return rows, global_state
         word_topic = widened(rows.word_topic, changes.word_topic.shape[1]) + changes.word_topic
-        return SampledRows(word_topic), self.advance_globals(globals, delta, changes.word_topic)
+        return SampledRows(word_topic), self.advance_global_state(global_state, delta, changes.word_topic)
 
-    def advance_globals(self, globals: GibbsGlobalsT, delta: Delta, changes: Counts) -> GibbsGlobalsT:
+    def advance_global_state(self, global_state: GibbsGlobalStateT, delta: Delta, changes: Counts) -> GibbsGlobalStateT:
         """Return the global state after the changes of a shard."""
-        return globals.with_changes(changes.sum(axis=0, dtype=np.int64))
+        return global_state.with_changes(changes.sum(axis=0, dtype=np.int64))
 
-    def fold(self, block: SampledRows, delta: Delta, globals: GibbsGlobalsT) -> tuple[SampledRows, Delta]:
+    def fold(self, block: SampledRows, delta: Delta, global_state: GibbsGlobalStateT) -> tuple[SampledRows, Delta]:
         """Add the rows of a delta to a block of the vocabulary.
 
         Parameters
@@ -76,7 +78,7 @@ class GibbsShardModel(Resumable[OptionsT, GibbsGlobalsT, SampledRows, LocalT]):
             The rows so far.
         delta : Delta
             Changes; its word ids count from the block's first word.
-        globals : SampledGlobals
+        global_state : SampledGlobalState
             As the iteration began.
 
         Returns
@@ -92,22 +94,24 @@ class GibbsShardModel(Resumable[OptionsT, GibbsGlobalsT, SampledRows, LocalT]):
             return block, Delta()
         word_topic, parts = add_word_changes(block.word_topic, changes.word_topic, delta.ids["word"])
         sums = np.zeros(2)
-        word_rising(word_topic, globals.priors.word, sums)
+        word_rising(word_topic, global_state.priors.word, sums)
         parts.update(word_rising=fresh(sums[0]), tables_of_words=fresh(sums[1]))
         return SampledRows(word_topic), Delta(parts, {"topic": np.arange(parts["topic"].values.size)})
 
-    def finished_rows(self, block: SampledRows, globals: GibbsGlobalsT) -> SampledRows:
+    def finished_rows(self, block: SampledRows, global_state: GibbsGlobalStateT) -> SampledRows:
         """Return the rows with a column for each topic; a block gets further columns only when it is folded."""
-        columns = globals.topic.size
+        columns = global_state.topic.size
         return block if block.word_topic.shape[1] == columns else SampledRows(widened(block.word_topic, columns))
 
-    def word_probability(self, rows: SampledRows, globals: GibbsGlobalsT) -> Vector:
+    def word_probability(self, rows: SampledRows, global_state: GibbsGlobalStateT) -> Vector:
         """Return phi_kw of the last sample, shape (words, topics)."""
-        return globals.priors.word_probability(self.finished_rows(rows, globals).word_topic, globals.topic)
+        return global_state.priors.word_probability(
+            self.finished_rows(rows, global_state).word_topic, global_state.topic
+        )
 
-    def probabilities(self, rows: SampledRows, globals: GibbsGlobalsT) -> Mapping[str, Any]:
+    def probabilities(self, rows: SampledRows, global_state: GibbsGlobalStateT) -> Mapping[str, Any]:
         """Return phi_kw of the last sample."""
-        return {"word_topic": self.word_probability(rows, globals)}
+        return {"word_topic": self.word_probability(rows, global_state)}
 
     def word_tokens(self, rows: SampledRows) -> Vector:
         """Return the tokens of each word."""
@@ -115,12 +119,12 @@ class GibbsShardModel(Resumable[OptionsT, GibbsGlobalsT, SampledRows, LocalT]):
         return tokens
 
 
-class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalsT, GibbsLocal]):
+class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalStateT, GibbsLocal]):
     """Shard model of a family whose documents may have all topics."""
 
     local_type, documents_type = GibbsLocal, GibbsDocuments
 
-    def fold_in_kernels(self, globals: GibbsGlobalsT) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: GibbsGlobalStateT) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that folding in and predicting call."""
         return FOLD_IN_KERNELS
 
@@ -128,57 +132,61 @@ class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalsT, GibbsLocal])
         self,
         shard: Shard,
         rows: SampledRows,
-        globals: GibbsGlobalsT,
+        global_state: GibbsGlobalStateT,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[GibbsLocal, Delta]:
         """Draw each token's first topic, uniformly or by another run's proportions and topics."""
-        columns = globals.topic.size
-        return self._begin(shard, draw_initial_topics(shard, globals.initial_topics, columns, stream, warm), columns)
+        columns = global_state.topic.size
+        return self._begin(
+            shard, draw_initial_topics(shard, global_state.initial_topics, columns, stream, warm), columns
+        )
 
     def continue_from(
         self,
         shard: Shard,
         saved: Arrays,
         rows: SampledRows,
-        globals: GibbsGlobalsT,
+        global_state: GibbsGlobalStateT,
     ) -> tuple[GibbsLocal, Delta]:
         """Go on from the topics of tokens that another run saved."""
-        return self._begin(shard, saved["token_topic"], globals.topic.size)
+        return self._begin(shard, saved["token_topic"], global_state.topic.size)
 
     def _begin(self, shard: Shard, token_topic: TokenTopics, columns: int) -> tuple[GibbsLocal, Delta]:
         active, _ = count_documents(shard, token_topic, np.ones(columns), tables=False)
         parts = {"word_topic": count_words(shard, token_topic, columns)}
         return GibbsLocal(active, token_topic=token_topic), Delta(parts, delta_ids(shard, columns))
 
-    def fold_in(self, shard: Shard, rows: SampledRows, globals: GibbsGlobalsT, stream: Stream) -> GibbsLocal:
+    def fold_in(self, shard: Shard, rows: SampledRows, global_state: GibbsGlobalStateT, stream: Stream) -> GibbsLocal:
         """Fit the counts of unseen documents under fixed topics, by zeroth-order sweeps."""
-        phi = self.word_probability(rows, globals)
-        return GibbsLocal(document_topic=fold_in_counts(shard, phi, globals.topic_parameters))
+        phi = self.word_probability(rows, global_state)
+        return GibbsLocal(document_topic=fold_in_counts(shard, phi, global_state.topic_parameters))
 
     def predict(
-        self, heldout: Shard, local: GibbsLocal, rows: SampledRows, globals: GibbsGlobalsT
+        self, heldout: Shard, local: GibbsLocal, rows: SampledRows, global_state: GibbsGlobalStateT
     ) -> Mapping[str, Any]:
         """Return each held-out pair's probability sum_k theta_dk phi_kw + theta_u / W, by the last sample."""
-        priors = globals.priors
+        priors = global_state.priors
         if local.active is not None:
-            rows = self.finished_rows(rows, globals)
-            return {"probability": _active_probability(heldout, local.active, rows, globals)}
+            rows = self.finished_rows(rows, global_state)
+            return {"probability": _active_probability(heldout, local.active, rows, global_state)}
         theta = priors.proportions(local.dense(priors.topics.size))
-        phi = self.word_probability(rows, globals)
+        phi = self.word_probability(rows, global_state)
         return {"probability": pair_probability(heldout, theta, phi, priors.word / priors.total)}
 
-    def infer(self, local: GibbsDocuments, globals: GibbsGlobalsT) -> Mapping[str, Any]:
+    def infer(self, local: GibbsDocuments, global_state: GibbsGlobalStateT) -> Mapping[str, Any]:
         """Return the documents' proportions theta_dk = (a_k + n_dk) / (A + n_d)."""
-        return {"document_topic": globals.priors.proportions(local.dense(globals.topic.size))}
+        return {"document_topic": global_state.priors.proportions(local.dense(global_state.topic.size))}
 
     def document_lengths(self, local: GibbsDocuments) -> Vector:
         """Return the tokens of each document."""
         return local.lengths()
 
 
-def _active_probability(heldout: Shard, active: ActiveTopics, rows: SampledRows, globals: SampledGlobals) -> Vector:
-    priors, probability, topics = globals.priors, np.empty(heldout.pairs), active.record
+def _active_probability(
+    heldout: Shard, active: ActiveTopics, rows: SampledRows, global_state: SampledGlobalState
+) -> Vector:
+    priors, probability, topics = global_state.priors, np.empty(heldout.pairs), active.record
     active_probability(
         document_pairs(heldout),
         records.ActiveTopics(topics.offsets, topics.topic),
@@ -186,7 +194,7 @@ def _active_probability(heldout: Shard, active: ActiveTopics, rows: SampledRows,
         np.zeros(heldout.documents, dtype=np.float32),
         records.Priors(priors.topics, np.full(len(rows.word_topic), priors.word), priors.total),
         records.TopicCounts(
-            np.asarray(rows.word_topic, dtype=np.float32), globals.topic.astype(np.float64) + priors.total
+            np.asarray(rows.word_topic, dtype=np.float32), global_state.topic.astype(np.float64) + priors.total
         ),
         np.array([max(priors.concentration - priors.topics.sum(), 0.0), priors.total]),
         probability,

@@ -22,7 +22,7 @@ MAX_TOPICS = 1 << 16
 
 
 @dataclass(frozen=True)
-class SampledGlobals(GlobalState):
+class SampledGlobalState(GlobalState):
     """Hyperparameters of the words, and the tokens of each topic.
 
     Attributes
@@ -65,7 +65,7 @@ class SampledGlobals(GlobalState):
 
 
 @dataclass(frozen=True)
-class SymmetricGlobals(SampledGlobals):
+class SymmetricGlobalState(SampledGlobalState):
     """Global state of a family in which all topics of a document have the same Dirichlet parameter.
 
     Attributes

@@ -32,7 +32,7 @@ from collapsium.workers.families.hca.leaf_splits import LeafProbes
 from collapsium.workers.families.hca.states import (
     SEEDING,
     TREE,
-    HcaGlobals,
+    HcaGlobalState,
     HcaOptions,
     HcaRows,
     VectorFactors,
@@ -51,25 +51,30 @@ FOLD_IN_PASSES = 20
 """Passes over unseen vectors in the factorised form."""
 
 
-class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
+class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
     """Hierarchical component analysis beside a shard."""
 
-    globals_type, rows_type = HcaGlobals, HcaRows
+    global_state_type, rows_type = HcaGlobalState, HcaRows
     local_type, documents_type = VectorFactors, VectorFactors
     arrays = HCA_ARRAYS
 
-    def kernels(self, globals: HcaGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: HcaGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
-        return [nearest, sweep_components, *([sweep_factors] if globals.factorised else [])]
+        return [nearest, sweep_components, *([sweep_factors] if global_state.factorised else [])]
 
-    def initial_rows(self, words: int, globals: HcaGlobals) -> HcaRows:
+    def initial_rows(self, words: int, global_state: HcaGlobalState) -> HcaRows:
         """Return the rows of `words` columns before any vector has been seen."""
-        columns = globals.fitted.node_parent.size
+        columns = global_state.fitted.node_parent.size
         sums = np.zeros((words, columns + 1))
         return HcaRows(sums, np.zeros_like(sums), np.zeros((words, columns)))
 
     def start(
-        self, shard: VectorShard, rows: HcaRows, globals: HcaGlobals, stream: Stream, warm: Arrays | None = None
+        self,
+        shard: VectorShard,
+        rows: HcaRows,
+        global_state: HcaGlobalState,
+        stream: Stream,
+        warm: Arrays | None = None,
     ) -> tuple[VectorFactors, Delta]:
         """Return local states without ends, and candidates for the first clusters by stable hash.
 
@@ -79,7 +84,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
             The vectors.
         rows : HcaRows
             Not used.
-        globals : HcaGlobals
+        global_state : HcaGlobalState
             As `initialise` made them.
         stream : Stream
             Addressed to the shard.
@@ -100,16 +105,16 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
         """
         if warm is not None:
             raise OptionError("--warm: the family 'hca' begins from no other run")
-        count, depth = shard.documents, globals.full_depth
-        spread = np.tile(np.eye(depth), (count, 1, 1)) if globals.factorised else None
+        count, depth = shard.documents, global_state.full_depth
+        spread = np.tile(np.eye(depth), (count, 1, 1)) if global_state.factorised else None
         best, factors = np.zeros(count, dtype=np.int32), np.zeros((count, depth))
         local = VectorFactors(DocumentEnds.empty(count), best, factors, spread)
         hashes = vector_addresses(shard, stream)
-        chosen = smallest(hashes, globals.clustering.max_seeds, np.ones(count, dtype=bool))
+        chosen = smallest(hashes, global_state.clustering.max_seeds, np.ones(count, dtype=bool))
         return local, Delta({"candidates": fresh(np.ones(chosen.size), "document")}, {"document": chosen})
 
     def sweep(
-        self, shard: VectorShard, local: VectorFactors, rows: HcaRows, globals: HcaGlobals, stream: Stream
+        self, shard: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState, stream: Stream
     ) -> tuple[VectorFactors, Delta]:
         """Pass over a shard, or assign its vectors to clusters.
 
@@ -121,7 +126,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
             Ends and, in the factorised form, y and C of q(x).
         rows : HcaRows
             Sums over vectors.
-        globals : HcaGlobals
+        global_state : HcaGlobalState
             As the iteration began.
         stream : Stream
             Addressed to the shard.
@@ -134,14 +139,14 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
             Fresh `NodeSums` and, once there is a tree, those of `TreeSums` that are not of the rows.
         """
         began = time.perf_counter()
-        if globals.clustering.stage < TREE:
-            return local, _cluster(shard, rows, globals, stream)
-        model, splits = globals.next_model, globals.splits
-        factors, spread = _factors_before_trial(local, globals)
-        if globals.separate_factors:
-            local = _with_turned_factors(_with_restored_factors(local, globals), globals)
-        sums = globals.next_sweep.moves.apply(rows.saved if splits.restoring else rows.word_node)
-        paths = VectorPaths(shard, local, sums, model, globals, self.options.prior_variance)
+        if global_state.clustering.stage < TREE:
+            return local, _cluster(shard, rows, global_state, stream)
+        model, splits = global_state.next_model, global_state.splits
+        factors, spread = _factors_before_trial(local, global_state)
+        if global_state.separate_factors:
+            local = _with_turned_factors(_with_restored_factors(local, global_state), global_state)
+        sums = global_state.next_sweep.moves.apply(rows.saved if splits.restoring else rows.word_node)
+        paths = VectorPaths(shard, local, sums, model, global_state, self.options.prior_variance)
         after, tree = paths.local(), model.tree
         columns = tree.parents.size
         places = np.append(tree.columns, columns)
@@ -175,11 +180,11 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
         after = replace(after, document_factors_saved=factors, document_spread_saved=spread)
         return after, delta
 
-    def advance(self, rows: HcaRows, delta: Delta, globals: HcaGlobals) -> tuple[HcaRows, HcaGlobals]:
+    def advance(self, rows: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, HcaGlobalState]:
         """Return the rows as they were, as a shard's changes act from the next iteration on."""
-        return rows, globals
+        return rows, global_state
 
-    def fold(self, block: HcaRows, delta: Delta, globals: HcaGlobals) -> tuple[HcaRows, Delta]:
+    def fold(self, block: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, Delta]:
         """Put new sums in the place of a block's, and return their products.
 
         Parameters
@@ -188,7 +193,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
             The rows so far.
         delta : Delta
             Fresh `NodeSums`.
-        globals : HcaGlobals
+        global_state : HcaGlobalState
             As the iteration began.
 
         Returns
@@ -210,28 +215,28 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
         parts = {
             "probe_square": fresh((probes**2).sum(axis=0), "end"),
             "products": fresh(np.einsum("wi,wj->ij", after, after), "node", "other"),
-            "moved": fresh(min(float(change), 1.0) * len(after) * globals.documents),
+            "moved": fresh(min(float(change), 1.0) * len(after) * global_state.documents),
         }
-        return HcaRows(after, before if globals.splits.begins_trial else block.saved, probes), Delta(parts)
+        return HcaRows(after, before if global_state.splits.begins_trial else block.saved, probes), Delta(parts)
 
-    def finished_rows(self, block: HcaRows, globals: HcaGlobals) -> HcaRows:
+    def finished_rows(self, block: HcaRows, global_state: HcaGlobalState) -> HcaRows:
         """Return the rows that a finished model keeps: B."""
         return HcaRows(block.word_node)
 
-    def fold_in(self, shard: VectorShard, rows: HcaRows, globals: HcaGlobals, stream: Stream) -> VectorFactors:
+    def fold_in(self, shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, stream: Stream) -> VectorFactors:
         """Fit paths and factors of unseen vectors with the tree held fixed."""
-        model, variance = globals.fitted_model, self.options.prior_variance
-        local = VectorPaths(shard, None, rows.word_node, model, globals, variance).local()
-        for _ in range(FOLD_IN_PASSES if globals.factorised and globals.separate_factors else 0):
-            local = VectorPaths(shard, local, rows.word_node, model, globals, variance).local()
+        model, variance = global_state.fitted_model, self.options.prior_variance
+        local = VectorPaths(shard, None, rows.word_node, model, global_state, variance).local()
+        for _ in range(FOLD_IN_PASSES if global_state.factorised and global_state.separate_factors else 0):
+            local = VectorPaths(shard, local, rows.word_node, model, global_state, variance).local()
         return local
 
     def predict(
-        self, heldout: VectorShard, local: VectorFactors, rows: HcaRows, globals: HcaGlobals
+        self, heldout: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState
     ) -> Mapping[str, npt.NDArray[Any]]:
         """Return |t - t^|^2 of each vector, t^ = W (W'W)^-1 W' (t - mu) + mu along its most probable full path."""
-        loadings = rows.loadings(globals)
-        paths, best = globals.fitted.tree.paths(), np.asarray(local.document_best, dtype=np.int64)
+        loadings = rows.loadings(global_state)
+        paths, best = global_state.fitted.tree.paths(), np.asarray(local.document_best, dtype=np.int64)
         error = np.zeros(heldout.documents)
         for end in np.unique(best):
             chosen = np.flatnonzero(best == end)
@@ -243,13 +248,13 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
             error[chosen] = ((distance - np.einsum("nj,wj->nw", factors, basis)) ** 2).sum(axis=1)
         return {"error": error}
 
-    def probabilities(self, rows: HcaRows, globals: HcaGlobals) -> Mapping[str, npt.NDArray[Any]]:
+    def probabilities(self, rows: HcaRows, global_state: HcaGlobalState) -> Mapping[str, npt.NDArray[Any]]:
         """Raise `OptionError`: the components of vectors are no probabilities."""
         raise OptionError("a tree of vectors has no topics that another fit could begin from")
 
-    def infer(self, local: VectorFactors, globals: HcaGlobals) -> Mapping[str, npt.NDArray[Any]]:
+    def infer(self, local: VectorFactors, global_state: HcaGlobalState) -> Mapping[str, npt.NDArray[Any]]:
         """Return each vector's share of each leaf, its most probable full path, and its factors along it, E[x]."""
-        tree = globals.fitted.tree
+        tree = global_state.fitted.tree
         lists, ends = local.ends.document_lists, np.asarray(local.ends.document_ends, dtype=np.int64)
         owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
         shares = np.zeros((lists.size - 1, tree.parents.size))
@@ -263,25 +268,25 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobals, HcaRows, VectorFactors]):
         return np.ones(local.document_best.size)
 
 
-def _with_restored_factors(local: VectorFactors, globals: HcaGlobals) -> VectorFactors:
+def _with_restored_factors(local: VectorFactors, global_state: HcaGlobalState) -> VectorFactors:
     """Return the factors from before a split that was rejected."""
-    if not globals.splits.restoring or local.document_factors_saved is None:
+    if not global_state.splits.restoring or local.document_factors_saved is None:
         return local
     return replace(local, document_factors=local.document_factors_saved, document_spread=local.document_spread_saved)
 
 
-def _factors_before_trial(local: VectorFactors, globals: HcaGlobals) -> tuple[Vector | None, Vector | None]:
+def _factors_before_trial(local: VectorFactors, global_state: HcaGlobalState) -> tuple[Vector | None, Vector | None]:
     """Return the factors from before a split that is on trial, and their covariances; None if there is no trial."""
-    if not globals.separate_factors or not globals.splits.trial_left:
+    if not global_state.separate_factors or not global_state.splits.trial_left:
         return None, None
-    if globals.splits.begins_trial:
+    if global_state.splits.begins_trial:
         return local.document_factors, local.document_spread
     return local.document_factors_saved, local.document_spread_saved
 
 
-def _with_turned_factors(local: VectorFactors, globals: HcaGlobals) -> VectorFactors:
+def _with_turned_factors(local: VectorFactors, global_state: HcaGlobalState) -> VectorFactors:
     """Turn the factors at nodes that a move adds to others with a minus, of vectors whose best path has them."""
-    tree, moves = globals.fitted.tree, globals.next_sweep.moves
+    tree, moves = global_state.fitted.tree, global_state.next_sweep.moves
     paths = tree.paths()[local.document_best]
     sign = np.ones(paths.shape)
     turned = moves.move_source[moves.move_weight < 0.0]
@@ -293,9 +298,9 @@ def _with_turned_factors(local: VectorFactors, globals: HcaGlobals) -> VectorFac
     return replace(local, document_factors=local.document_factors * sign, document_spread=spread)
 
 
-def _cluster(shard: VectorShard, rows: HcaRows, globals: HcaGlobals, stream: Stream) -> Delta:
+def _cluster(shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, stream: Stream) -> Delta:
     """Sum the vectors of each cluster: those that start one, or those nearest to each one's mean."""
-    columns, clustering = globals.fitted.node_parent.size, globals.clustering
+    columns, clustering = global_state.fitted.node_parent.size, global_state.clustering
     seeds, label = clustering.seeds, np.full(shard.documents, -1, dtype=np.int32)
     if clustering.stage == SEEDING:
         own = vector_addresses(shard, stream.at(purpose="start", iteration=0))

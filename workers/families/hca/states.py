@@ -232,7 +232,7 @@ class TreeModel:
 
 
 @dataclass(frozen=True)
-class HcaGlobals(GlobalState):
+class HcaGlobalState(GlobalState):
     """The trees of the last and the next sweep, with their loadings.
 
     Attributes
@@ -321,9 +321,9 @@ class HcaRows(Rows):
         """Probes of the leaves."""
         return _present(self.word_probe)
 
-    def loadings(self, globals: HcaGlobals) -> Vector:
+    def loadings(self, global_state: HcaGlobalState) -> Vector:
         """Return E[w_i] by column and, last, E[mu], shape (words, columns + 1)."""
-        loadings: Vector = np.einsum("wi,ij->wj", self.word_node, globals.loadings.solve)
+        loadings: Vector = np.einsum("wi,ij->wj", self.word_node, global_state.loadings.solve)
         return loadings
 
 

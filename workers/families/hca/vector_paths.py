@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.families.hca.leaf_splits import LeafProbes
-from collapsium.workers.families.hca.states import HcaGlobals, TreeModel, VectorFactors
+from collapsium.workers.families.hca.states import HcaGlobalState, TreeModel, VectorFactors
 from collapsium.workers.families.ncrp.tree import DocumentEnds, Tree, Vector
 from collapsium.workers.kernels.trees.gaussian import (
     FactorPosterior,
@@ -38,7 +38,7 @@ class VectorPaths:
         B by the columns of the tree.
     model : TreeModel
         The tree.
-    globals : HcaGlobals
+    global_state : HcaGlobalState
         The global state.
     prior_variance : float
         Variance s0 of each loading.
@@ -50,7 +50,7 @@ class VectorPaths:
         local: VectorFactors | None,
         sums: Vector,
         model: TreeModel,
-        globals: HcaGlobals,
+        global_state: HcaGlobalState,
         prior_variance: float,
     ) -> None:
         tree, self._tree = model.tree, model.tree
@@ -58,8 +58,10 @@ class VectorPaths:
         places = np.append(tree.columns, columns)
         loadings = np.ascontiguousarray(np.einsum("wi,ij->jw", sums, model.loadings.solve[:, places]))
         paths = end_paths(tree, without_root=model.without_root)
-        tau = globals.next_sweep.tau
-        quadratic, covariance, log_determinant = end_quadratics(model, paths, globals.vocabulary, prior_variance, tau)
+        tau = global_state.next_sweep.tau
+        quadratic, covariance, log_determinant = end_quadratics(
+            model, paths, global_state.vocabulary, prior_variance, tau
+        )
         end_log = np.ascontiguousarray(model.end_log[tree.columns])
         self.by_node, self.second = np.zeros((size + 1, shard.words.size)), np.zeros((size + 1, size + 1))
         self.ends, self.sums = np.zeros(size), np.zeros(3)
@@ -70,7 +72,7 @@ class VectorPaths:
         posterior = VectorPosterior(self._listed, self._masses, self._best, self._factors)
         statistics = TreeStatistics(self.by_node, self.second, self.ends, self.sums)
         nodes, mean = np.ascontiguousarray(loadings[:-1]), np.ascontiguousarray(loadings[-1])
-        if globals.separate_factors and local is not None and local.document_spread is not None:
+        if global_state.separate_factors and local is not None and local.document_spread is not None:
             own = FactorPosterior(np.array(local.document_factors), np.array(local.document_spread))
             self._spread = own.covariance
             gaussian_tree = GaussianTree(nodes, mean, paths, quadratic, end_log, tau)
@@ -78,7 +80,7 @@ class VectorPaths:
         else:
             gaussian_tree = GaussianTree(nodes, mean, paths, covariance, end_log - 0.5 * log_determinant, tau)
             sweep_components(shard.values, gaussian_tree, MIN_SHARE, posterior, statistics)
-            if globals.factorised:
+            if global_state.factorised:
                 self._spread = covariance[self._best]
         self._values, self._loadings, self._paths, self._covariance = shard.values, loadings, paths, covariance
 

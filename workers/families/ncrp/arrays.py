@@ -73,10 +73,10 @@ def tree(parents: str, depth: str = "") -> Rule:
 
 
 def nodes_of(name: str, parents: str) -> Rule:
-    """Return the rule that all columns that an array names are nodes of the tree that the globals hold."""
+    """Return the rule that all columns that an array names are nodes of the tree that the global state holds."""
 
     def rule(arrays: Arrays, known: Known) -> str | None:
-        there = np.asarray(known.globals[parents]) != FREE
+        there = np.asarray(known.global_state[parents]) != FREE
         named = np.asarray(arrays[name])
         return None if there[named[named >= 0]].all() else f"expected columns of nodes in '{name}'"
 
@@ -85,7 +85,7 @@ def nodes_of(name: str, parents: str) -> Rule:
 
 def _paths(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with paths: each goes down from the root, and ends where -1 begins."""
-    path, parents = np.asarray(arrays["document_path"]), np.asarray(known.globals["node_parent"])
+    path, parents = np.asarray(arrays["document_path"]), np.asarray(known.global_state["node_parent"])
     if path.shape[1] and ((path[:, 0] > 0).any() or not _goes_down(path, parents)):
         return "expected paths from the root down in 'document_path'"
     return None
@@ -110,8 +110,8 @@ def _counted_levels(arrays: Arrays, known: Known) -> str | None:
 
 def _whole(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the counts of a fit that goes on: they are whole numbers. A drawn tree has others."""
-    wrong = [name for name in ("node_documents", "topic") if known.globals[name].dtype.kind != "i"]
-    return f"expected whole counts in '{wrong[0]}' of the globals" if wrong else None
+    wrong = [name for name in ("node_documents", "topic") if known.global_state[name].dtype.kind != "i"]
+    return f"expected whole counts in '{wrong[0]}' of the global state" if wrong else None
 
 
 def _tokens_of_nodes(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
@@ -135,9 +135,9 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
         },
         (tree("node_parent"), free_of("node_documents", "topic")),
     ),
-    lambda globals: SAMPLED_ROWS,  # noqa: ARG005
-    lambda globals: Part(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
-    lambda globals: Part(  # noqa: ARG005
+    lambda global_state: SAMPLED_ROWS,  # noqa: ARG005
+    lambda global_state: Part(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
+    lambda global_state: Part(  # noqa: ARG005
         {
             "document_path": indices("i4", "document level", "topic", -1),
             "document_level": counts("i4", "document level"),
@@ -170,10 +170,10 @@ TREES = (tree("node_parent", "depth"), tree("next_parent", "next_depth"))
 
 def fitted(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the columns of a fit that goes on: both trees have the same. A drawn one has fewer."""
-    columns = known.globals["node_parent"].size
+    columns = known.global_state["node_parent"].size
     names = ("next_parent", "end_log", "next_end_log", "cluster_counts")
-    wrong = [name for name in names if name in known.globals and known.globals[name].size != columns]
-    return f"expected {columns} columns in '{wrong[0]}' of the globals" if wrong else None
+    wrong = [name for name in names if name in known.global_state and known.global_state[name].size != columns]
+    return f"expected {columns} columns in '{wrong[0]}' of the global state" if wrong else None
 
 
 def _moves(columns: str, size: str = "move") -> dict[str, Field]:
@@ -186,12 +186,12 @@ def _moves(columns: str, size: str = "move") -> dict[str, Field]:
 
 def _levels_of_tree(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the level counts of documents: they have one for each level of the tree."""
-    levels, depth = arrays["document_level"].shape[1], int(known.globals["depth"])
+    levels, depth = arrays["document_level"].shape[1], int(known.global_state["depth"])
     return None if levels == depth else f"expected {depth} levels in 'document_level', found {levels}"
 
 
-def _ncrp_local(globals: Arrays) -> Part:
-    pairs = {"pair_level": numbers("f4", "pair depth", 0, 1.001)} if globals["factorised"] else {}
+def _ncrp_local(global_state: Arrays) -> Part:
+    pairs = {"pair_level": numbers("f4", "pair depth", 0, 1.001)} if global_state["factorised"] else {}
     fields = {"document_level": counts("f8", "document depth"), **LISTS, **pairs}
     return Part(fields, (_levels_of_tree, nodes_of("document_ends", "node_parent")))
 
@@ -219,8 +219,8 @@ NCRP_ARRAYS = FamilyArrays(
         },
         TREES,
     ),
-    lambda globals: NCRP_ROWS,  # noqa: ARG005
-    lambda globals: Part(NCRP_BLOCKS, (fitted,)),  # noqa: ARG005
+    lambda global_state: NCRP_ROWS,  # noqa: ARG005
+    lambda global_state: Part(NCRP_BLOCKS, (fitted,)),  # noqa: ARG005
     _ncrp_local,
 )
 
@@ -237,13 +237,13 @@ def _hca_rows(names: str, *rules: Rule) -> Callable[[Arrays], Part]:
         "word_probe": numbers("f8", "word topic"),
     }
     part = Part({name: fields[name] for name in names.split()}, rules)
-    return lambda globals: part  # noqa: ARG005
+    return lambda global_state: part  # noqa: ARG005
 
 
-def _hca_local(globals: Arrays) -> Part:
-    depth = str(int(globals["full_depth"]))
+def _hca_local(global_state: Arrays) -> Part:
+    depth = str(int(global_state["full_depth"]))
     factors = {"document_factors": numbers("f8", f"document {depth}")}
-    if globals["factorised"]:
+    if global_state["factorised"]:
         factors["document_spread"] = numbers("f8", f"document {depth} {depth}")
     fields = {"document_best": indices("i4", "document", "topic"), **LISTS, **factors}
     fields |= optional({f"{name}_saved": one for name, one in factors.items()})

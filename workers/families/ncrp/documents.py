@@ -11,7 +11,7 @@ import numpy.typing as npt
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.ncrp.state import NcrpDocuments, NcrpGlobals, NcrpLocal
+from collapsium.workers.families.ncrp.state import NcrpDocuments, NcrpGlobalState, NcrpLocal
 from collapsium.workers.families.ncrp.tree import DocumentEnds, Ints, Tree, Vector, deepened
 from collapsium.workers.kernels.trees.levels import LevelCounts, sweep_levels
 from collapsium.workers.kernels.trees.paths import MIN_PROBABILITY, sweep_paths
@@ -54,13 +54,13 @@ class WordLogs:
 
     @classmethod
     def of(
-        cls, globals: NcrpGlobals, tree: Tree, word_topic: npt.NDArray[Any], totals: Vector, *, point: bool
+        cls, global_state: NcrpGlobalState, tree: Tree, word_topic: npt.NDArray[Any], totals: Vector, *, point: bool
     ) -> WordLogs:
         """Return those of a tree's topics.
 
         Parameters
         ----------
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             With the hyperparameters.
         tree : Tree
             The nodes.
@@ -76,8 +76,8 @@ class WordLogs:
         WordLogs
             Of the words.
         """
-        words = globals.vocabulary
-        alpha, eta = globals.level_priors(tree.depth)
+        words = global_state.vocabulary
+        alpha, eta = global_state.level_priors(tree.depth)
         prior, counts = eta[tree.level], np.ascontiguousarray(word_topic[:, tree.columns])
         if point:
             log_outside = np.full(tree.depth, -special.log(words))
@@ -157,22 +157,22 @@ def _deepened_pairs(pair_level: npt.NDArray[np.float32], alpha: Vector) -> npt.N
     return np.ascontiguousarray(deepened(pair_level, alpha), dtype=np.float32)
 
 
-def level_proportions(local: NcrpDocuments, globals: NcrpGlobals) -> Vector:
+def level_proportions(local: NcrpDocuments, global_state: NcrpGlobalState) -> Vector:
     """Return E[theta] of each document, shape (documents, depth)."""
-    alpha = globals.level_priors(globals.fitted.depth)[0]
+    alpha = global_state.level_priors(global_state.fitted.depth)[0]
     gamma = deepened(local.document_level, alpha) + alpha
     theta: Vector = np.ascontiguousarray(gamma / gamma.sum(axis=1, keepdims=True))
     return theta
 
 
 def best_paths(
-    globals: NcrpGlobals, owner: npt.NDArray[Any], ends: npt.NDArray[Any], masses: Vector, documents: int
+    global_state: NcrpGlobalState, owner: npt.NDArray[Any], ends: npt.NDArray[Any], masses: Vector, documents: int
 ) -> Ints:
     """Return the most probable full path of each document in the tree.
 
     Parameters
     ----------
-    globals : NcrpGlobals
+    global_state : NcrpGlobalState
         With the tree.
     owner, ends, masses : numpy.ndarray
         Document, column and q(c) of each stored end.
@@ -184,7 +184,7 @@ def best_paths(
     numpy.ndarray of int64, shape (documents, depth)
         Columns of the nodes. Where no end of a document is a leaf, the path goes on to the largest child.
     """
-    tree, passes = globals.fitted.tree, globals.node_passes
+    tree, passes = global_state.fitted.tree, global_state.node_passes
     order = np.lexsort((-masses, tree.levels[ends] < tree.depth - 1, owner))
     best = np.zeros(documents, dtype=np.int64)
     best[owner[order][::-1]] = ends[order][::-1]

@@ -32,7 +32,7 @@ from collapsium.workers.families.gibbs.token_counts import add_word_changes, del
 from collapsium.workers.families.ncrp.arrays import GIBBS_NCRP_ARRAYS
 from collapsium.workers.families.ncrp.gibbs_state import (
     GibbsNcrpDocuments,
-    GibbsNcrpGlobals,
+    GibbsNcrpGlobalState,
     GibbsNcrpLocal,
     GibbsNcrpOptions,
     GibbsNcrpRows,
@@ -52,56 +52,61 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 
-class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows, GibbsNcrpLocal]):
+class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows, GibbsNcrpLocal]):
     """A path for each document, a level for each token, and whole counts."""
 
-    globals_type = GibbsNcrpGlobals
+    global_state_type = GibbsNcrpGlobalState
     rows_type = GibbsNcrpRows
     local_type = GibbsNcrpLocal
     documents_type = GibbsNcrpDocuments
     arrays = GIBBS_NCRP_ARRAYS
     folds_in_at_a_point = True
 
-    def kernels(self, globals: GibbsNcrpGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GibbsNcrpGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return [sweep_documents, move_subtrees, count_histogram]
 
-    def initial_rows(self, words: int, globals: GibbsNcrpGlobals) -> GibbsNcrpRows:
+    def initial_rows(self, words: int, global_state: GibbsNcrpGlobalState) -> GibbsNcrpRows:
         """Return the rows of `words` words before any document has been seen."""
-        return GibbsNcrpRows(np.zeros((words, globals.node_parent.size), dtype=np.int32))
+        return GibbsNcrpRows(np.zeros((words, global_state.node_parent.size), dtype=np.int32))
 
     def start(
         self,
         shard: Shard,
         rows: GibbsNcrpRows,
-        globals: GibbsNcrpGlobals,
+        global_state: GibbsNcrpGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[GibbsNcrpLocal, Delta]:
         """Put the documents of the first shard into the tree, or all of them by another run's proportions."""
-        outside = np.full((shard.documents, globals.alpha.size), -1, dtype=np.int32)
-        before = self.initial_rows(shard.words.size, globals).word_topic
-        tree = TreeSweep.of(outside, np.zeros(shard.tokens, dtype=np.uint8), before, globals)
+        outside = np.full((shard.documents, global_state.alpha.size), -1, dtype=np.int32)
+        before = self.initial_rows(shard.words.size, global_state).word_topic
+        tree = TreeSweep.of(outside, np.zeros(shard.tokens, dtype=np.uint8), before, global_state)
         if warm is not None:
-            _assign_warm_paths(tree, shard, globals, stream, warm)
+            _assign_warm_paths(tree, shard, global_state, stream, warm)
         elif shard.number == 0:
-            tree.run(shard, globals, stream, globals.slots_of(0, 0), separate=self._separate, shared=False)
-        parts = {"word_topic": word_changes(before, tree.row), **tree.node_changes(globals)}
+            tree.run(shard, global_state, stream, global_state.slots_of(0, 0), separate=self._separate, shared=False)
+        parts = {"word_topic": word_changes(before, tree.row), **tree.node_changes(global_state)}
         parts["outside"] = fresh(float((tree.path[:, 0] < 0).sum()))
         return tree.local(shard), Delta(parts, delta_ids(shard, tree.parent.size))
 
     def sweep(
-        self, shard: Shard, local: GibbsNcrpLocal, rows: GibbsNcrpRows, globals: GibbsNcrpGlobals, stream: Stream
+        self,
+        shard: Shard,
+        local: GibbsNcrpLocal,
+        rows: GibbsNcrpRows,
+        global_state: GibbsNcrpGlobalState,
+        stream: Stream,
     ) -> tuple[GibbsNcrpLocal, Delta]:
         """Pass once over a shard; documents that are not in the tree yet join it."""
         began = time.perf_counter()
-        tree = TreeSweep.of(local.document_path, local.token_level, rows.word_topic, globals)
-        slots = globals.slots_of(shard.number, stream.iteration)
-        tree.run(shard, globals, stream, slots, separate=self._separate, shared=globals.shards > 1)
+        tree = TreeSweep.of(local.document_path, local.token_level, rows.word_topic, global_state)
+        slots = global_state.slots_of(shard.number, stream.iteration)
+        tree.run(shard, global_state, stream, slots, separate=self._separate, shared=global_state.shards > 1)
         local = tree.local(shard)
         histogram, counts = level_histogram(shard, local.document_level)
         changes = word_changes(rows.word_topic, tree.row)
-        parts = {"word_topic": changes, "level_histogram": histogram, **tree.node_changes(globals)}
+        parts = {"word_topic": changes, "level_histogram": histogram, **tree.node_changes(global_state)}
         numbers = {"documents": shard.documents, "tokens": shard.tokens, "outside": (tree.path[:, 0] < 0).sum()}
         parts.update({name: fresh(float(value)) for name, value in numbers.items()})
         ids = {**delta_ids(shard, tree.parent.size), "level_count": counts}
@@ -112,40 +117,42 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
         return self.options.entry == "apart"
 
     def advance(
-        self, rows: GibbsNcrpRows, delta: Delta, globals: GibbsNcrpGlobals
-    ) -> tuple[GibbsNcrpRows, GibbsNcrpGlobals]:
+        self, rows: GibbsNcrpRows, delta: Delta, global_state: GibbsNcrpGlobalState
+    ) -> tuple[GibbsNcrpRows, GibbsNcrpGlobalState]:
         """Return the rows and globals with which a shard is swept once more, with the nodes that it has created."""
         changes, nodes = delta.read(GibbsNcrpRows), delta.read(NodeChanges)
         if changes is None or nodes is None:
-            return rows, globals
+            return rows, global_state
         after = widened(rows.word_topic, changes.word_topic.shape[1]) + changes.word_topic
         moved = changes.word_topic.sum(axis=0, dtype=np.int64)
-        grown = globals.with_slots(moved.size).with_nodes(nodes)
+        grown = global_state.with_slots(moved.size).with_nodes(nodes)
         free = grown.free & (grown.node_documents == 0)
         return GibbsNcrpRows(after), dataclasses.replace(grown, topic=grown.topic + moved, free=free)
 
-    def fold(self, block: GibbsNcrpRows, delta: Delta, globals: GibbsNcrpGlobals) -> tuple[GibbsNcrpRows, Delta]:
+    def fold(
+        self, block: GibbsNcrpRows, delta: Delta, global_state: GibbsNcrpGlobalState
+    ) -> tuple[GibbsNcrpRows, Delta]:
         """Add the rows of a delta to a block of the vocabulary, and tally its counts."""
         changes = delta.read(GibbsNcrpRows)
         if changes is None:
             return block, Delta()
         after, parts = add_word_changes(block.word_topic, changes.word_topic, delta.ids["word"])
         level = np.full(after.shape[1], -1)
-        known = globals.levels[: level.size]
+        known = global_state.levels[: level.size]
         level[: known.size] = known
-        histogram, ids = word_histogram(after, level, globals.alpha.size)
+        histogram, ids = word_histogram(after, level, global_state.alpha.size)
         ids["topic"] = np.arange(parts["topic"].values.size)
         return GibbsNcrpRows(after), Delta({**parts, "word_histogram": histogram}, ids)
 
-    def finished_rows(self, block: GibbsNcrpRows, globals: GibbsNcrpGlobals) -> GibbsNcrpRows:
+    def finished_rows(self, block: GibbsNcrpRows, global_state: GibbsNcrpGlobalState) -> GibbsNcrpRows:
         """Return the rows that a finished model keeps: with all slots, which a block gets only when it is folded."""
-        return GibbsNcrpRows(all_columns(block.word_topic, globals.node_parent.size))
+        return GibbsNcrpRows(all_columns(block.word_topic, global_state.node_parent.size))
 
     def fold_in(
         self,
         shard: Shard,
         rows: GibbsNcrpRows,
-        globals: GibbsNcrpGlobals,
+        global_state: GibbsNcrpGlobalState,
         stream: Stream,
     ) -> GibbsNcrpDocuments:
         """Fit the paths and levels of unseen documents in the tree as it is, without drawing numbers.
@@ -158,7 +165,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
             The documents.
         rows : GibbsNcrpRows
             Of the shard's words.
-        globals : GibbsNcrpGlobals
+        global_state : GibbsNcrpGlobalState
             The tree.
         stream : Stream
             Not used.
@@ -168,41 +175,41 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
         GibbsNcrpDocuments
             Paths, -1 where the tree has no such node, and E[n_dl].
         """
-        depth, level = globals.alpha.size, globals.levels
+        depth, level = global_state.alpha.size, global_state.levels
         nodes, leaves = np.flatnonzero(level >= 0), np.flatnonzero(level == depth - 1)
         path = np.full((shard.documents, depth), -1, dtype=np.int32)
         mean = np.zeros((shard.documents, depth))
         if not leaves.size:  # no document has been seen: there is a root alone
             path[:, 0], mean[:, 0] = 0, shard.lengths
             return GibbsNcrpDocuments(path, mean)
-        paths = _candidate_paths(globals, nodes, leaves, rows)
+        paths = _candidate_paths(global_state, nodes, leaves, rows)
         chosen = np.zeros(shard.documents, dtype=np.int64)
-        fold_documents(document_pairs(shard), globals.alpha, paths, chosen, mean)
+        fold_documents(document_pairs(shard), global_state.alpha, paths, chosen, mean)
         path[:] = nodes[paths.nodes[chosen]]
         return GibbsNcrpDocuments(path, mean)
 
     def predict(
-        self, heldout: Shard, local: GibbsNcrpDocuments, rows: GibbsNcrpRows, globals: GibbsNcrpGlobals
+        self, heldout: Shard, local: GibbsNcrpDocuments, rows: GibbsNcrpRows, global_state: GibbsNcrpGlobalState
     ) -> Arrays:
         """Return each held-out pair's probability sum_l theta_dl phi_{c_dl,w}, of the last sample."""
-        owner, words = np.repeat(np.arange(heldout.documents), np.diff(heldout.offsets)), globals.words
-        counts = all_columns(rows.word_topic, globals.node_parent.size)
-        total, theta = np.asarray(globals.topic, dtype=np.float64), proportions(local, globals)
+        owner, words = np.repeat(np.arange(heldout.documents), np.diff(heldout.offsets)), global_state.words
+        counts = all_columns(rows.word_topic, global_state.node_parent.size)
+        total, theta = np.asarray(global_state.topic, dtype=np.float64), proportions(local, global_state)
         probability = np.zeros(heldout.pairs)
-        for level, eta in enumerate(globals.eta):
+        for level, eta in enumerate(global_state.eta):
             node = local.document_path[owner, level]
             phi = (counts[heldout.position, node] + eta) / (total[node] + words * eta)
             probability += theta[owner, level] * np.where(node >= 0, phi, 1.0 / words)
         return {"probability": probability}
 
-    def probabilities(self, rows: GibbsNcrpRows, globals: GibbsNcrpGlobals) -> Arrays:
+    def probabilities(self, rows: GibbsNcrpRows, global_state: GibbsNcrpGlobalState) -> Arrays:
         """Return phi_iw of the words at hand, of the last sample, and ``topic_parent``; columns are slots."""
-        return {"word_topic": globals.word_probability(rows.word_topic), "topic_parent": globals.node_parent}
+        return {"word_topic": global_state.word_probability(rows.word_topic), "topic_parent": global_state.node_parent}
 
-    def infer(self, local: GibbsNcrpDocuments, globals: GibbsNcrpGlobals) -> Arrays:
+    def infer(self, local: GibbsNcrpDocuments, global_state: GibbsNcrpGlobalState) -> Arrays:
         """Return the documents' proportions at the nodes of their paths, and ``document_path``, these nodes' slots."""
-        path, theta = np.asarray(local.document_path), proportions(local, globals)
-        document_topic = np.zeros((len(path), globals.node_parent.size))
+        path, theta = np.asarray(local.document_path), proportions(local, global_state)
+        document_topic = np.zeros((len(path), global_state.node_parent.size))
         document, level = np.nonzero(path >= 0)
         document_topic[document, path[document, level]] = theta[document, level]
         return {"document_topic": document_topic, "document_path": path}
@@ -218,35 +225,35 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
         return tokens
 
 
-def proportions(local: GibbsNcrpDocuments, globals: GibbsNcrpGlobals) -> Floats:
+def proportions(local: GibbsNcrpDocuments, global_state: GibbsNcrpGlobalState) -> Floats:
     """Return theta_dl = (alpha_l + n_dl) / (sum alpha + n_d), shape (documents, levels)."""
-    theta: Floats = globals.alpha + np.asarray(local.document_level, dtype=np.float64)
+    theta: Floats = global_state.alpha + np.asarray(local.document_level, dtype=np.float64)
     theta /= theta.sum(axis=1, keepdims=True)
     return theta
 
 
 def _candidate_paths(
-    globals: GibbsNcrpGlobals,
+    global_state: GibbsNcrpGlobalState,
     nodes: npt.NDArray[np.int64],
     leaves: npt.NDArray[np.int64],
     rows: GibbsNcrpRows,
 ) -> CandidatePaths:
     """Return the paths to all leaves, with their log prior and the probabilities of words at their nodes."""
-    depth, parent = globals.alpha.size, globals.node_parent
+    depth, parent = global_state.alpha.size, global_state.node_parent
     paths, log_prior, at = np.zeros((leaves.size, depth), dtype=np.int64), np.zeros(leaves.size), leaves
     for level in range(depth - 1, -1, -1):
         paths[:, level] = np.searchsorted(nodes, at)
         if level:
             up = parent[at]
-            passing = np.asarray(globals.node_documents, dtype=np.float64)
-            log_prior += special.log(passing[at]) - special.log(globals.gamma + passing[up])
+            passing = np.asarray(global_state.node_documents, dtype=np.float64)
+            log_prior += special.log(passing[at]) - special.log(global_state.gamma + passing[up])
             at = up
-    phi = np.ascontiguousarray(globals.word_probability(rows.word_topic)[:, nodes])
+    phi = np.ascontiguousarray(global_state.word_probability(rows.word_topic)[:, nodes])
     return CandidatePaths(paths, log_prior, phi)
 
 
 def _assign_warm_paths(
-    tree: TreeSweep, shard: Shard, globals: GibbsNcrpGlobals, stream: Stream, warm: Mapping[str, Any]
+    tree: TreeSweep, shard: Shard, global_state: GibbsNcrpGlobalState, stream: Stream, warm: Mapping[str, Any]
 ) -> None:
     """Put documents on the paths of another run's topics, which hang below the root, each with one path below.
 
@@ -254,15 +261,15 @@ def _assign_warm_paths(
     """
     theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
     depth = tree.path.shape[1]
-    if theta.shape[1] > globals.warm_topics:
-        raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {globals.warm_topics}")
+    if theta.shape[1] > global_state.warm_topics:
+        raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {global_state.warm_topics}")
     token_topic = np.empty(shard.tokens, dtype=np.uint16)
     draw_topics(document_pairs(shard), theta, phi, stream.key(), token_topic)
     largest = theta.argmax(axis=1)
     tree.path[:, 0] = 0
     tree.path[:, 1:] = 1 + largest[:, np.newaxis] * (depth - 1) + np.arange(depth - 1)
     owner = np.repeat(np.arange(shard.documents), shard.lengths)
-    share = np.cumsum(globals.alpha[1:]) / globals.alpha[1:].sum()
+    share = np.cumsum(global_state.alpha[1:]) / global_state.alpha[1:].sum()
     drawn = stream.at(purpose=f"{stream.purpose} levels").generator().random(shard.tokens)
     deeper = 1 + np.minimum(np.searchsorted(share, drawn, side="right"), depth - 2)
     tree.token_level[:] = np.where(token_topic == largest[owner], deeper, 0)

@@ -116,7 +116,7 @@ class GibbsNcrpSums(State):
 
 
 @dataclass(frozen=True)
-class GibbsNcrpGlobals(GlobalState):
+class GibbsNcrpGlobalState(GlobalState):
     """The tree, its counts, and the hyperparameters.
 
     Attributes

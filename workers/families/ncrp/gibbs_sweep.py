@@ -15,7 +15,7 @@ from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts
 from collapsium.workers.families.gibbs.token_counts import padded, widened
 from collapsium.workers.families.gibbs.token_sweep import Slots
-from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobals, GibbsNcrpLocal, Ints
+from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobalState, GibbsNcrpLocal, Ints
 from collapsium.workers.kernels.trees.gibbs_documents import MAX_TALLIED, count_histogram, sweep_documents
 from collapsium.workers.kernels.trees.gibbs_records import FREE, Assignments, FreeSlots, SampledTree, SweepOptions
 from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
@@ -54,7 +54,7 @@ class TreeSweep:
         path: npt.NDArray[np.int32],
         token_level: npt.NDArray[np.uint8],
         word_topic: Counts,
-        globals: GibbsNcrpGlobals,
+        global_state: GibbsNcrpGlobalState,
     ) -> TreeSweep:
         """Copy what a sweep starts from.
 
@@ -66,7 +66,7 @@ class TreeSweep:
             Levels of the tokens.
         word_topic : numpy.ndarray of int32, shape (shard words, slots)
             Counts.
-        globals : GibbsNcrpGlobals
+        global_state : GibbsNcrpGlobalState
             The tree.
 
         Returns
@@ -74,12 +74,12 @@ class TreeSweep:
         TreeSweep
             The copy, with room for further slots.
         """
-        columns = padded(globals.node_parent.size)
+        columns = padded(global_state.node_parent.size)
         sweep = cls(
-            parent=np.array(globals.node_parent),
-            level=globals.levels,
-            documents=np.array(globals.node_documents),
-            totals=np.array(globals.topic, dtype=np.int64),
+            parent=np.array(global_state.node_parent),
+            level=global_state.levels,
+            documents=np.array(global_state.node_documents),
+            totals=np.array(global_state.topic, dtype=np.int64),
             row=widened(word_topic, columns),
             path=np.array(path),
             token_level=np.array(token_level),
@@ -106,7 +106,7 @@ class TreeSweep:
     def run(
         self,
         shard: Shard,
-        globals: GibbsNcrpGlobals,
+        global_state: GibbsNcrpGlobalState,
         stream: Stream,
         slots: Slots | None,
         *,
@@ -119,7 +119,7 @@ class TreeSweep:
         ----------
         shard : Shard
             The documents.
-        globals : GibbsNcrpGlobals
+        global_state : GibbsNcrpGlobalState
             Hyperparameters.
         stream : Stream
             Addressed to the shard and iteration.
@@ -130,12 +130,16 @@ class TreeSweep:
         shared : bool
             Whether nodes are in the trees of other shards too and then keep their parents.
         """
-        depth, reserved = globals.alpha.size, slots.free[::-1] if slots else []
+        depth, reserved = global_state.alpha.size, slots.free[::-1] if slots else []
         free, free_count = np.zeros(self.parent.size, dtype=np.int64), np.array([len(reserved)])
         free[: len(reserved)] = reserved
         reusable = np.zeros(self.parent.size, dtype=np.int64)
         reusable[reserved] = 1
-        pairs, priors, assignments = document_pairs(shard), globals.priors, Assignments(self.path, self.token_level)
+        pairs, priors, assignments = (
+            document_pairs(shard),
+            global_state.priors,
+            Assignments(self.path, self.token_level),
+        )
         options, cursor = SweepOptions(int(separate), stream.iteration), np.zeros(2, dtype=np.int64)
         while True:
             tree = self._record(FreeSlots(int(slots is not None), reusable, free, free_count))
@@ -168,12 +172,12 @@ class TreeSweep:
         document_level = np.where(inside, counts.reshape(shard.documents, depth), 0).astype(np.int32)
         return GibbsNcrpLocal(self.path, document_level, self.token_level)
 
-    def node_changes(self, globals: GibbsNcrpGlobals) -> dict[str, Part]:
+    def node_changes(self, global_state: GibbsNcrpGlobalState) -> dict[str, Part]:
         """Return the changes of ``node_documents``, and of ``node_parent`` of nodes that moved or are new, by slot.
 
         Parameters
         ----------
-        globals : GibbsNcrpGlobals
+        global_state : GibbsNcrpGlobalState
             What the sweep started from.
 
         Returns
@@ -183,8 +187,8 @@ class TreeSweep:
         """
         columns = self.parent.size
         documents, parent = np.zeros(columns, dtype=np.int64), np.full(columns, FREE)
-        documents[: globals.node_documents.size] = globals.node_documents
-        parent[: globals.node_parent.size] = globals.node_parent
+        documents[: global_state.node_documents.size] = global_state.node_documents
+        parent[: global_state.node_parent.size] = global_state.node_parent
         moved = np.where(self.level >= 0, self.parent - parent, 0)
         return {"node_documents": change(self.documents - documents, "topic"), "node_parent": change(moved, "topic")}
 

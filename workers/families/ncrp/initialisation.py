@@ -16,7 +16,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Arrays, Delta, fresh
 from collapsium.workers.arrays.document_hash import addresses, smallest
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.ncrp.state import NcrpGlobals, NcrpLocal
+from collapsium.workers.families.ncrp.state import NcrpGlobalState, NcrpLocal
 from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, Tree, Vector
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def word_tokens(shard: Shard) -> Vector:
     return tokens
 
 
-def joined_documents(shard: Shard, globals: NcrpGlobals, stream: Stream) -> Chosen:
+def joined_documents(shard: Shard, global_state: NcrpGlobalState, stream: Stream) -> Chosen:
     """Return which documents are in the tree: all but in a gradual start, where they join by their hash."""
-    limit = globals.initialisation.hash_limit
+    limit = global_state.initialisation.hash_limit
     if limit >= ALL:
         return np.ones(shard.documents, dtype=bool)
     return addresses(shard, stream.at(purpose="start", iteration=0)) <= limit
@@ -67,18 +67,18 @@ def merge_documents(shard: Shard, local: NcrpLocal, after: NcrpLocal, chosen: Ch
     return NcrpLocal(document_level, ends, pair_level)
 
 
-def seed_counts(shard: Shard, globals: NcrpGlobals, stream: Stream) -> Delta:
+def seed_counts(shard: Shard, global_state: NcrpGlobalState, stream: Stream) -> Delta:
     """Return the words of the documents that start nodes, and to a root that has none those of all documents."""
-    seeds, columns = globals.initialisation.seeds, globals.fitted.node_parent.size
+    seeds, columns = global_state.initialisation.seeds, global_state.fitted.node_parent.size
     hashes = addresses(shard, stream.at(purpose="start", iteration=0))
     word_topic = np.zeros((shard.words.size, columns))
-    if globals.initialisation.seeds_root:
+    if global_state.initialisation.seeds_root:
         np.add.at(word_topic[:, 0], shard.position, shard.counts)
     place = np.minimum(np.searchsorted(seeds, hashes), max(seeds.size - 1, 0))
     chosen = np.flatnonzero(seeds[place] == hashes) if seeds.size else np.zeros(0, dtype=np.int64)
     for document in chosen[shard.lengths[chosen] > 0]:
         pairs = slice(shard.offsets[document], shard.offsets[document + 1])
-        for column in globals.initialisation.seed_columns[place[document]]:
+        for column in global_state.initialisation.seed_columns[place[document]]:
             if column > 0:
                 word_topic[shard.position[pairs], column] += shard.counts[pairs]
     return Delta({"word_topic": fresh(word_topic, "word", "node")}, {"word": shard.words})
@@ -102,9 +102,9 @@ def draw_ends(
     return chosen, columns
 
 
-def warm_start(shard: Shard, globals: NcrpGlobals, warm: Arrays) -> tuple[NcrpLocal, Delta]:
+def warm_start(shard: Shard, global_state: NcrpGlobalState, warm: Arrays) -> tuple[NcrpLocal, Delta]:
     """Count the words of each node of another tree by q(z) ~ theta phi; a document's path is its largest leaf's."""
-    depth, columns = globals.alpha.size, globals.fitted.node_parent.size
+    depth, columns = global_state.alpha.size, global_state.fitted.node_parent.size
     tree = _warm_tree(warm, depth, columns)
     theta, phi = (np.asarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
@@ -119,7 +119,7 @@ def warm_start(shard: Shard, globals: NcrpGlobals, warm: Arrays) -> tuple[NcrpLo
     leaves = np.flatnonzero(tree.levels == depth - 1)
     ends = np.bincount(leaves[np.argmax(theta[:, leaves], axis=1)], minlength=columns).astype(np.float64)
     pair_level = None
-    if globals.factorised:
+    if global_state.factorised:
         share = (document_level + 1e-9) / (document_level + 1e-9).sum(axis=1, keepdims=True)
         pair_level = share[owner].astype(np.float32)
     parent = np.zeros(columns)

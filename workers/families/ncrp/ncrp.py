@@ -33,7 +33,7 @@ from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.ncrp import initialisation
 from collapsium.workers.families.ncrp.arrays import NCRP_ARRAYS
 from collapsium.workers.families.ncrp.documents import DocumentPaths, WordLogs, best_paths, level_proportions
-from collapsium.workers.families.ncrp.state import NcrpDocuments, NcrpGlobals, NcrpLocal, NcrpOptions, NcrpRows
+from collapsium.workers.families.ncrp.state import NcrpDocuments, NcrpGlobalState, NcrpLocal, NcrpOptions, NcrpRows
 from collapsium.workers.families.ncrp.tree import DocumentEnds, Tree, Vector
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.trees.levels import sweep_levels
@@ -49,29 +49,29 @@ FOLD_IN = StoppingRule(passes=30, tolerance=1e-3)
 """Of the passes over unseen documents."""
 
 
-class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
+class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
     """Expected counts by node, and paths and levels of documents."""
 
-    globals_type = NcrpGlobals
+    global_state_type = NcrpGlobalState
     rows_type = NcrpRows
     local_type = NcrpLocal
     documents_type = NcrpDocuments
     arrays = NCRP_ARRAYS
 
-    def kernels(self, globals: NcrpGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: NcrpGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
-        sweep_documents = sweep_levels if globals.factorised else sweep_paths
+        sweep_documents = sweep_levels if global_state.factorised else sweep_paths
         return [sweep_documents, root_products, merge_gains, path_probability]
 
-    def initial_rows(self, words: int, globals: NcrpGlobals) -> NcrpRows:
+    def initial_rows(self, words: int, global_state: NcrpGlobalState) -> NcrpRows:
         """Return the rows of `words` words before any document has been seen."""
-        return NcrpRows(np.zeros((words, globals.fitted.node_parent.size)), np.zeros(words))
+        return NcrpRows(np.zeros((words, global_state.fitted.node_parent.size)), np.zeros(words))
 
     def start(
         self,
         shard: Shard,
         rows: NcrpRows,
-        globals: NcrpGlobals,
+        global_state: NcrpGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[NcrpLocal, Delta]:
@@ -83,7 +83,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             The documents.
         rows : NcrpRows
             Not used.
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             As `initialise` made them.
         stream : Stream
             Addressed to the shard.
@@ -98,15 +98,15 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             Fresh ``candidates``, by hash.
         """
         if warm is not None:
-            return initialisation.warm_start(shard, globals, warm)
-        alpha = globals.level_priors(globals.upcoming.next_depth)[0]
-        local = _even_levels(shard, alpha, factorised=globals.factorised)
-        candidates = smallest(addresses(shard, stream), globals.initialisation.max_seeds, shard.lengths > 0)
+            return initialisation.warm_start(shard, global_state, warm)
+        alpha = global_state.level_priors(global_state.upcoming.next_depth)[0]
+        local = _even_levels(shard, alpha, factorised=global_state.factorised)
+        candidates = smallest(addresses(shard, stream), global_state.initialisation.max_seeds, shard.lengths > 0)
         parts = {"candidates": fresh(np.ones(candidates.size), "document")}
         return local, Delta(parts, {"document": candidates})
 
     def sweep(
-        self, shard: Shard, local: NcrpLocal, rows: NcrpRows, globals: NcrpGlobals, stream: Stream
+        self, shard: Shard, local: NcrpLocal, rows: NcrpRows, global_state: NcrpGlobalState, stream: Stream
     ) -> tuple[NcrpLocal, Delta]:
         """Pass over a shard, or return the words of the documents that start nodes.
 
@@ -118,7 +118,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             The local state.
         rows : NcrpRows
             Of the shard's words.
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             As the iteration began.
         stream : Stream
             Addressed to the shard.
@@ -131,12 +131,12 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             Fresh ``word_topic`` and ``word_rest``, tokens outside the tree; and what `SweepSums` has of the documents.
         """
         began = time.perf_counter()
-        if globals.initialisation.seeding:
-            return local, initialisation.seed_counts(shard, globals, stream)
-        tree, moves, end_log = globals.upcoming.tree, globals.moves, globals.upcoming.next_end_log
-        totals = moves.apply(globals.node_tokens)
-        logs = WordLogs.of(globals, tree, moves.apply(rows.word_topic), totals, point=globals.point)
-        joined = initialisation.joined_documents(shard, globals, stream)
+        if global_state.initialisation.seeding:
+            return local, initialisation.seed_counts(shard, global_state, stream)
+        tree, moves, end_log = global_state.upcoming.tree, global_state.moves, global_state.upcoming.next_end_log
+        totals = moves.apply(global_state.node_tokens)
+        logs = WordLogs.of(global_state, tree, moves.apply(rows.word_topic), totals, point=global_state.point)
+        joined = initialisation.joined_documents(shard, global_state, stream)
         everything = bool(joined.all())
         part, own = (shard, local) if everything else initialisation.select_documents(shard, local, joined)
         stopping = StoppingRule(self.options.document_sweeps, 0.0)
@@ -159,11 +159,11 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             parts["drawn_documents"] = fresh(np.ones(chosen.size), "document")
         return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
 
-    def advance(self, rows: NcrpRows, delta: Delta, globals: NcrpGlobals) -> tuple[NcrpRows, NcrpGlobals]:
+    def advance(self, rows: NcrpRows, delta: Delta, global_state: NcrpGlobalState) -> tuple[NcrpRows, NcrpGlobalState]:
         """Return the rows as they were: the changes of a shard take effect in the next iteration."""
-        return rows, globals
+        return rows, global_state
 
-    def fold(self, block: NcrpRows, delta: Delta, globals: NcrpGlobals) -> tuple[NcrpRows, Delta]:
+    def fold(self, block: NcrpRows, delta: Delta, global_state: NcrpGlobalState) -> tuple[NcrpRows, Delta]:
         """Replace the counts of a block by new ones, and return what the bound and moves need of them.
 
         Parameters
@@ -173,7 +173,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
         delta : Delta
             Fresh ``word_topic``; its word ids count from the block's first word. Words that it does not have are in no
             document.
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             As the iteration began.
 
         Returns
@@ -185,24 +185,24 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
         """
         before, counts = block.word_topic, delta.read(NcrpRows)
         after, rest = np.zeros(before.shape), np.zeros(len(before))
-        if globals.initialisation.seeding:  # in addition to the counts so far
-            after += globals.moves.apply(before)
+        if global_state.initialisation.seeding:  # in addition to the counts so far
+            after += global_state.moves.apply(before)
         if counts is not None:
             after[delta.ids["word"]] += counts.word_topic
             if counts.word_rest is not None:
                 rest[delta.ids["word"]] = counts.word_rest
-        tree = globals.upcoming.tree
-        prior = globals.column_priors(tree)
+        tree = global_state.upcoming.tree
+        prior = global_state.column_priors(tree)
         parts: dict[str, Part] = {
             "node_tokens": fresh(after.sum(axis=0), "node"),
-            "node_sum": fresh(_node_sums(after, tree, prior, point=globals.point), "node"),
+            "node_sum": fresh(_node_sums(after, tree, prior, point=global_state.point), "node"),
             "moved": fresh(np.abs(after - before).sum() / 2.0),
         }
         if "eta" in self.options.learn:
             logs = np.zeros(prior.size)
             logs[tree.columns] = digamma(after[:, tree.columns] + prior[tree.columns]).sum(axis=0)
             parts["log_phi"] = fresh(logs, "node")
-        comparisons = globals.comparisons
+        comparisons = global_state.comparisons
         if comparisons.compares_affinity:
             roots = np.zeros((prior.size, prior.size))
             root_products(after, roots)
@@ -214,11 +214,13 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             parts["gains"] = fresh(gain, "pair")
         return NcrpRows(after, rest), Delta(parts)
 
-    def fold_in(self, shard: Shard, rows: NcrpRows, globals: NcrpGlobals, stream: Stream) -> NcrpDocuments:
+    def fold_in(self, shard: Shard, rows: NcrpRows, global_state: NcrpGlobalState, stream: Stream) -> NcrpDocuments:
         """Fit paths and level proportions of unseen documents under fixed topics."""
-        fitted = globals.fitted
-        logs = WordLogs.of(globals, fitted.tree, rows.word_topic, globals.node_tokens, point=globals.point)
-        local = _even_levels(shard, logs.alpha, factorised=globals.factorised)
+        fitted = global_state.fitted
+        logs = WordLogs.of(
+            global_state, fitted.tree, rows.word_topic, global_state.node_tokens, point=global_state.point
+        )
+        local = _even_levels(shard, logs.alpha, factorised=global_state.factorised)
         paths = DocumentPaths(shard, local.document_level, local.pair_level, logs, fitted.end_log, FOLD_IN)
         return self.documents(paths.local())
 
@@ -226,7 +228,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
         """Return the part of a local state that a finished model keeps."""
         return NcrpDocuments(local.document_level, local.ends)
 
-    def predict(self, heldout: Shard, local: NcrpDocuments, rows: NcrpRows, globals: NcrpGlobals) -> Arrays:
+    def predict(self, heldout: Shard, local: NcrpDocuments, rows: NcrpRows, global_state: NcrpGlobalState) -> Arrays:
         """Return each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations.
 
         Parameters
@@ -237,7 +239,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             As a sweep or `fold_in` left it.
         rows : NcrpRows
             Of the held-out words.
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             The model's.
 
         Returns
@@ -246,25 +248,25 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             ``probability`` of each pair; ``document_log``, log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each
             document, the score of section 4.1.
         """
-        tree = globals.fitted.tree
-        outside = np.full(tree.depth, 1.0 / globals.vocabulary)
+        tree = global_state.fitted.tree
+        outside = np.full(tree.depth, 1.0 / global_state.vocabulary)
         offsets, ends, masses = local.ends.with_roots()
-        means = np.ascontiguousarray(globals.word_means(rows.word_topic, tree.columns))
+        means = np.ascontiguousarray(global_state.word_means(rows.word_topic, tree.columns))
         topics = TreeTopics(tree.parent, tree.level, means, outside)
         stored = StoredEnds(offsets, tree.places[ends].astype(np.int32), masses.astype(np.float32))
         probability, document_log = np.zeros(heldout.pairs), np.zeros(heldout.documents)
-        theta = level_proportions(local, globals)
+        theta = level_proportions(local, global_state)
         path_probability(document_pairs(heldout), topics, theta, stored, probability, document_log)
         return {"probability": probability, "document_log": document_log}
 
-    def probabilities(self, rows: NcrpRows, globals: NcrpGlobals) -> Arrays:
+    def probabilities(self, rows: NcrpRows, global_state: NcrpGlobalState) -> Arrays:
         """Return E[w_i] of the words at hand by column, and each column's ``topic_parent``."""
-        tree = globals.fitted.tree
-        word_topic = np.full((len(rows.word_topic), tree.parents.size), 1.0 / globals.vocabulary)
-        word_topic[:, tree.columns] = globals.word_means(rows.word_topic, tree.columns)
+        tree = global_state.fitted.tree
+        word_topic = np.full((len(rows.word_topic), tree.parents.size), 1.0 / global_state.vocabulary)
+        word_topic[:, tree.columns] = global_state.word_means(rows.word_topic, tree.columns)
         return {"word_topic": word_topic, "topic_parent": tree.parents}
 
-    def infer(self, local: NcrpDocuments, globals: NcrpGlobals) -> Arrays:
+    def infer(self, local: NcrpDocuments, global_state: NcrpGlobalState) -> Arrays:
         """Return each document's share of each node, sum_c q(c) theta_l, and its most probable full path in the tree.
 
         Shares outside the tree are in no column. Where no end of a document is a leaf, its path goes on to the largest
@@ -274,7 +276,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
         ----------
         local : NcrpDocuments
             As a sweep or `fold_in` left it.
-        globals : NcrpGlobals
+        global_state : NcrpGlobalState
             The model's.
 
         Returns
@@ -282,7 +284,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
         Arrays
             ``document_topic`` and ``document_path``.
         """
-        tree, theta = globals.fitted.tree, level_proportions(local, globals)
+        tree, theta = global_state.fitted.tree, level_proportions(local, global_state)
         paths, (offsets, ends, masses) = tree.paths(), local.ends.with_roots()
         documents = offsets.size - 1
         owner = np.repeat(np.arange(documents), np.diff(offsets))
@@ -293,7 +295,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             inside = node >= 0
             part = masses[inside] / totals[owner[inside]] * theta[owner[inside], level]
             np.add.at(shares, (owner[inside], node[inside]), part)
-        return {"document_topic": shares, "document_path": best_paths(globals, owner, ends, masses, documents)}
+        return {"document_topic": shares, "document_path": best_paths(global_state, owner, ends, masses, documents)}
 
     def word_tokens(self, rows: NcrpRows) -> Vector:
         """Return the expected tokens of each word, in the tree and outside it."""

@@ -115,7 +115,7 @@ class Comparisons(State):
 
 
 @dataclass(frozen=True)
-class NcrpGlobals(GlobalState):
+class NcrpGlobalState(GlobalState):
     """The trees of the last and the next sweep, and the hyperparameters.
 
     Attributes

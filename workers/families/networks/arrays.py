@@ -46,12 +46,12 @@ MOST_TOPICS_OF_A_PAIR = 16
 """Topics that a pair has responsibilities of, at most (`responsibilities.MAX_TOPICS`)."""
 
 
-def _plan(globals: Arrays, known: Known) -> str | None:
+def _plan(global_state: Arrays, known: Known) -> str | None:
     """Return what is wrong with the plan, or with the number of shared nodes."""
-    plan = Plan.from_arrays(globals)
+    plan = Plan.from_arrays(global_state)
     scope, every, field = plan.kinds.T
     try:
-        table = None if plan.label_table is None else table_of(globals)
+        table = None if plan.label_table is None else table_of(global_state)
     except ValueError as error:
         return str(error)
     fields = len(table.fields) if table else 0
@@ -66,7 +66,7 @@ def _plan(globals: Arrays, known: Known) -> str | None:
     if (scope[parent] > scope[child]).any() or ((scope[parent] == LABEL) & (scope[child] == LABEL)).any():
         return "expected parents over no less than their children are over in 'links'"
     above = sum(one.size for one in plan.shared_nodes())
-    found = len(globals["shared_customers"])
+    found = len(global_state["shared_customers"])
     known.sizes["above"] = above
     return None if found == above else f"expected {above} rows of 'shared_customers', found {found}"
 
@@ -75,15 +75,15 @@ MOST_CUSTOMERS = (1 << 31) - 1
 """Customers of a topic that a vector has at most: kernels count them in 32 bits."""
 
 
-def _shared_counts(globals: Arrays, known: Known) -> str | None:
+def _shared_counts(global_state: Arrays, known: Known) -> str | None:
     """Return what is wrong with the whole counts of shared nodes: which tables have no customers."""
-    customers, tables = np.asarray(globals["shared_customers"]), np.asarray(globals["shared_tables"])
+    customers, tables = np.asarray(global_state["shared_customers"]), np.asarray(global_state["shared_tables"])
     if customers.max(initial=0) > MOST_CUSTOMERS or tables.max(initial=0) > MOST_CUSTOMERS:
         return f"expected counts up to {MOST_CUSTOMERS} in 'shared_customers' and 'shared_tables'"
-    total = np.asarray(globals["topic"])
+    total = np.asarray(global_state["topic"])
     if total.dtype.kind == "f":  # a drawn model's vectors are proportions, written as large counts
         return None
-    graph = Plan.from_arrays(globals).shared_graph()
+    graph = Plan.from_arrays(global_state).shared_graph()
     if len(tables) != graph.edge_parent.size:
         return f"expected {graph.edge_parent.size} rows of 'shared_tables', found {len(tables)}"
     opened, below = np.zeros_like(customers), np.zeros_like(customers)
@@ -106,13 +106,13 @@ NETWORK: dict[str, Field] = {
     "word_kind": indices("i8", "", "kind"),
     **optional(LABEL_TABLE),
 }
-SAMPLED_GLOBALS = {
+SAMPLED_GLOBAL_STATE = {
     **NETWORK,
     "topic": counts("i8 f8", "topic"),
     "shared_customers": counts("i8", "vector topic"),
     "shared_tables": counts("i8", "vector_edge topic"),
 }
-EXPECTED_GLOBALS = {
+EXPECTED_GLOBAL_STATE = {
     **NETWORK,
     "topic": counts("f8", "topic"),
     "shared_customers": counts("f8", "vector topic"),
@@ -122,20 +122,20 @@ EXPECTED_GLOBALS = {
 }
 
 
-def _links(globals: Arrays, known: Known) -> str | None:
+def _links(global_state: Arrays, known: Known) -> str | None:
     """Return what is wrong with the kinds that links name."""
-    links = np.asarray(globals["links"])
+    links = np.asarray(global_state["links"])
     kinds = known.sizes["kind"]
     if links.size and not ((links[:, :2] >= 0) & (links[:, :2] < kinds)).all():
         return "expected kinds of the network in 'links'"
-    scope = np.asarray(globals["kinds"])[:, 0]
+    scope = np.asarray(global_state["kinds"])[:, 0]
     return None if ((scope >= 0) & (scope <= SEGMENT)).all() else "expected scopes from 0 to 3 in 'kinds'"
 
 
 def _counts(rows: Arrays, known: Known) -> str | None:
     """Return which counts of a fit that goes on are not whole; those of a drawn model are not."""
-    whole = known.globals["topic"].dtype.kind == "i"
-    return None if whole else "expected whole counts in 'topic' of the globals"
+    whole = known.global_state["topic"].dtype.kind == "i"
+    return None if whole else "expected whole counts in 'topic' of the global state"
 
 
 GRAPH: dict[str, Field] = {
@@ -173,8 +173,8 @@ EXPECTED = {
 
 def _graph(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the nodes of a shard: each follows the plan, and its parents stand before it."""
-    graph, plan = Graph.from_arrays(arrays), Plan.from_arrays(known.globals)
-    above, nodes, kinds = len(known.globals["shared_customers"]), graph.node_kind.size, len(plan.kinds)
+    graph, plan = Graph.from_arrays(arrays), Plan.from_arrays(known.global_state)
+    above, nodes, kinds = len(known.global_state["shared_customers"]), graph.node_kind.size, len(plan.kinds)
     bounds, sizes = (graph.document_nodes[0], graph.document_nodes[-1]), np.diff(graph.document_nodes)
     if bounds != (above, nodes) or (sizes < 0).any():
         return f"expected offsets from {above} to {nodes} that never fall in 'document_nodes'"
@@ -217,7 +217,7 @@ def _longest(graph: Graph, plan: Plan, owner: npt.NDArray[np.int64]) -> int:
 
 def _own(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the lists of nodes' own topics: each node of documents has one."""
-    lists, below = np.asarray(arrays["own_offsets"]), known.sizes["node"] - len(known.globals["shared_customers"])
+    lists, below = np.asarray(arrays["own_offsets"]), known.sizes["node"] - len(known.global_state["shared_customers"])
     entries = len(arrays["own_topic"])
     if lists.size == below + 1 and lists[0] == 0 and lists[-1] == entries and (np.diff(lists) >= 0).all():
         return None
@@ -246,8 +246,8 @@ def _tables(arrays: Arrays, known: Known) -> str | None:
     find_unlisted(pairs.offsets, pairs.counts, np.asarray(arrays["token_topic"]), own, topics, unlisted)
     if unlisted[0] >= 0:
         return "expected the topics of each node's tokens in 'own_topic'"
-    counted = customers <= np.asarray(known.globals["shared_customers"])
-    return None if counted.all() else "expected tables that 'shared_customers' of the globals counts"
+    counted = customers <= np.asarray(known.global_state["shared_customers"])
+    return None if counted.all() else "expected tables that 'shared_customers' of the global state counts"
 
 
 def _responsibilities(arrays: Arrays, known: Known) -> str | None:
@@ -277,15 +277,15 @@ EXPECTED_LOCAL = Part(EXPECTED, (*LOCAL_RULES, _responsibilities))
 EXPECTED_ROWS = Part({"word_topic": counts("f8", "word topic")})
 
 SAMPLED_ARRAYS = FamilyArrays(
-    Part(SAMPLED_GLOBALS, (_links, _plan, _shared_counts)),
-    lambda globals: SAMPLED_ROWS,  # noqa: ARG005
-    lambda globals: Part(SAMPLED_BLOCKS.fields, (_counts,)),  # noqa: ARG005
-    lambda globals: SAMPLED_LOCAL,  # noqa: ARG005
+    Part(SAMPLED_GLOBAL_STATE, (_links, _plan, _shared_counts)),
+    lambda global_state: SAMPLED_ROWS,  # noqa: ARG005
+    lambda global_state: Part(SAMPLED_BLOCKS.fields, (_counts,)),  # noqa: ARG005
+    lambda global_state: SAMPLED_LOCAL,  # noqa: ARG005
     _tokens,
 )
 EXPECTED_ARRAYS = FamilyArrays(
-    Part(EXPECTED_GLOBALS, (_links, _plan)),
-    lambda globals: EXPECTED_ROWS,  # noqa: ARG005
-    lambda globals: EXPECTED_ROWS,  # noqa: ARG005
-    lambda globals: EXPECTED_LOCAL,  # noqa: ARG005
+    Part(EXPECTED_GLOBAL_STATE, (_links, _plan)),
+    lambda global_state: EXPECTED_ROWS,  # noqa: ARG005
+    lambda global_state: EXPECTED_ROWS,  # noqa: ARG005
+    lambda global_state: EXPECTED_LOCAL,  # noqa: ARG005
 )

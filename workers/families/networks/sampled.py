@@ -29,7 +29,7 @@ from collapsium.workers.families.networks.states import (
     NetworkSettings,
     SampledDocuments,
     SampledLocal,
-    SampledNetworkGlobals,
+    SampledNetworkGlobalState,
 )
 from collapsium.workers.families.networks.sums import NodeTotals, SampledSums, SharedChanges
 from collapsium.workers.kernels.gibbs.topics import word_rising
@@ -51,47 +51,52 @@ FOLD_IN_SAMPLES = 100
 
 
 class SampledNetworkModel(
-    NetworkShardModel[SampledNetworkGlobals, SampledRows, SampledLocal],
-    GibbsShardModel[NetworkSettings, SampledNetworkGlobals, SampledLocal],
+    NetworkShardModel[SampledNetworkGlobalState, SampledRows, SampledLocal],
+    GibbsShardModel[NetworkSettings, SampledNetworkGlobalState, SampledLocal],
 ):
     """Network whose topics and tables are sampled."""
 
-    globals_type, rows_type = SampledNetworkGlobals, SampledRows
+    global_state_type, rows_type = SampledNetworkGlobalState, SampledRows
     local_type, documents_type = SampledLocal, SampledDocuments
     arrays = SAMPLED_ARRAYS
 
-    def kernels(self, globals: SampledNetworkGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: SampledNetworkGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
-        return [*KERNELS, *([sweep_shared_nodes] if len(globals.shared_customers) else [])]
+        return [*KERNELS, *([sweep_shared_nodes] if len(global_state.shared_customers) else [])]
 
     def start(
         self,
         shard: Shard,
         rows: SampledRows,
-        globals: SampledNetworkGlobals,
+        global_state: SampledNetworkGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[SampledLocal, Delta]:
         """Draw each token's first topic, uniformly or by another run's proportions and topics, and its tables."""
-        topics = globals.alpha.size
-        return self._begin(shard, draw_initial_topics(shard, topics, topics, stream, warm), rows, globals, stream)
+        topics = global_state.alpha.size
+        return self._begin(shard, draw_initial_topics(shard, topics, topics, stream, warm), rows, global_state, stream)
 
     def continue_from(
-        self, shard: Shard, saved: Arrays, rows: SampledRows, globals: SampledNetworkGlobals
+        self, shard: Shard, saved: Arrays, rows: SampledRows, global_state: SampledNetworkGlobalState
     ) -> tuple[SampledLocal, Delta]:
         """Go on from the topics of tokens that another run saved; tables are drawn anew."""
         stream = Stream(0, "take", place=shard.number)
-        return self._begin(shard, np.asarray(saved["token_topic"]), rows, globals, stream)
+        return self._begin(shard, np.asarray(saved["token_topic"]), rows, global_state, stream)
 
     def _begin(
-        self, shard: Shard, token_topic: TokenTopics, rows: SampledRows, globals: SampledNetworkGlobals, stream: Stream
+        self,
+        shard: Shard,
+        token_topic: TokenTopics,
+        rows: SampledRows,
+        global_state: SampledNetworkGlobalState,
+        stream: Stream,
     ) -> tuple[SampledLocal, Delta]:
         """Draw the tables of tokens that have topics."""
-        graph, topics = Graph.of(shard, globals.plan), globals.alpha.size
+        graph, topics = Graph.of(shard, global_state.plan), global_state.alpha.size
         empty = replace(
-            globals,
-            shared_customers=np.zeros_like(globals.shared_customers),
-            shared_tables=np.zeros_like(globals.shared_tables),
+            global_state,
+            shared_customers=np.zeros_like(global_state.shared_customers),
+            shared_tables=np.zeros_like(global_state.shared_tables),
         )
         sampler = NetworkSampler.of(shard, graph, empty, self.options, token_topic, rows.word_topic)
         sampler.run(stream, initialise=True)
@@ -99,18 +104,23 @@ class SampledNetworkModel(
         return sampler.local(), Delta(parts, delta_ids(shard, topics))
 
     def sweep(
-        self, shard: Shard, local: SampledLocal, rows: SampledRows, globals: SampledNetworkGlobals, stream: Stream
+        self,
+        shard: Shard,
+        local: SampledLocal,
+        rows: SampledRows,
+        global_state: SampledNetworkGlobalState,
+        stream: Stream,
     ) -> tuple[SampledLocal, Delta]:
         """Pass once over a shard."""
         if local.counts is None or local.token_topic is None:
             raise TypeError("documents that were folded in are not swept")
-        began, graph, topics = time.perf_counter(), local.graph, globals.alpha.size
-        sampler = NetworkSampler.of(shard, graph, globals, self.options, local.token_topic, rows.word_topic)
+        began, graph, topics = time.perf_counter(), local.graph, global_state.alpha.size
+        sampler = NetworkSampler.of(shard, graph, global_state, self.options, local.token_topic, rows.word_topic)
         sampler.tables = local.counts.tables.record
         statistics = sampler.run(stream)
         own = slice(graph.shared, None)
         nodes = NodeTotals(graph.node_kind[own], graph.is_root[own], statistics.customers[own], statistics.tables[own])
-        sums = SampledSums.of(nodes, statistics, globals, stream)
+        sums = SampledSums.of(nodes, statistics, global_state, stream)
         parts = {
             "word_topic": word_changes(rows.word_topic, sampler.counts.word_topic[:, :topics]),
             **sampler.shared_changes().parts(),
@@ -120,18 +130,22 @@ class SampledNetworkModel(
         ids = {**delta_ids(shard, topics), "tables": sums.table_ids}
         return sampler.local(), Delta(parts, ids, {"kernel": time.perf_counter() - began})
 
-    def advance_globals(self, globals: SampledNetworkGlobals, delta: Delta, changes: Counts) -> SampledNetworkGlobals:
+    def advance_global_state(
+        self, global_state: SampledNetworkGlobalState, delta: Delta, changes: Counts
+    ) -> SampledNetworkGlobalState:
         """Return the global state after the changes of a shard."""
-        shared, after = delta.read(SharedChanges), super().advance_globals(globals, delta, changes)
+        shared, after = delta.read(SharedChanges), super().advance_global_state(global_state, delta, changes)
         if shared is None:
             return after
         return replace(
             after,
-            shared_customers=globals.shared_customers + shared.shared_customers,
-            shared_tables=globals.shared_tables + shared.shared_tables,
+            shared_customers=global_state.shared_customers + shared.shared_customers,
+            shared_tables=global_state.shared_tables + shared.shared_tables,
         )
 
-    def fold_in(self, shard: Shard, rows: SampledRows, globals: SampledNetworkGlobals, stream: Stream) -> SampledLocal:
+    def fold_in(
+        self, shard: Shard, rows: SampledRows, global_state: SampledNetworkGlobalState, stream: Stream
+    ) -> SampledLocal:
         """Sample unseen documents with topics and shared nodes fixed; keep the means of their vectors.
 
         Parameters
@@ -140,7 +154,7 @@ class SampledNetworkModel(
             The documents.
         rows : SampledRows
             Of its words.
-        globals : SampledNetworkGlobals
+        global_state : SampledNetworkGlobalState
             The model's.
         stream : Stream
             Addressed to the shard.
@@ -150,36 +164,42 @@ class SampledNetworkModel(
         SampledLocal
             ``document_vectors``, the means of E[nu_j] over samples.
         """
-        graph, topics, alpha = Graph.of(shard, globals.plan), globals.alpha.size, globals.topic_parameters
-        prior = np.ones((shard.documents, 1)) * alpha / globals.concentration
-        warm = {"document_topic": prior, "word_topic": self.word_probability(rows, globals)}
+        graph, topics, alpha = (
+            Graph.of(shard, global_state.plan),
+            global_state.alpha.size,
+            global_state.topic_parameters,
+        )
+        prior = np.ones((shard.documents, 1)) * alpha / global_state.concentration
+        warm = {"document_topic": prior, "word_topic": self.word_probability(rows, global_state)}
         token_topic = draw_initial_topics(shard, topics, topics, stream, warm)
-        sampler = NetworkSampler.of(shard, graph, globals, self.options, token_topic, rows.word_topic)
+        sampler = NetworkSampler.of(shard, graph, global_state, self.options, token_topic, rows.word_topic)
         sampler.run(stream, initialise=True, fold_in=True)
         mean = np.zeros((graph.own_nodes, topics), dtype=np.float32)
         for number in range(BURN_IN_SWEEPS + FOLD_IN_SAMPLES if shard.tokens else 1):
             if shard.tokens:
                 sampler.run(stream.at(purpose=f"{stream.purpose} {number}"), fold_in=True)
             if number >= BURN_IN_SWEEPS or not shard.tokens:
-                mean += self.node_vectors(sampler.local(), globals)
+                mean += self.node_vectors(sampler.local(), global_state)
         mean /= FOLD_IN_SAMPLES if shard.tokens else 1
         return SampledLocal(graph, shard.lengths, document_vectors=mean)
 
-    def node_vectors(self, documents: SampledDocuments, globals: SampledNetworkGlobals) -> npt.NDArray[np.float32]:
+    def node_vectors(
+        self, documents: SampledDocuments, global_state: SampledNetworkGlobalState
+    ) -> npt.NDArray[np.float32]:
         """Return E[nu_j] of the nodes of documents given the counts, shape (nodes of documents, topics)."""
         if documents.counts is None:
             return np.asarray(documents.document_vectors)
-        graph, topics = documents.graph, globals.alpha.size
+        graph, topics = documents.graph, global_state.alpha.size
         columns, mean = padded(topics), np.empty((graph.own_nodes, topics), dtype=np.float32)
-        alpha = wide(globals.topic_parameters, columns, np.float64)
+        alpha = wide(global_state.topic_parameters, columns, np.float64)
         network_means(
             graph.record,
             np.asarray(graph.document_nodes),
-            globals.hyperparameters._replace(alpha=alpha),
+            global_state.hyperparameters._replace(alpha=alpha),
             documents.counts.tables.record,
             documents.counts.own.record,
-            wide(np.asarray(globals.shared_customers), columns, np.int32),
-            wide(np.asarray(globals.shared_tables), columns, np.int32),
+            wide(np.asarray(global_state.shared_customers), columns, np.int32),
+            wide(np.asarray(global_state.shared_tables), columns, np.int32),
             mean,
         )
         return mean

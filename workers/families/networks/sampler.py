@@ -22,7 +22,7 @@ from collapsium.workers.families.networks.states import (
     OwnTokens,
     SampledCounts,
     SampledLocal,
-    SampledNetworkGlobals,
+    SampledNetworkGlobalState,
     Vector,
 )
 from collapsium.workers.families.networks.stirling import tables_for
@@ -78,7 +78,7 @@ class NetworkSampler:
         The documents.
     graph : Graph
         Their network.
-    globals : SampledNetworkGlobals
+    global_state : SampledNetworkGlobalState
         Hyperparameters, and counts of shared nodes before the sweep.
     settings : NetworkSettings
         The options.
@@ -90,7 +90,7 @@ class NetworkSampler:
 
     shard: Shard
     graph: Graph
-    globals: SampledNetworkGlobals
+    global_state: SampledNetworkGlobalState
     settings: NetworkSettings
     counts: records.SampledCounts
     tables: TableEntries
@@ -99,27 +99,27 @@ class NetworkSampler:
     def of(
         shard: Shard,
         graph: Graph,
-        globals: SampledNetworkGlobals,
+        global_state: SampledNetworkGlobalState,
         settings: NetworkSettings,
         token_topic: npt.NDArray[np.uint16],
         word_topic: npt.NDArray[Any],
     ) -> NetworkSampler:
         """Return a sampler of tokens that have no tables yet; no argument is changed later."""
-        columns, priors = padded(globals.alpha.size), globals.priors
+        columns, priors = padded(global_state.alpha.size), global_state.priors
         counts = records.SampledCounts(
             np.array(token_topic),
             widened(_whole(word_topic), columns),
-            wide(np.asarray(globals.topic, dtype=np.float64), columns, np.float64),
+            wide(np.asarray(global_state.topic, dtype=np.float64), columns, np.float64),
             priors.word,
             priors.total,
-            wide(np.asarray(globals.shared_customers), columns, np.int32),
-            wide(np.asarray(globals.shared_tables), columns, np.int32),
+            wide(np.asarray(global_state.shared_customers), columns, np.int32),
+            wide(np.asarray(global_state.shared_tables), columns, np.int32),
         )
         edges = graph.edge_parent.size
         tables = TableEntries(
             np.zeros(edges, np.int64), np.zeros(edges, np.int32), np.zeros(0, np.uint16), np.zeros(0, np.int32)
         )
-        return NetworkSampler(shard, graph, globals, settings, counts, tables)
+        return NetworkSampler(shard, graph, global_state, settings, counts, tables)
 
     def run(self, stream: Stream, *, initialise: bool = False, fold_in: bool = False) -> NodeStatistics:
         """Sweep once.
@@ -160,7 +160,7 @@ class NetworkSampler:
     def _hyperparameters(self) -> SamplingHyperparameters:
         """Return the parameters of vectors as kernels take them."""
         largest = self.counts.shared_customers.max(initial=0) + self.shard.tokens
-        return sampling_hyperparameters(self.globals, int(max(self.shard.lengths.max(initial=0), largest, 1)))
+        return sampling_hyperparameters(self.global_state, int(max(self.shard.lengths.max(initial=0), largest, 1)))
 
     def _results(self, *, initialise: bool, fold_in: bool) -> SweepResults:
         """Return room for what a sweep writes."""
@@ -172,7 +172,7 @@ class NetworkSampler:
         statistics = NodeStatistics(
             np.zeros(nodes, np.int64),
             np.zeros(nodes, np.int64),
-            np.zeros((self.globals.strength.size, 2)),
+            np.zeros((self.global_state.strength.size, 2)),
             np.zeros(columns if self.settings.learns_alpha and not fold_in else 0),
         )
         return SweepResults(tables, statistics, np.zeros(4, dtype=np.int64))
@@ -182,7 +182,7 @@ class NetworkSampler:
         pairs, tokens = self.graph.node_pairs(self.shard), self.shard.tokens
         offsets = np.zeros(pairs.offsets.size, dtype=np.int64)
         topic, number = np.empty(tokens, dtype=np.uint16), np.empty(tokens, dtype=np.int32)
-        topics, token_topic = self.globals.alpha.size, self.counts.token_topic
+        topics, token_topic = self.global_state.alpha.size, self.counts.token_topic
         count_node_topics(pairs.offsets, pairs.counts, token_topic, topics, offsets, topic, number)
         own = OwnTokens(offsets, topic[: offsets[-1]].copy(), number[: offsets[-1]].copy())
         counts = SampledCounts(EdgeTables(*self.tables), own)
@@ -190,18 +190,18 @@ class NetworkSampler:
 
     def shared_changes(self) -> SharedChanges:
         """Return the changes of the counts of shared nodes."""
-        before, topics = self.globals, self.globals.alpha.size
+        before, topics = self.global_state, self.global_state.alpha.size
         return SharedChanges(
             self.counts.shared_customers[:, :topics].astype(np.int64) - before.shared_customers,
             self.counts.shared_tables[:, :topics].astype(np.int64) - before.shared_tables,
         )
 
 
-def sampling_hyperparameters(globals: SampledNetworkGlobals, largest: int) -> SamplingHyperparameters:
+def sampling_hyperparameters(global_state: SampledNetworkGlobalState, largest: int) -> SamplingHyperparameters:
     """Return the parameters of vectors as kernels take them, with Stirling ratios up to the largest count."""
-    alpha: Vector = wide(globals.topic_parameters, padded(globals.alpha.size), np.float64)
-    ratios = tables_for(globals.discount, largest)
-    return SamplingHyperparameters(np.asarray(globals.strength), np.asarray(globals.discount), alpha, ratios)
+    alpha: Vector = wide(global_state.topic_parameters, padded(global_state.alpha.size), np.float64)
+    ratios = tables_for(global_state.discount, largest)
+    return SamplingHyperparameters(np.asarray(global_state.strength), np.asarray(global_state.discount), alpha, ratios)
 
 
 def _with_more_room(tables: NewTableEntries, more: int) -> NewTableEntries:

@@ -13,11 +13,11 @@ from collapsium.storage.errors import MismatchError
 from collapsium.workers.families.base import Resumable
 from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.families.networks.states import (
-    ExpectedNetworkGlobals,
+    ExpectedNetworkGlobalState,
     ExpectedRows,
     NetworkDocuments,
     NetworkSettings,
-    SampledNetworkGlobals,
+    SampledNetworkGlobalState,
     Vector,
 )
 from collapsium.workers.kernels.networks.means import pair_probabilities
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
     from collapsium.workers.families.networks.graph import Graph
 
-GlobalsT = TypeVar("GlobalsT", SampledNetworkGlobals, ExpectedNetworkGlobals)
+GlobalStateT = TypeVar("GlobalStateT", SampledNetworkGlobalState, ExpectedNetworkGlobalState)
 RowsT = TypeVar("RowsT", SampledRows, ExpectedRows)
 LocalT = TypeVar("LocalT", bound=NetworkDocuments)
 
 
-class NetworkShardModel(Resumable[NetworkSettings, GlobalsT, RowsT, LocalT]):
+class NetworkShardModel(Resumable[NetworkSettings, GlobalStateT, RowsT, LocalT]):
     """Shard model of a network; subclasses sample tables, or expect them."""
 
     uses_segments = True
 
     @abstractmethod
-    def node_vectors(self, documents: Any, globals: GlobalsT) -> npt.NDArray[np.float32]:
+    def node_vectors(self, documents: Any, global_state: GlobalStateT) -> npt.NDArray[np.float32]:
         """Return E[nu_j] of the nodes of documents, shape (nodes of documents, topics)."""
 
-    def word_probability(self, rows: RowsT, globals: GlobalsT) -> Vector:
+    def word_probability(self, rows: RowsT, global_state: GlobalStateT) -> Vector:
         """Return phi_kw, shape (words, topics)."""
-        return globals.priors.word_probability(rows.word_topic, globals.topic)
+        return global_state.priors.word_probability(rows.word_topic, global_state.topic)
 
-    def probabilities(self, rows: RowsT, globals: GlobalsT) -> Mapping[str, Any]:
+    def probabilities(self, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
         """Return phi_kw, by the last sample or by expected counts."""
-        return {"word_topic": self.word_probability(rows, globals)}
+        return {"word_topic": self.word_probability(rows, global_state)}
 
     def word_tokens(self, rows: RowsT) -> Vector:
         """Return the tokens of each word."""
@@ -58,7 +58,7 @@ class NetworkShardModel(Resumable[NetworkSettings, GlobalsT, RowsT, LocalT]):
         """Return the tokens of each document."""
         return np.asarray(local.document_tokens, dtype=np.float64)
 
-    def predict(self, heldout: Shard, local: LocalT, rows: RowsT, globals: GlobalsT) -> Mapping[str, Any]:
+    def predict(self, heldout: Shard, local: LocalT, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
         """Return each held-out pair's probability sum_k E[nu_jk] phi_kw, j being the node of its segment.
 
         Parameters
@@ -67,7 +67,7 @@ class NetworkShardModel(Resumable[NetworkSettings, GlobalsT, RowsT, LocalT]):
             Held-out pairs; without segments they are drawn from the proportions of the whole document.
         local : NetworkDocuments
             Network of the documents.
-        rows, globals : Rows and NetworkGlobals
+        rows, global_state : Rows and NetworkGlobalState
             The model's.
 
         Returns
@@ -80,22 +80,25 @@ class NetworkShardModel(Resumable[NetworkSettings, GlobalsT, RowsT, LocalT]):
         MismatchError
             A document has other segments than it was fitted with.
         """
-        graph, vectors = local.graph, self.node_vectors(local, globals)
+        graph, vectors = local.graph, self.node_vectors(local, global_state)
         if heldout.segments is None:
-            vectors, node = document_vectors(graph, vectors, globals.topic_parameters), np.arange(heldout.documents)
+            vectors, node = (
+                document_vectors(graph, vectors, global_state.topic_parameters),
+                np.arange(heldout.documents),
+            )
             offsets = heldout.offsets
         else:
             _require_segments(heldout, graph)
             node, offsets = graph.segment_node - graph.shared, heldout.segments.pairs
-        probability, phi = np.empty(heldout.pairs), self.word_probability(rows, globals)
+        probability, phi = np.empty(heldout.pairs), self.word_probability(rows, global_state)
         pair_probabilities(DocumentPairs(offsets, heldout.position, heldout.counts), node, vectors, phi, probability)
         return {"probability": probability}
 
-    def infer(self, local: NetworkDocuments, globals: GlobalsT) -> Mapping[str, Any]:
+    def infer(self, local: NetworkDocuments, global_state: GlobalStateT) -> Mapping[str, Any]:
         """Return the proportions of documents and of their segments."""
-        graph, vectors = local.graph, self.node_vectors(local, globals)
+        graph, vectors = local.graph, self.node_vectors(local, global_state)
         return {
-            "document_topic": document_vectors(graph, vectors, globals.topic_parameters),
+            "document_topic": document_vectors(graph, vectors, global_state.topic_parameters),
             "segment_topic": vectors[graph.segment_node - graph.shared],
             "segments": np.diff(graph.document_segments),
         }

@@ -9,7 +9,7 @@ import numpy as np
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.sampler import padded, sampling_hyperparameters, wide
-from collapsium.workers.families.networks.states import Ints, SampledNetworkGlobals
+from collapsium.workers.families.networks.states import Ints, SampledNetworkGlobalState
 from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks.records import NodeStatistics, TableDraws
 from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
@@ -67,13 +67,13 @@ class SharedSweep:
 
 
 def sweep_shared(
-    globals: SampledNetworkGlobals, stream: Stream, *, move: bool, count_joins: bool = False
+    global_state: SampledNetworkGlobalState, stream: Stream, *, move: bool, count_joins: bool = False
 ) -> SharedSweep:
     """Draw the table counts of the shared nodes, or leave them, and sum over the nodes.
 
     Parameters
     ----------
-    globals : SampledNetworkGlobals
+    global_state : SampledNetworkGlobalState
         With counts that allow one another.
     stream : Stream
         Addressed to the iteration.
@@ -87,24 +87,27 @@ def sweep_shared(
     SharedSweep
         Counts and sums.
     """
-    graph, topics = globals.plan.shared_graph(), globals.alpha.size
+    graph, topics = global_state.plan.shared_graph(), global_state.alpha.size
     columns, nodes = padded(topics), graph.shared
-    customers = wide(np.asarray(globals.shared_customers), columns, np.int32)
-    tables = wide(np.asarray(globals.shared_tables), columns, np.int32)
+    customers = wide(np.asarray(global_state.shared_customers), columns, np.int32)
+    tables = wide(np.asarray(global_state.shared_tables), columns, np.int32)
     statistics = NodeStatistics(
-        np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), np.zeros((globals.strength.size, 2)), np.zeros(columns)
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.int64),
+        np.zeros((global_state.strength.size, 2)),
+        np.zeros(columns),
     )
     if nodes:  # the kernel takes long to compile
         keys = (stream.at(purpose=f"above {name}").key() for name in ("tables", "joins"))
         table_key, join_key = keys
         sweep_shared_nodes(
             graph.record,
-            sampling_hyperparameters(globals, int(max(customers.max(initial=0), 1))),
+            sampling_hyperparameters(global_state, int(max(customers.max(initial=0), 1))),
             TableDraws(int(move), table_key, int(count_joins), join_key),
             customers,
             tables,
             statistics,
         )
     totals = NodeTotals(graph.node_kind, graph.is_root, statistics.customers, statistics.tables)
-    sums = SampledSums.of(totals, statistics, globals, stream.at(purpose="above"))
+    sums = SampledSums.of(totals, statistics, global_state, stream.at(purpose="above"))
     return SharedSweep(customers[:, :topics].astype(np.int64), tables[:, :topics].astype(np.int64), sums)

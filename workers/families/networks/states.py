@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
 from collapsium.workers.families.dirichlet import DirichletPriors
-from collapsium.workers.families.gibbs.states import SampledGlobals
+from collapsium.workers.families.gibbs.states import SampledGlobalState
 from collapsium.workers.families.networks.graph import Graph, Plan
 from collapsium.workers.kernels.networks.expected_records import (
     OwnExpectedTopics,
@@ -40,7 +40,7 @@ class NetworkSettings(Protocol):
 
 
 @dataclass(frozen=True)
-class NetworkGlobals(GlobalState):
+class NetworkGlobalState(GlobalState):
     """Parameters of a network.
 
     Attributes
@@ -86,7 +86,7 @@ class NetworkGlobals(GlobalState):
 
 
 @dataclass(frozen=True)
-class SampledNetworkGlobals(NetworkGlobals, SampledGlobals):
+class SampledNetworkGlobalState(NetworkGlobalState, SampledGlobalState):
     """Global state with sampled tables.
 
     Attributes
@@ -102,7 +102,7 @@ class SampledNetworkGlobals(NetworkGlobals, SampledGlobals):
 
 
 @dataclass(frozen=True)
-class ExpectedNetworkGlobals(NetworkGlobals):
+class ExpectedNetworkGlobalState(NetworkGlobalState):
     """Global state with expected tables.
 
     Attributes

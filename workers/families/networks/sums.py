@@ -13,7 +13,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
-from collapsium.workers.families.networks.states import Ints, NetworkGlobals, Vector
+from collapsium.workers.families.networks.states import Ints, NetworkGlobalState, Vector
 from collapsium.workers.kernels.networks.records import NodeStatistics
 from collapsium.workers.special_functions import digamma, gammaln
 
@@ -94,7 +94,9 @@ class SampledSums(State):
     alpha_numerator: Vector | None = None
 
     @classmethod
-    def of(cls, nodes: NodeTotals[Ints], statistics: NodeStatistics, globals: NetworkGlobals, stream: Stream) -> Self:
+    def of(
+        cls, nodes: NodeTotals[Ints], statistics: NodeStatistics, global_state: NetworkGlobalState, stream: Stream
+    ) -> Self:
         """Return the sums over nodes, for which q_j are drawn.
 
         Parameters
@@ -103,7 +105,7 @@ class SampledSums(State):
             The nodes.
         statistics : NodeStatistics
             Sums of a kernel over the same nodes.
-        globals : NetworkGlobals
+        global_state : NetworkGlobalState
             With b and alpha.
         stream : Stream
             Addressed to the shard.
@@ -113,7 +115,7 @@ class SampledSums(State):
         SampledSums
             The sums.
         """
-        strength, total = np.asarray(globals.strength), globals.concentration
+        strength, total = np.asarray(global_state.strength), global_state.concentration
         kinds, kind = strength.size, nodes.kind
         below, top = (nodes.customers > 0) & ~nodes.is_root, (nodes.customers > 0) & nodes.is_root
         b, many = strength[kind[below]], nodes.customers[below].astype(np.float64)
@@ -125,7 +127,7 @@ class SampledSums(State):
         falling += np.bincount(kind[top], gammaln(total) - gammaln(total + large), kinds)
         histogram = np.zeros((kinds, int(nodes.tables.max(initial=0)) + 1), dtype=np.int64)
         np.add.at(histogram, (kind[below], nodes.tables[below]), 1)
-        numerator, topics = statistics.alpha_numerator, globals.alpha.size
+        numerator, topics = statistics.alpha_numerator, global_state.alpha.size
         return cls(
             log_q=np.bincount(kind[below], log_q, kinds).astype(np.float64),
             tables=histogram[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:],
@@ -185,9 +187,9 @@ class ExpectedSums(State):
     log_eta: float
 
     @classmethod
-    def of(cls, nodes: NodeTotals[Vector], globals: NetworkGlobals) -> Self:
-        """Return the sums over nodes; the globals have b, a and alpha."""
-        strength, discount, total = globals.strength, globals.discount, globals.concentration
+    def of(cls, nodes: NodeTotals[Vector], global_state: NetworkGlobalState) -> Self:
+        """Return the sums over nodes; the global state have b, a and alpha."""
+        strength, discount, total = global_state.strength, global_state.discount, global_state.concentration
         here = nodes.customers > 0
         below, top = here & ~nodes.is_root, here & nodes.is_root
         own = nodes.kind[below]

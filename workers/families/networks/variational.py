@@ -28,7 +28,7 @@ from collapsium.workers.families.networks.shard_model import NetworkShardModel
 from collapsium.workers.families.networks.states import (
     ExpectedDocuments,
     ExpectedLocal,
-    ExpectedNetworkGlobals,
+    ExpectedNetworkGlobalState,
     ExpectedRows,
     OwnExpectedTokens,
     PairResponsibilities,
@@ -88,26 +88,26 @@ class ExpectedWordChanges(State):
     word_topic: Vector
 
 
-class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRows, ExpectedLocal]):
+class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, ExpectedRows, ExpectedLocal]):
     """Network whose topics and tables are expected."""
 
-    globals_type, rows_type = ExpectedNetworkGlobals, ExpectedRows
+    global_state_type, rows_type = ExpectedNetworkGlobalState, ExpectedRows
     local_type, documents_type = ExpectedLocal, ExpectedDocuments
     arrays = EXPECTED_ARRAYS
 
-    def kernels(self, globals: ExpectedNetworkGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: ExpectedNetworkGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return KERNELS
 
-    def initial_rows(self, words: int, globals: ExpectedNetworkGlobals) -> ExpectedRows:
+    def initial_rows(self, words: int, global_state: ExpectedNetworkGlobalState) -> ExpectedRows:
         """Return the rows of words that have no token yet."""
-        return ExpectedRows(np.zeros((words, globals.alpha.size)))
+        return ExpectedRows(np.zeros((words, global_state.alpha.size)))
 
     def start(
         self,
         shard: Shard,
         rows: ExpectedRows,
-        globals: ExpectedNetworkGlobals,
+        global_state: ExpectedNetworkGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[ExpectedLocal, Delta]:
@@ -115,7 +115,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRow
 
         Parameters
         ----------
-        shard, rows, globals, stream, warm
+        shard, rows, global_state, stream, warm
             As for `ShardModel.start`.
 
         Returns
@@ -130,31 +130,31 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRow
         ValueError
             The other run has more topics.
         """
-        topics = globals.alpha.size
+        topics = global_state.alpha.size
         if warm is None:
-            return self._begin(shard, _draw_responsibilities(shard, topics, stream), globals)
+            return self._begin(shard, _draw_responsibilities(shard, topics, stream), global_state)
         theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
         if theta.shape[1] > topics:
             raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {topics}")
-        return self._begin(shard, proportional_responsibilities(shard, theta, phi), globals)
+        return self._begin(shard, proportional_responsibilities(shard, theta, phi), global_state)
 
     def continue_from(
         self,
         shard: Shard,
         saved: Arrays,
         rows: ExpectedRows,
-        globals: ExpectedNetworkGlobals,
+        global_state: ExpectedNetworkGlobalState,
     ) -> tuple[ExpectedLocal, Delta]:
         """Go on from the responsibilities that another run saved."""
-        return self._begin(shard, PairResponsibilities.from_arrays(saved), globals)
+        return self._begin(shard, PairResponsibilities.from_arrays(saved), global_state)
 
     def _begin(
-        self, shard: Shard, responsibilities: PairResponsibilities, globals: ExpectedNetworkGlobals
+        self, shard: Shard, responsibilities: PairResponsibilities, global_state: ExpectedNetworkGlobalState
     ) -> tuple[ExpectedLocal, Delta]:
         """Return a shard's first local state, and its counts as changes."""
-        word_topic = np.zeros((shard.words.size, globals.alpha.size))
+        word_topic = np.zeros((shard.words.size, global_state.alpha.size))
         count_responsibilities(shard.position, shard.counts, responsibilities.record, word_topic)
-        local = local_state(shard, Graph.of(shard, globals.plan), responsibilities, globals.alpha.size)
+        local = local_state(shard, Graph.of(shard, global_state.plan), responsibilities, global_state.alpha.size)
         return local, Delta({"word_topic": change(word_topic, "word", "topic")}, {"word": shard.words})
 
     def sweep(
@@ -162,17 +162,17 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRow
         shard: Shard,
         local: ExpectedLocal,
         rows: ExpectedRows,
-        globals: ExpectedNetworkGlobals,
+        global_state: ExpectedNetworkGlobalState,
         stream: Stream,
     ) -> tuple[ExpectedLocal, Delta]:
         """Pass once over a shard."""
-        began, graph, priors, topics = time.perf_counter(), local.graph, globals.priors, globals.alpha.size
+        began, graph, priors, topics = time.perf_counter(), local.graph, global_state.priors, global_state.alpha.size
         word_topic = buffers.empty((shard.words.size, topics), np.float32)
         np.add(rows.word_topic, priors.word, out=word_topic, casting="same_kind")
         changes = np.zeros((shard.words.size, topics))
-        words = ExpectedWordCounts(word_topic, globals.topic + priors.total, changes, priors.word, int(False))
+        words = ExpectedWordCounts(word_topic, global_state.topic + priors.total, changes, priors.word, int(False))
         learn_alpha = self.options.learns_alpha
-        responsibilities, results = _sweep(shard, local, globals, words, learn_alpha=learn_alpha)
+        responsibilities, results = _sweep(shard, local, global_state, words, learn_alpha=learn_alpha)
         own, statistics = slice(graph.shared, None), results.statistics
         kinds, is_root = graph.node_kind[own], graph.is_root[own]
         nodes: NodeTotals[Vector] = NodeTotals(kinds, is_root, statistics.customers, statistics.tables)
@@ -181,7 +181,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRow
             "shared_customers": fresh(results.shared_customers, "vector", "topic"),
             "shared_log_absent": fresh(results.shared_log_absent, "vector", "topic"),
             "log_likelihood": fresh(float(results.sums[0])),
-            **ExpectedSums.of(nodes, globals).parts(),
+            **ExpectedSums.of(nodes, global_state).parts(),
             **corpus_sums(shard),
         }
         if learn_alpha:
@@ -190,21 +190,23 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRow
         return after, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
 
     def advance(
-        self, rows: ExpectedRows, delta: Delta, globals: ExpectedNetworkGlobals
-    ) -> tuple[ExpectedRows, ExpectedNetworkGlobals]:
+        self, rows: ExpectedRows, delta: Delta, global_state: ExpectedNetworkGlobalState
+    ) -> tuple[ExpectedRows, ExpectedNetworkGlobalState]:
         """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
         changes = delta.read(ExpectedWordChanges)
         if changes is None:
-            return rows, globals
-        after = replace(globals, topic=globals.topic + changes.word_topic.sum(axis=0))
+            return rows, global_state
+        after = replace(global_state, topic=global_state.topic + changes.word_topic.sum(axis=0))
         return ExpectedRows(rows.word_topic + changes.word_topic), after
 
-    def fold(self, block: ExpectedRows, delta: Delta, globals: ExpectedNetworkGlobals) -> tuple[ExpectedRows, Delta]:
+    def fold(
+        self, block: ExpectedRows, delta: Delta, global_state: ExpectedNetworkGlobalState
+    ) -> tuple[ExpectedRows, Delta]:
         """Add the rows of a delta to a block of the vocabulary.
 
         Parameters
         ----------
-        block, delta, globals
+        block, delta, global_state
             As for `ShardModel.fold`.
 
         Returns
@@ -225,7 +227,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRow
             "moved": fresh(float(np.abs(changes.word_topic).sum())),
         }
         if "beta" in self.options.learn:
-            prior, here = globals.priors.word, after[after > 0]
+            prior, here = global_state.priors.word, after[after > 0]
             present = -special.expm1(-here)  # as if many pairs each gave a little
             tables = present * prior * (digamma(prior + here / present) - digamma(prior))
             parts["tables_of_words"] = fresh(float(np.minimum(tables, here).sum()))
@@ -235,26 +237,32 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobals, ExpectedRow
         self,
         shard: Shard,
         rows: ExpectedRows,
-        globals: ExpectedNetworkGlobals,
+        global_state: ExpectedNetworkGlobalState,
         stream: Stream,
     ) -> ExpectedLocal:
         """Update unseen documents with topics and shared nodes fixed."""
-        graph, topics, alpha = Graph.of(shard, globals.plan), globals.alpha.size, globals.topic_parameters
-        phi = np.ascontiguousarray(self.word_probability(rows, globals), dtype=np.float32)
-        prior = np.tile((alpha / globals.concentration).astype(np.float32), (shard.documents, 1))
+        graph, topics, alpha = (
+            Graph.of(shard, global_state.plan),
+            global_state.alpha.size,
+            global_state.topic_parameters,
+        )
+        phi = np.ascontiguousarray(self.word_probability(rows, global_state), dtype=np.float32)
+        prior = np.tile((alpha / global_state.concentration).astype(np.float32), (shard.documents, 1))
         local = local_state(shard, graph, proportional_responsibilities(shard, prior, phi), topics)
-        words = ExpectedWordCounts(phi, np.ones(topics), np.zeros((0, 0)), globals.priors.word, int(True))
+        words = ExpectedWordCounts(phi, np.ones(topics), np.zeros((0, 0)), global_state.priors.word, int(True))
         for _ in range(FOLD_IN_SWEEPS if shard.tokens else 0):
-            responsibilities, _ = _sweep(shard, local, globals, words, learn_alpha=False)
+            responsibilities, _ = _sweep(shard, local, global_state, words, learn_alpha=False)
             local = local_state(shard, graph, responsibilities, topics)
         return replace(local, responsibilities=None)
 
-    def node_vectors(self, documents: ExpectedDocuments, globals: ExpectedNetworkGlobals) -> npt.NDArray[np.float32]:
+    def node_vectors(
+        self, documents: ExpectedDocuments, global_state: ExpectedNetworkGlobalState
+    ) -> npt.NDArray[np.float32]:
         """Return E[nu_j] of the nodes of documents, shape (nodes of documents, topics)."""
         graph = documents.graph
-        mean = np.empty((graph.own_nodes, globals.alpha.size), dtype=np.float32)
-        nodes, parameters = np.asarray(graph.document_nodes), globals.hyperparameters
-        expected_means(graph.record, nodes, parameters, globals.shared_vectors, documents.own.record, mean)
+        mean = np.empty((graph.own_nodes, global_state.alpha.size), dtype=np.float32)
+        nodes, parameters = np.asarray(graph.document_nodes), global_state.hyperparameters
+        expected_means(graph.record, nodes, parameters, global_state.shared_vectors, documents.own.record, mean)
         return mean
 
 
@@ -324,12 +332,17 @@ def _without_room(responsibilities: NewResponsibilities, entries: int) -> PairRe
 
 
 def _sweep(
-    shard: Shard, local: ExpectedLocal, globals: ExpectedNetworkGlobals, words: ExpectedWordCounts, *, learn_alpha: bool
+    shard: Shard,
+    local: ExpectedLocal,
+    global_state: ExpectedNetworkGlobalState,
+    words: ExpectedWordCounts,
+    *,
+    learn_alpha: bool,
 ) -> tuple[PairResponsibilities, ExpectedSweepResults]:
     """Update the pairs of a shard; see `sweep_expected`."""
     if local.responsibilities is None:
         raise TypeError("documents that were folded in are not swept")
-    graph, topics = local.graph, globals.alpha.size
+    graph, topics = local.graph, global_state.alpha.size
     shape = graph.shared, topics
     results = ExpectedSweepResults(
         _room_for(shard.pairs, topics),
@@ -343,8 +356,8 @@ def _sweep(
     sweep_expected(
         graph.record,
         NodeDocuments(np.asarray(graph.document_nodes), graph.node_pairs(shard)),
-        globals.hyperparameters,
-        globals.shared_vectors,
+        global_state.hyperparameters,
+        global_state.shared_vectors,
         words,
         local.own.record,
         local.responsibilities.record,
@@ -353,12 +366,12 @@ def _sweep(
     return _without_room(results.responsibilities, int(results.sums[1])), results
 
 
-def expect_shared(globals: ExpectedNetworkGlobals) -> tuple[ExpectedNetworkGlobals, ExpectedStatistics]:
+def expect_shared(global_state: ExpectedNetworkGlobalState) -> tuple[ExpectedNetworkGlobalState, ExpectedStatistics]:
     """Return the global state with the expected vectors of shared nodes, given their customers, and sums over them."""
-    graph, topics = globals.plan.shared_graph(), globals.alpha.size
+    graph, topics = global_state.plan.shared_graph(), global_state.alpha.size
     mean, response = np.zeros((graph.shared, topics)), np.zeros((graph.shared, topics))
     statistics = ExpectedStatistics(np.zeros(graph.shared), np.zeros(graph.shared), np.zeros(topics))
-    customers, log_absent = np.asarray(globals.shared_customers), np.asarray(globals.shared_log_absent)
-    parameters = globals.hyperparameters
+    customers, log_absent = np.asarray(global_state.shared_customers), np.asarray(global_state.shared_log_absent)
+    parameters = global_state.hyperparameters
     expect_shared_nodes(graph.record, parameters, customers, log_absent, mean, response, statistics)
-    return replace(globals, shared_mean=mean, shared_response=response), statistics
+    return replace(global_state, shared_mean=mean, shared_response=response), statistics

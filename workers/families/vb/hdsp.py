@@ -32,7 +32,7 @@ from collapsium.workers.families.vb.shard_model import (
     start_delta,
     sweep_delta,
 )
-from collapsium.workers.families.vb.states import Counts, HdspGlobals, LabelledDocumentTopics, MeanFieldRows, Vector
+from collapsium.workers.families.vb.states import Counts, HdspGlobalState, LabelledDocumentTopics, MeanFieldRows, Vector
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.vb.gamma_proportions import (
     expected_proportions,
@@ -54,35 +54,35 @@ STATISTICS_PER_LABEL = 4
 """Sums of each label and topic over the documents that have it; as many again where values may be negative."""
 
 
-class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobals, LabelledDocumentTopics]):
+class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, LabelledDocumentTopics]):
     """The hierarchical Dirichlet scaling process, beside a shard."""
 
-    globals_type, local_type, documents_type = HdspGlobals, LabelledDocumentTopics, LabelledDocumentTopics
+    global_state_type, local_type, documents_type = HdspGlobalState, LabelledDocumentTopics, LabelledDocumentTopics
     arrays = HDSP_ARRAYS
     uses_labels = True
 
-    def kernels(self, globals: HdspGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: HdspGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
-        return [*super().kernels(globals), sweep_gamma_proportions, gamma_proportions, expected_proportions]
+        return [*super().kernels(global_state), sweep_gamma_proportions, gamma_proportions, expected_proportions]
 
     def start(
         self,
         shard: Shard,
         rows: MeanFieldRows,
-        globals: HdspGlobals,
+        global_state: HdspGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[LabelledDocumentTopics, Delta]:
         """Draw a shard's initial responsibilities, or take another run's, and number the labels of its documents."""
-        document_topic, word_topic = initial_counts(shard, globals.prior.size, stream, warm)
-        return _with_labels(document_topic, shard, globals), start_delta(shard, word_topic)
+        document_topic, word_topic = initial_counts(shard, global_state.prior.size, stream, warm)
+        return _with_labels(document_topic, shard, global_state), start_delta(shard, word_topic)
 
     def sweep(
         self,
         shard: Shard,
         local: LabelledDocumentTopics,
         rows: MeanFieldRows,
-        globals: HdspGlobals,
+        global_state: HdspGlobalState,
         stream: Stream,
     ) -> tuple[LabelledDocumentTopics, Delta]:
         """Pass over a shard, each document until its E[n_mk] have converged or its passes are used up.
@@ -96,7 +96,7 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobals, Labelled
             random start would hold it.
         rows : MeanFieldRows
             Weights of the shard's words.
-        globals : HdspGlobals
+        global_state : HdspGlobalState
             As the iteration began.
         stream : Stream
             Not used.
@@ -108,15 +108,20 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobals, Labelled
         delta : Delta
             Fresh `WordCounts` and `HdspSums`.
         """
-        began, as_lda = time.perf_counter(), globals.lda_sweeps_left > 0
-        if as_lda and not globals.further_sweep:
-            local = replace(local, document_topic=even_counts(shard, globals.prior.size))
-        model = MeanFieldTopics(rows.weights, globals.prior, globals.topic_log)
-        with_curvature = globals.with_curvature and not as_lda
-        without_labels = as_lda and not globals.led
-        labels = _labels_of(local, globals, all_labels=with_curvature, without=without_labels)
+        began, as_lda = time.perf_counter(), global_state.lda_sweeps_left > 0
+        if as_lda and not global_state.further_sweep:
+            local = replace(local, document_topic=even_counts(shard, global_state.prior.size))
+        model = MeanFieldTopics(rows.weights, global_state.prior, global_state.topic_log)
+        with_curvature = global_state.with_curvature and not as_lda
+        without_labels = as_lda and not global_state.led
+        labels = _labels_of(local, global_state, all_labels=with_curvature, without=without_labels)
         swept = _fit_documents(
-            shard, local.document_topic, model, labels.record, self.limits, labels.statistics(globals, with_curvature)
+            shard,
+            local.document_topic,
+            model,
+            labels.record,
+            self.limits,
+            labels.statistics(global_state, with_curvature),
         )
         statistics = swept.statistics
         parts: dict[str, Part] = {
@@ -140,19 +145,19 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobals, Labelled
         self,
         shard: Shard,
         rows: MeanFieldRows,
-        globals: HdspGlobals,
+        global_state: HdspGlobalState,
         stream: Stream,
     ) -> LabelledDocumentTopics:
         """Fit E[n_mk] of unseen documents under fixed topics and label weights; without words their labels decide."""
-        expected, topic_log = self.fixed_weights(rows, globals)
-        model = MeanFieldTopics(expected, globals.prior, topic_log)
-        local = _with_labels(even_counts(shard, globals.prior.size), shard, globals)
-        labels = _labels_of(local, globals, all_labels=False, without=False)
-        statistics = labels.statistics(globals, with_curvature=False)
+        expected, topic_log = self.fixed_weights(rows, global_state)
+        model = MeanFieldTopics(expected, global_state.prior, topic_log)
+        local = _with_labels(even_counts(shard, global_state.prior.size), shard, global_state)
+        labels = _labels_of(local, global_state, all_labels=False, without=False)
+        statistics = labels.statistics(global_state, with_curvature=False)
         swept = _fit_documents(shard, local.document_topic, model, labels.record, FOLD_IN_LIMITS, statistics)
         return replace(local, document_topic=swept.document_topic)
 
-    def proportions(self, local: LabelledDocumentTopics, globals: HdspGlobals) -> Vector:
+    def proportions(self, local: LabelledDocumentTopics, global_state: HdspGlobalState) -> Vector:
         """Return theta_mk = E[pi_mk] / sum_k E[pi_mk] or, without words, E[pi_mk / sum_k pi_mk].
 
         Words make the sum nearly certain. Labels alone do not: where alpha p_k is small, the topic whose pi happens to
@@ -162,7 +167,7 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobals, Labelled
         ----------
         local : LabelledDocumentTopics
             The documents.
-        globals : HdspGlobals
+        global_state : HdspGlobalState
             The model's.
 
         Returns
@@ -176,18 +181,18 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobals, Labelled
             np.asarray(local.document_label_offsets),
             np.asarray(local.document_label),
             np.asarray(local.document_label_value),
-            np.ascontiguousarray(globals.rates.label_log),
+            np.ascontiguousarray(global_state.rates.label_log),
         )
-        gamma_proportions(labels, globals.prior, counts, theta)
+        gamma_proportions(labels, global_state.prior, counts, theta)
         empty = np.flatnonzero(~counts.any(axis=1))
         if empty.size:
-            theta[empty] = _expected_proportions(empty, labels, globals.prior)
+            theta[empty] = _expected_proportions(empty, labels, global_state.prior)
         return theta
 
 
-def _with_labels(document_topic: Counts, shard: Shard, globals: HdspGlobals) -> LabelledDocumentTopics:
+def _with_labels(document_topic: Counts, shard: Shard, global_state: HdspGlobalState) -> LabelledDocumentTopics:
     """Return documents with their labels, numbered as in the training corpus's table."""
-    labels = numbered(shard.labels, globals.labels, shard.documents)
+    labels = numbered(shard.labels, global_state.labels, shard.documents)
     return LabelledDocumentTopics(document_topic, labels.offsets, labels.label, labels.value)
 
 
@@ -209,24 +214,26 @@ class _ShardLabels:
     record: DocumentLabels
     totals: Vector
 
-    def statistics(self, globals: HdspGlobals, with_curvature: bool) -> RateStatistics:
+    def statistics(self, global_state: HdspGlobalState, with_curvature: bool) -> RateStatistics:
         """Return zeros for a sweep to add to."""
-        topics, labels = globals.prior.size, self.numbers.size
-        kinds = STATISTICS_PER_LABEL * (2 if globals.signed else 1)
+        topics, labels = global_state.prior.size, self.numbers.size
+        kinds = STATISTICS_PER_LABEL * (2 if global_state.signed else 1)
         curvature = np.zeros((labels, 2 * labels, topics) if with_curvature else (0, 0, 0))
         return RateStatistics(np.zeros((2, topics)), np.zeros((labels, kinds, topics)), curvature)
 
 
-def _labels_of(local: LabelledDocumentTopics, globals: HdspGlobals, *, all_labels: bool, without: bool) -> _ShardLabels:
+def _labels_of(
+    local: LabelledDocumentTopics, global_state: HdspGlobalState, *, all_labels: bool, without: bool
+) -> _ShardLabels:
     """Return the labels of a shard's documents; `without`, documents count as having none."""
     label, value = np.asarray(local.document_label), np.asarray(local.document_label_value)
     offsets = np.asarray(local.document_label_offsets)
     if all_labels:
-        numbers, row = np.arange(len(globals.rates.label_log)), label
+        numbers, row = np.arange(len(global_state.rates.label_log)), label
     else:
         unique, places = np.unique(label, return_inverse=True)
         numbers, row = unique.astype(np.int64), places.astype(np.int32)
-    log_rate = np.ascontiguousarray(globals.rates.label_log[numbers])
+    log_rate = np.ascontiguousarray(global_state.rates.label_log[numbers])
     record = DocumentLabels(np.zeros_like(offsets) if without else offsets, row, value, log_rate)
     totals = np.asarray(np.bincount(row, weights=value, minlength=numbers.size), dtype=np.float64)
     return _ShardLabels(numbers, record, totals)

@@ -48,10 +48,10 @@ def _signs(arrays: Arrays, known: Known) -> str | None:
 
 
 def _values(arrays: Arrays, known: Known) -> str | None:
-    """Return what is wrong with the values of labels: none is negative unless the globals say so."""
-    if known.globals["signed"] or np.asarray(arrays["document_label_value"]).min(initial=0.0) >= 0.0:
+    """Return what is wrong with the values of labels: none is negative unless the global state say so."""
+    if known.global_state["signed"] or np.asarray(arrays["document_label_value"]).min(initial=0.0) >= 0.0:
         return None
-    return "expected values that are not negative in 'document_label_value', as 'signed' of the globals is off"
+    return "expected values that are not negative in 'document_label_value', as 'signed' of the global state is off"
 
 
 HDSP_ARRAYS = FamilyArrays(
@@ -75,9 +75,9 @@ HDSP_ARRAYS = FamilyArrays(
         },
         (labelled, some_of("prior"), together(*BY_GAMMA), together(*BY_NORMAL), _weights, _signs),
     ),
-    lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
-    lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005
-    lambda globals: Part({  # noqa: ARG005
+    lambda global_state: MEAN_FIELD_ROWS,  # noqa: ARG005
+    lambda global_state: MEAN_FIELD_BLOCKS,  # noqa: ARG005
+    lambda global_state: Part({  # noqa: ARG005
         **BY_DOCUMENT,
         "document_label_offsets": offsets("document", "labelled"),
         "document_label": indices("i4", "labelled", "label"),

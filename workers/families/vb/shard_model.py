@@ -25,7 +25,7 @@ from collapsium.workers.families.vb.states import (
     Counts,
     DocumentTopics,
     FoldSums,
-    MeanFieldGlobals,
+    MeanFieldGlobalState,
     MeanFieldRows,
     Vector,
     WordCounts,
@@ -53,7 +53,7 @@ class MeanFieldOptions(Protocol):
 
 
 OptionsT = TypeVar("OptionsT", bound=MeanFieldOptions)
-GlobalsT = TypeVar("GlobalsT", bound=MeanFieldGlobals)
+GlobalStateT = TypeVar("GlobalStateT", bound=MeanFieldGlobalState)
 LocalT = TypeVar("LocalT", bound=DocumentTopics)
 
 MEAN_FIELD_KERNELS = (mean_field.count_products, mean_field.fold_words, prediction.pair_probability)
@@ -65,7 +65,7 @@ MIN_SHARE = 1e-100
 """Share of a topic that a document or a word does not have: the product of two is still above zero."""
 
 
-class MeanFieldShardModel(ShardModel[OptionsT, GlobalsT, MeanFieldRows, LocalT]):
+class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, LocalT]):
     """Shard model of a family of mean-field topics."""
 
     rows_type = MeanFieldRows
@@ -76,23 +76,25 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalsT, MeanFieldRows, LocalT])
         return PassLimits(self.options.document_sweeps, self.options.document_tolerance)
 
     @abstractmethod
-    def proportions(self, local: LocalT, globals: GlobalsT) -> Vector:
+    def proportions(self, local: LocalT, global_state: GlobalStateT) -> Vector:
         """Return the expected proportions of documents, shape (documents, topics)."""
 
-    def kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return MEAN_FIELD_KERNELS
 
-    def initial_rows(self, words: int, globals: GlobalsT) -> MeanFieldRows:
+    def initial_rows(self, words: int, global_state: GlobalStateT) -> MeanFieldRows:
         """Return the rows of `words` words before any document has been seen."""
-        shape = words, globals.topic_total.size
+        shape = words, global_state.topic_total.size
         return MeanFieldRows(word_expected=np.ones(shape), block_topic=np.zeros(shape))
 
-    def advance(self, rows: MeanFieldRows, delta: Delta, globals: GlobalsT) -> tuple[MeanFieldRows, GlobalsT]:
+    def advance(
+        self, rows: MeanFieldRows, delta: Delta, global_state: GlobalStateT
+    ) -> tuple[MeanFieldRows, GlobalStateT]:
         """Return the rows as they were, as a shard's changes act from the next iteration on; documents go on."""
-        return rows, replace(globals, further_sweep=True)
+        return rows, replace(global_state, further_sweep=True)
 
-    def fold(self, block: MeanFieldRows, delta: Delta, globals: GlobalsT) -> tuple[MeanFieldRows, Delta]:
+    def fold(self, block: MeanFieldRows, delta: Delta, global_state: GlobalStateT) -> tuple[MeanFieldRows, Delta]:
         """Put new counts in the place of a block's, and compute exp(psi(lambda_kw)) from them.
 
         Parameters
@@ -101,7 +103,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalsT, MeanFieldRows, LocalT])
             The rows so far.
         delta : Delta
             Fresh `WordCounts`; word ids count from the block's first. Words without counts are in no document.
-        globals : MeanFieldGlobals
+        global_state : MeanFieldGlobalState
             As the iteration began.
 
         Returns
@@ -116,42 +118,42 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalsT, MeanFieldRows, LocalT])
         if swept is not None:
             counts[delta.ids["word"]] = swept.word_topic
         expected, sums = np.empty(counts.shape), np.zeros(2)
-        mean_field.fold_words(counts, block.weights, np.full(len(counts), globals.priors.word), expected, sums)
+        mean_field.fold_words(counts, block.weights, np.full(len(counts), global_state.priors.word), expected, sums)
         folded = FoldSums(counts.sum(axis=0), float(np.abs(counts - before).sum()), float(sums[0]), float(sums[1]))
         dims = {"topic_total": ("topic",)}
         parts = {name: fresh(values, *dims.get(name, ())) for name, values in folded.to_arrays().items()}
         return MeanFieldRows(word_expected=expected, block_topic=counts), Delta(parts)
 
-    def finished_rows(self, block: MeanFieldRows, globals: GlobalsT) -> MeanFieldRows:
+    def finished_rows(self, block: MeanFieldRows, global_state: GlobalStateT) -> MeanFieldRows:
         """Return the rows that a finished model keeps: E[n_kw]."""
         return MeanFieldRows(word_topic=block.counts)
 
-    def fixed_weights(self, rows: MeanFieldRows, globals: GlobalsT) -> tuple[Vector, Vector]:
+    def fixed_weights(self, rows: MeanFieldRows, global_state: GlobalStateT) -> tuple[Vector, Vector]:
         """Return exp(psi(lambda_kw)) and psi(sum_w lambda_kw) of a model's topics."""
         counts = np.ascontiguousarray(rows.counts)
-        expected, priors = np.empty(counts.shape), globals.priors
+        expected, priors = np.empty(counts.shape), global_state.priors
         prior = np.full(len(counts), priors.word)
         mean_field.fold_words(counts, np.ones(counts.shape), prior, expected, np.zeros(2))
-        return expected, digamma(priors.total + globals.topic_total)
+        return expected, digamma(priors.total + global_state.topic_total)
 
-    def word_probability(self, rows: MeanFieldRows, globals: GlobalsT) -> Vector:
+    def word_probability(self, rows: MeanFieldRows, global_state: GlobalStateT) -> Vector:
         """Return phi_kw, which is an expectation, shape (words, topics)."""
-        return globals.priors.word_probability(rows.counts, globals.topic_total)
+        return global_state.priors.word_probability(rows.counts, global_state.topic_total)
 
     def predict(
-        self, heldout: Shard, local: LocalT, rows: MeanFieldRows, globals: GlobalsT
+        self, heldout: Shard, local: LocalT, rows: MeanFieldRows, global_state: GlobalStateT
     ) -> Mapping[str, npt.NDArray[Any]]:
         """Return each held-out pair's probability sum_k theta_dk phi_kw, theta and phi being expectations."""
-        theta, phi = self.proportions(local, globals), self.word_probability(rows, globals)
+        theta, phi = self.proportions(local, global_state), self.word_probability(rows, global_state)
         return {"probability": pair_probability(heldout, theta, phi, 0.0)}
 
-    def probabilities(self, rows: MeanFieldRows, globals: GlobalsT) -> Mapping[str, npt.NDArray[Any]]:
+    def probabilities(self, rows: MeanFieldRows, global_state: GlobalStateT) -> Mapping[str, npt.NDArray[Any]]:
         """Return phi_kw, which is an expectation."""
-        return {"word_topic": self.word_probability(rows, globals)}
+        return {"word_topic": self.word_probability(rows, global_state)}
 
-    def infer(self, local: LocalT, globals: GlobalsT) -> Mapping[str, npt.NDArray[Any]]:
+    def infer(self, local: LocalT, global_state: GlobalStateT) -> Mapping[str, npt.NDArray[Any]]:
         """Return the documents' proportions."""
-        return {"document_topic": self.proportions(local, globals)}
+        return {"document_topic": self.proportions(local, global_state)}
 
     def word_tokens(self, rows: MeanFieldRows) -> Vector:
         """Return the tokens that a model expects of each word."""

@@ -17,7 +17,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanFieldGlobals(GlobalState):
+class MeanFieldGlobalState(GlobalState):
     """What all families of mean-field topics have.
 
     Attributes
@@ -44,7 +44,7 @@ class MeanFieldGlobals(GlobalState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VbLdaGlobals(MeanFieldGlobals):
+class VbLdaGlobalState(MeanFieldGlobalState):
     """Global state of latent Dirichlet allocation.
 
     Attributes
@@ -133,7 +133,7 @@ class LabelRange(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HdspGlobals(MeanFieldGlobals):
+class HdspGlobalState(MeanFieldGlobalState):
     """Global state of the hierarchical Dirichlet scaling process.
 
     Attributes

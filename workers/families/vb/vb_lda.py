@@ -34,7 +34,7 @@ from collapsium.workers.families.vb.states import (
     Counts,
     DocumentTopics,
     MeanFieldRows,
-    VbLdaGlobals,
+    VbLdaGlobalState,
     VbLdaLocal,
     Vector,
 )
@@ -58,26 +58,26 @@ class VbLdaOptions(MeanFieldOptions, Protocol):
         """Whether a_k is learned."""
 
 
-class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobals, VbLdaLocal]):
+class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaLocal]):
     """Latent Dirichlet allocation by mean-field variational Bayes, beside a shard."""
 
-    globals_type, local_type, documents_type = VbLdaGlobals, VbLdaLocal, DocumentTopics
+    global_state_type, local_type, documents_type = VbLdaGlobalState, VbLdaLocal, DocumentTopics
     arrays = VB_LDA_ARRAYS
 
-    def kernels(self, globals: VbLdaGlobals) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: VbLdaGlobalState) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
-        return [*super().kernels(globals), mean_field.sweep_mean_field]
+        return [*super().kernels(global_state), mean_field.sweep_mean_field]
 
     def start(
         self,
         shard: Shard,
         rows: MeanFieldRows,
-        globals: VbLdaGlobals,
+        global_state: VbLdaGlobalState,
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[VbLdaLocal, Delta]:
         """Draw a shard's initial responsibilities, or take another run's; see `initial_counts`."""
-        document_topic, word_topic = initial_counts(shard, globals.alpha.size, stream, warm)
+        document_topic, word_topic = initial_counts(shard, global_state.alpha.size, stream, warm)
         even = self.options.even_sweeps if warm is None else 0
         return VbLdaLocal(document_topic, even), start_delta(shard, word_topic)
 
@@ -86,7 +86,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobals, VbLdaLocal
         shard: Shard,
         local: VbLdaLocal,
         rows: MeanFieldRows,
-        globals: VbLdaGlobals,
+        global_state: VbLdaGlobalState,
         stream: Stream,
     ) -> tuple[VbLdaLocal, Delta]:
         """Pass over a shard, each document until its gamma has converged or its passes are used up.
@@ -100,7 +100,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobals, VbLdaLocal
             would hold it.
         rows : MeanFieldRows
             Weights of the shard's words.
-        globals : VbLdaGlobals
+        global_state : VbLdaGlobalState
             As the iteration began.
         stream : Stream
             Not used.
@@ -112,12 +112,12 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobals, VbLdaLocal
         delta : Delta
             Fresh `WordCounts` and `VbLdaSums`.
         """
-        began, topics = time.perf_counter(), globals.alpha.size
+        began, topics = time.perf_counter(), global_state.alpha.size
         log_theta = np.zeros(topics if self.options.learns_alpha else 0)
         even = local.even_sweeps_left > 0
-        from_even = even and not globals.further_sweep
+        from_even = even and not global_state.further_sweep
         before = even_counts(shard, topics) if from_even else local.document_topic
-        model = MeanFieldTopics(rows.weights, globals.alpha, globals.topic_log)
+        model = MeanFieldTopics(rows.weights, global_state.alpha, global_state.topic_log)
         document_topic, word_topic, bound = _fit_documents(shard, before, model, self.limits, log_theta)
         parts = {
             "bound_documents": fresh(bound),
@@ -134,18 +134,21 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobals, VbLdaLocal
         self,
         shard: Shard,
         rows: MeanFieldRows,
-        globals: VbLdaGlobals,
+        global_state: VbLdaGlobalState,
         stream: Stream,
     ) -> VbLdaLocal:
         """Fit gamma of unseen documents under fixed topics, from even proportions."""
-        expected, topic_log = self.fixed_weights(rows, globals)
-        model, before = MeanFieldTopics(expected, globals.alpha, topic_log), even_counts(shard, globals.alpha.size)
+        expected, topic_log = self.fixed_weights(rows, global_state)
+        model, before = (
+            MeanFieldTopics(expected, global_state.alpha, topic_log),
+            even_counts(shard, global_state.alpha.size),
+        )
         document_topic, _, _ = _fit_documents(shard, before, model, FOLD_IN_LIMITS, np.zeros(0))
         return VbLdaLocal(document_topic)
 
-    def proportions(self, local: DocumentTopics, globals: VbLdaGlobals) -> Vector:
+    def proportions(self, local: DocumentTopics, global_state: VbLdaGlobalState) -> Vector:
         """Return theta_dk = gamma_dk / sum_k gamma_dk."""
-        return globals.priors.proportions(local.counts)
+        return global_state.priors.proportions(local.counts)
 
 
 def _fit_documents(

@@ -149,7 +149,7 @@ def test_a_model_of_other_sizes_than_its_record_says__is_refused(place, tmp_path
     assert record["options"]["topics"] == 3
     rewrite(tmp_path / "model", "model.json", "globals", lambda arrays: {**arrays, "vocabulary": np.array(13.0)})
     with pytest.raises(DamagedError, match="vocabulary: expected 12 words, found 13"):
-        Model(tmp_path / "model").globals  # noqa: B018
+        Model(tmp_path / "model").global_state  # noqa: B018
 
 
 def test_every_mutation__is_one():

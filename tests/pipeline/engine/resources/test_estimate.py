@@ -265,9 +265,9 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
     manifest = corpus.manifest
     summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
     said = load_family(family).footprint(summary, make_options(family, options))
-    problem, executor, globals_ = problem_of(small[0], family, options, executor=Recording())
+    problem, executor, global_state = problem_of(small[0], family, options, executor=Recording())
     few = 16  # bytes a word, a shard: what does not grow with topics is left out in places
-    for state, _ in run(problem, executor, globals_, Limits(iterations=8)):
+    for state, _ in run(problem, executor, global_state, Limits(iterations=8)):
         rows = arrays_of(state.blocks[0].value.rows)
         kept = sum(values.nbytes for values in rows.values())
         shown = sum(values.nbytes for name, values in rows.items() if not name.startswith("block_"))

@@ -76,10 +76,10 @@ def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path,
 
 @pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
 def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, options):
-    problem, executor, globals_ = problem_of(planted[0], family, options)
+    problem, executor, global_state = problem_of(planted[0], family, options)
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), options["topics"])
     assert [one.number for one in known] == list(range(len(known)))
-    for state, _ in run(replace(problem, warm=known), executor, globals_, Limits(iterations=3)):
+    for state, _ in run(replace(problem, warm=known), executor, global_state, Limits(iterations=3)):
         rows = arrays_of(state.blocks[0].value.rows)
         held = counts_of(rows)
         total, background = np.zeros(held.shape), np.zeros(len(held))
@@ -101,14 +101,16 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
         np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
         if "word_rest" in rows:
             np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-9)
-        assert arrays_of(state.globals)["topic_moments"][0].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens)
+        assert arrays_of(state.global_state)["topic_moments"][0].sum() == pytest.approx(
+            Corpus(planted[0]).manifest.tokens
+        )
 
 
 @pytest.mark.parametrize("kind", ["active", "dense"])
 def test_topics_beyond_the_source__begin_empty(planted, sources, kind):
-    problem, executor, globals_ = problem_of(planted[0], "lda", {"topics": 8, "responsibilities": kind})
+    problem, executor, global_state = problem_of(planted[0], "lda", {"topics": 8, "responsibilities": kind})
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 8)
-    state, _ = next(run(replace(problem, warm=known), executor, globals_, Limits(iterations=1)))
+    state, _ = next(run(replace(problem, warm=known), executor, global_state, Limits(iterations=1)))
     held = counts_of(arrays_of(state.blocks[0].value.rows))
     assert (held[:, :3].sum(axis=0) > 100.0).all()
     assert (held[:, 3:] == 0.0).all()
@@ -132,9 +134,9 @@ def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_p
     given = {"family": "hdp", "topics": 5, "iterations": 2}
     warm = fit(planted[0], tmp_path / "warm", warm=sources["hdp"], **given)
     cold = fit(planted[0], tmp_path / "cold", **given)
-    assert warm.globals.alpha != 1.0
-    assert cold.globals.alpha == 1.0
-    assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **given).globals.alpha == 1.0
+    assert warm.global_state.alpha != 1.0
+    assert cold.global_state.alpha == 1.0
+    assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **given).global_state.alpha == 1.0
 
 
 # Wherever it runs, and taken up again ----------------------------------------------------------------------------------
@@ -160,9 +162,9 @@ def test_bits_of_a_warm_start__do_not_depend_on_the_executor(planted, sources, t
 def test_a_warm_start_on_disk__has_the_same_bits(planted, sources, tmp_path):
     found = []
     for scratch in (None, str(tmp_path / "scratch")):
-        problem, executor, globals_ = problem_of(planted[0], "lda", {"topics": 4}, scratch=scratch)
+        problem, executor, global_state = problem_of(planted[0], "lda", {"topics": 4}, scratch=scratch)
         known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 4)
-        states = list(run(replace(problem, warm=known), executor, globals_, Limits(iterations=3)))
+        states = list(run(replace(problem, warm=known), executor, global_state, Limits(iterations=3)))
         found.append(state_bits(states[-1][0]))
     assert found[0] == found[1]
 

@@ -84,11 +84,11 @@ def begun(corpus, source, name, options=None):
     """The state before the first sweep, with its problem."""
     family = family_of(name)
     options = {**FAMILIES, **ALSO}[name] if options is None else options
-    problem, executor, globals_ = problem_of(corpus, family, options)
+    problem, executor, global_state = problem_of(corpus, family, options)
     warm = warm_start(WarmSource.of(source), Corpus(corpus), options.get("topics"))
-    globals_, known = warm.begin(family, make_options(family, options), globals_)
+    global_state, known = warm.begin(family, make_options(family, options), global_state)
     problem = type(problem)(**{**problem.__dict__, "warm": known})
-    return problem, next(run(problem, executor, globals_, Limits(iterations=1)))[0], known
+    return problem, next(run(problem, executor, global_state, Limits(iterations=1)))[0], known
 
 
 def kept_array(local):
@@ -139,12 +139,12 @@ def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, t
 
 @pytest.mark.parametrize("name", ["lda", "hdp", "gibbs-lda", "vb-lda"])
 def test_what_was_learned__goes_on_from_where_it_was(days, firsts, name):
-    known = arrays_of(Model(firsts / name).globals)["alpha"]
+    known = arrays_of(Model(firsts / name).global_state)["alpha"]
     _, state, _ = begun(days["two"][0], firsts / name, name)
-    np.testing.assert_array_equal(arrays_of(state.globals)["alpha"], known)
+    np.testing.assert_array_equal(arrays_of(state.global_state)["alpha"], known)
     fixed = {**{**FAMILIES, **ALSO}[name], "learn": ()}
     _, state, _ = begun(days["two"][0], firsts / name, name, fixed)
-    assert not np.array_equal(arrays_of(state.globals)["alpha"], known)
+    assert not np.array_equal(arrays_of(state.global_state)["alpha"], known)
 
 
 def test_other_options_or_families__begin_from_proportions_alone(days, firsts):

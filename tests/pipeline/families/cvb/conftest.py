@@ -43,10 +43,10 @@ def corpora(place, seed, documents=120, topics=3):
 
 def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **given):
     """The problem, and the state after each iteration, run serially."""
-    problem, executor, globals_ = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
+    problem, executor, global_state = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
     problem = replace(problem, local_sweeps=local_sweeps, warm=warm)
     limits = limits or Limits(iterations=ITERATIONS)
-    return problem, (state for state, _ in run(problem, executor, globals_, limits))
+    return problem, (state for state, _ in run(problem, executor, global_state, limits))
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def phases(planted):
     _, states = lived(planted)
     found = {}
     for state in states:
-        now = state.globals.moves
+        now = state.global_state.moves
         step = (now.ask, now.moving, now.held_share > 0)
         found.setdefault(step, state.iteration)
         if now.split_pairs.size:
@@ -150,13 +150,13 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
     ids=str,
 )
 def test_moves__are_on_by_themselves_where_there_is_time_for_them(planted, options, iterations, on):
-    _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations)
-    assert (globals_.moves is not None) == on
+    _, _, global_state = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations)
+    assert (global_state.moves is not None) == on
 
 
 def test_moves__are_off_by_themselves_in_the_stochastic_schedule(planted):
-    _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True)
-    assert globals_.moves is None
+    _, _, global_state = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True)
+    assert global_state.moves is None
 
 
 def test_an_estimator__has_the_topics_that_are_left(planted):

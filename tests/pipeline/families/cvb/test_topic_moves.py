@@ -38,7 +38,8 @@ pytestmark = pytest.mark.usefixtures("early")
 def counting(problem, state):
     """The shards with the tokens that count in a state."""
     held = [
-        moves.held_out(shard.value, state.globals.moves, state.globals.moves.held_before) for shard in problem.shards
+        moves.held_out(shard.value, state.global_state.moves, state.global_state.moves.held_before)
+        for shard in problem.shards
     ]
     shards = zip(problem.shards, held, strict=True)
     return [replace(shard.value, counts=shard.value.counts - one) for shard, one in shards]
@@ -46,7 +47,7 @@ def counting(problem, state):
 
 def check_counts(problem, state):
     """All counts of a state equal a recount from its local states, of the tokens that count; what has gone is empty."""
-    rows, globals_ = state.blocks[0].value.rows, state.globals
+    rows, global_state = state.blocks[0].value.rows, state.global_state
     held = rows.active_counts
     total, background, tokens = np.zeros(held.shape), np.zeros(len(held)), 0
     for shard, swept in zip(counting(problem, state), state.swept, strict=True):
@@ -61,14 +62,14 @@ def check_counts(problem, state):
         tokens += shard.tokens
     np.testing.assert_allclose(held, total, rtol=1e-5, atol=2e-3)
     np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-6)
-    of_topics = globals_.topic_moments[0]
+    of_topics = global_state.topic_moments[0]
     assert math.isclose(of_topics.sum(), tokens, rel_tol=1e-6)
-    assert math.isclose(globals_.moves.unsettled, missing(problem) - tokens)
-    if not globals_.moves.moving:
-        gone = ~globals_.moves.topic_alive
+    assert math.isclose(global_state.moves.unsettled, missing(problem) - tokens)
+    if not global_state.moves.moving:
+        gone = ~global_state.moves.topic_alive
         assert np.abs(held[:, gone]).max(initial=0.0) < 1e-3
         assert np.abs(of_topics[gone]).max(initial=0.0) < 1e-3
-        assert (globals_.pi[gone] == 0.0).all()
+        assert (global_state.pi[gone] == 0.0).all()
         for swept in state.swept:
             listed = document_counts(swept.value.local.to_arrays(), held.shape[1])
             assert not listed[:, gone].any()
@@ -97,8 +98,8 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     seen = set()
     for state in states:
         check_counts(problem, state)
-        now = state.globals.moves
-        assert math.isclose(state.globals.pi[now.topic_alive].sum(), state.globals.pi.sum())
+        now = state.global_state.moves
+        assert math.isclose(state.global_state.pi[now.topic_alive].sum(), state.global_state.pi.sum())
         seen.add((now.ask, now.moving, now.held_share > 0))
     assert seen == {(0, False, True), (1, False, True), (2, False, True), (0, True, True), (0, True, False),
                     (0, False, False)}  # fmt: skip
@@ -117,7 +118,7 @@ def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
     assert len(problem.shards) >= shards
     for state in states:
         check_counts(problem, state)
-    assert state.globals.moves.merges + state.globals.moves.deletes > 0
+    assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
 
 
 def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
@@ -136,7 +137,7 @@ def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
             total[:, shard.words] += naive_active.moments((shard.words.size, shape[1]), *given)
         np.testing.assert_allclose(rows.word_topic_variance, total[0], rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(rows.word_topic_log_absent, total[1], rtol=1e-6, atol=1e-6)
-    assert state.globals.moves.merges + state.globals.moves.deletes > 0
+    assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
 
 
 @pytest.mark.parametrize("topics", [12, 140])
@@ -146,7 +147,7 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, tmp_path, topics):
     problem, states = lived(planted[0], {**OPTIONS, "topics": topics}, warm=known)
     for state in states:
         check_counts(problem, state)
-    assert state.globals.moves.merges + state.globals.moves.deletes > 0
+    assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
 
 
 def test_probabilities__sum_to_one_at_any_time(planted):
@@ -158,10 +159,10 @@ def test_probabilities__sum_to_one_at_any_time(planted):
     for state in states:
         blocks = [tasks.counted(block.value) for block in state.blocks]
         rows = tasks.gather(blocks, every.words, complete=True)
-        table = problem.shard_model.predict(every, state.swept[0].value.local, rows, state.globals)
+        table = problem.shard_model.predict(every, state.swept[0].value.local, rows, state.global_state)
         sums = np.add.reduceat(table["probability"], every.offsets[:-1])
         np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
-        moving += state.globals.moves.moving
+        moving += state.global_state.moves.moving
     assert moving >= 2
 
 
@@ -188,13 +189,13 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
     found = []
     for scratch, every in ((None, 0), (str(tmp_path / "scratch"), 0), (None, 21)):
         executor = Losing(SerialExecutor(), every) if every else None
-        problem, executor, globals_ = problem_of(
+        problem, executor, global_state = problem_of(
             planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
         keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=7) if every else NoKeeper()
-        state = [one for one, _ in run(problem, executor, globals_, Limits(iterations=ITERATIONS), keeper)][-1]
+        state = [one for one, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS), keeper)][-1]
         assert not every or executor.losses == 4
-        assert state.globals.moves.merges + state.globals.moves.deletes > 0
+        assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
         found.append(state_bits(state))
     assert found[0] == found[1]
     assert found[0] == found[2]
@@ -202,12 +203,12 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
 
 def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
     """`unsettled` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
-    problem, executor, globals_ = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
+    problem, executor, global_state = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
     limits = Limits(iterations=9, tolerance=1.0)
 
     def made(waiting):
         family = Waiting(problem.family, waiting)
-        return [state for state, _ in run(replace(problem, family=family), executor, globals_, limits)]
+        return [state for state, _ in run(replace(problem, family=family), executor, global_state, limits)]
 
     assert made(0)[-1].iteration == 1
     assert made(5)[-1].iteration == 5
@@ -225,8 +226,8 @@ class Waiting:
     def __getattr__(self, name):
         return getattr(self.family, name)
 
-    def uncounted_tokens(self, globals_):
-        return float(globals_.sweeps < self.until)
+    def uncounted_tokens(self, global_state):
+        return float(global_state.sweeps < self.until)
 
 
 def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
@@ -234,6 +235,8 @@ def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
     for options in ({"learn": ("pi",)}, {"hold": 200}):
         _, states = lived(planted[0], {**OPTIONS, **options})
         for state in states:
-            alive = state.globals.moves.topic_alive.sum()
-            held = state.globals.moves.held_before > 0
-            assert state.iteration == 0 or state.globals.alpha == pytest.approx(rounds.PRIOR * alive if held else 1.0)
+            alive = state.global_state.moves.topic_alive.sum()
+            held = state.global_state.moves.held_before > 0
+            assert state.iteration == 0 or state.global_state.alpha == pytest.approx(
+                rounds.PRIOR * alive if held else 1.0
+            )

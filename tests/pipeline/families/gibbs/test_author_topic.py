@@ -8,10 +8,10 @@ class TestAuthorTopic(Conformance):
     matrix = ({"topics": 4}, {"topics": 40, "alpha": 0.01})
     labelled, word_prior = True, {"eta": 0.1}
 
-    def topic_tokens(self, globals):
+    def topic_tokens(self, global_state):
         """As many as the authors have."""
-        np.testing.assert_array_equal(globals["label_topic"].sum(axis=0), globals["topic"])
-        return globals["topic"]
+        np.testing.assert_array_equal(global_state["label_topic"].sum(axis=0), global_state["topic"])
+        return global_state["topic"]
 
     def document_counts(self, local, topics):
         found = np.zeros((local["document_tokens"].size, topics))

@@ -15,8 +15,8 @@ class TestGibbsHDP(Conformance):
     def sized(self, topics):
         return {"start_topics": topics}
 
-    def topic_tokens(self, globals):
-        return globals["topic"]
+    def topic_tokens(self, global_state):
+        return global_state["topic"]
 
     def largest(self, word_topic):
         order = np.argsort(-word_topic.sum(axis=0), kind="stable")

@@ -10,5 +10,5 @@ class TestGibbsLDA(Conformance):
         {"topics": 3, "learn": ("asymmetric-alpha",)},
     )
 
-    def topic_tokens(self, globals):
-        return globals["topic"]
+    def topic_tokens(self, global_state):
+        return global_state["topic"]

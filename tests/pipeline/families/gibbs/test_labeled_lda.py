@@ -19,8 +19,8 @@ class TestLabeledLDA(Conformance):
     def sized(self, topics):
         return {}
 
-    def topic_tokens(self, globals):
-        return globals["topic"]
+    def topic_tokens(self, global_state):
+        return global_state["topic"]
 
 
 def test_report__names_topics_by_their_labels(tmp_path):

@@ -9,8 +9,8 @@ class TestPartiallyLabeledLDA(Conformance):
     def sized(self, topics):
         return {"topics_per_label": max(topics - 1, 1), "background": 1 if topics > 1 else 0}
 
-    def topic_tokens(self, globals):
-        return globals["topic"]
+    def topic_tokens(self, global_state):
+        return global_state["topic"]
 
     def check_planted(self, tmp_path, documents, options):
         """Of two topics that the documents of the only label have, and one of the background."""

@@ -98,14 +98,14 @@ def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
     assert told[-1] > told[0]
 
 
-def swept_bound(problem, state, globals_):
+def swept_bound(problem, state, global_state):
     """The bound of a sweep made with other globals than a state's."""
     told = Delta()
     for shard, one in zip(problem.shards, state.swept, strict=True):
         rows = state.blocks[0].value.rows
-        told += problem.shard_model.sweep(shard.value, one.value.local, rows, globals_, problem.stream)[1]
-    told += problem.shard_model.fold(state.blocks[0].value.rows, told.with_dim("word"), globals_)[1]
-    return Hca().objective(globals_, told)["objective"], told.read(TreeSums)
+        told += problem.shard_model.sweep(shard.value, one.value.local, rows, global_state, problem.stream)[1]
+    told += problem.shard_model.fold(state.blocks[0].value.rows, told.with_dim("word"), global_state)[1]
+    return Hca().objective(global_state, told)["objective"], told.read(TreeSums)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -117,10 +117,10 @@ def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
     config = make_options("hca", options)
     seen = []
     for state, _progress in found[4:]:
-        globals_ = state.globals
-        upcoming = globals_.next_sweep.upcoming.tree
+        global_state = state.global_state
+        upcoming = global_state.next_sweep.upcoming.tree
         inner = [int(c) for c in upcoming.columns if upcoming.levels[c] < depth - 1]
-        before, told = swept_bound(problem, state, globals_)
+        before, told = swept_bound(problem, state, global_state)
         for end in inner:
             moves = Moves(upcoming).grown([end])
             if not moves.counts["grown"]:
@@ -137,7 +137,7 @@ def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
 
 def with_moves(problem, state, moves, config):
     """A state's globals with nodes that come at the prior, all else being as it is."""
-    globals_, following = state.globals, state.globals.next_sweep
+    global_state, following = state.global_state, state.global_state.next_sweep
     from collapsium.pipeline.families.ncrp import prior as nested
 
     columns = [column for column, made in moves.sources.items() if not made]
@@ -145,10 +145,10 @@ def with_moves(problem, state, moves, config):
     gram, solve, spread = (np.array(one) for one in (loadings.gram, loadings.solve, loadings.spread))
     gram[columns], gram[:, columns], solve[:, columns] = 0.0, 0.0, 0.0
     spread[columns] = config.prior_variance
-    assert spread.size == globals_.fitted.node_parent.size + 1
+    assert spread.size == global_state.fitted.node_parent.size + 1
     old, tree = following.upcoming.tree, moves.tree
     # The sticks that the coming sweep has, from which its logs of ends were made; those that come have the prior's.
-    ends = state.globals.masses.node_ends
+    ends = state.global_state.masses.node_ends
     sticks = nested.sticks(old, old.gathered(ends), ends, config.gamma)
     np.testing.assert_allclose(
         nested.end_logs(old, sticks, config.gamma)[old.columns], following.upcoming.next_end_log[old.columns]
@@ -161,7 +161,7 @@ def with_moves(problem, state, moves, config):
     upcoming = replace(following.upcoming, next_parent=tree.parents, next_end_log=logs)
     loadings = NextLoadings(solve, gram, spread)
     after = replace(following, upcoming=upcoming, next_loadings=loadings, moves=moves.move_table())
-    return replace(globals_, next_sweep=after)
+    return replace(global_state, next_sweep=after)
 
 
 # Where it runs, and how -----------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_shards__do_not_change_what_is_found(tmp_path, form):
     for shards in (1, 3, 7):
         _, made = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 15)
         found.append(made[-1][1].figures["objective"])
-        shapes.append(made[-1][0].globals.fitted.node_parent.tolist())
+        shapes.append(made[-1][0].global_state.fitted.node_parent.tolist())
     assert found == pytest.approx([found[0]] * 3, rel=1e-6)
     assert shapes == [shapes[0]] * 3
 
@@ -213,8 +213,10 @@ def test_blocks_of_columns__are_the_same_fit(tmp_path):
 def test_scratch_files__hold_the_same_bits(corpus, tmp_path):
     made = []
     for scratch in (None, str(tmp_path / "scratch")):
-        problem, executor, globals_ = problem_of(corpus, "hca", {"form": "factorised", "max_nodes": 7}, scratch=scratch)
-        made.append([state_bits(state) for state, _ in run(problem, executor, globals_, Limits(iterations=6))])
+        problem, executor, global_state = problem_of(
+            corpus, "hca", {"form": "factorised", "max_nodes": 7}, scratch=scratch
+        )
+        made.append([state_bits(state) for state, _ in run(problem, executor, global_state, Limits(iterations=6))])
     assert made[0] == made[1]
 
 
@@ -247,27 +249,27 @@ def test_vectors_that_begin_clusters__do_not_depend_on_their_order(tmp_path):
 
 
 def loadings_of(model):
-    return HcaRows.joined([model.rows(block) for block in range(len(model.blocks))]).loadings(model.globals)
+    return HcaRows.joined([model.rows(block) for block in range(len(model.blocks))]).loadings(model.global_state)
 
 
 def best_by_hand(model, values):
     """The most probable full path of unseen vectors, and E[x] along it: densities as scipy has them, a path a time."""
     from scipy import stats
 
-    globals_ = model.globals
-    tree, made = globals_.fitted.tree, loadings_of(model)
-    tau, words = globals_.next_sweep.tau, values.shape[1]
+    global_state = model.global_state
+    tree, made = global_state.fitted.tree, loadings_of(model)
+    tau, words = global_state.next_sweep.tau, values.shape[1]
     full = [c for c in tree.columns if tree.levels[c] == tree.depth - 1]
     scores, factors = np.zeros((len(values), len(full))), np.zeros((len(values), len(full), tree.depth))
     for place, end in enumerate(full):
         path = tree.path(end)
         matrix = made[:, path]
         loose = np.eye(tree.depth) + tau * words * np.diag(
-            globals_.loadings.spread[path]
+            global_state.loadings.spread[path]
         )  # what s adds to x's precision
         cover = np.eye(words) / tau + matrix @ np.linalg.inv(loose) @ matrix.T
         scores[:, place] = stats.multivariate_normal(made[:, -1], cover).logpdf(values)
-        scores[:, place] += globals_.fitted.end_log[end] - 0.5 * np.linalg.slogdet(loose)[1]
+        scores[:, place] += global_state.fitted.end_log[end] - 0.5 * np.linalg.slogdet(loose)[1]
         inverse = np.linalg.inv(loose + tau * matrix.T @ matrix)
         factors[:, place] = tau * (values - made[:, -1]) @ matrix @ inverse
     best = scores.argmax(axis=1)
@@ -280,7 +282,7 @@ def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, 
     values = drawn(11, 97)[67:]
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     best, _ = best_by_hand(model, values)
-    made, tree, total = loadings_of(model), model.globals.fitted.tree, 0.0
+    made, tree, total = loadings_of(model), model.global_state.fitted.tree, 0.0
     for value, end in zip(values, best, strict=True):
         w, mean = made[:, tree.path(end)], made[:, -1]
         total += ((value - mean - w @ np.linalg.lstsq(w, value - mean, rcond=None)[0]) ** 2).sum()
@@ -292,7 +294,7 @@ def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, 
 @pytest.mark.parametrize("form", FORMS)
 def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
     model = fitted(corpus, tmp_path / "run", 15, depth=3, form=form)
-    values, tree = drawn(11, 97)[67:], model.globals.fitted.tree
+    values, tree = drawn(11, 97)[67:], model.global_state.fitted.tree
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     for place, count in ((corpus, 67), (unseen, 30)):
         assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet", scheduler="serial").rows == count
@@ -311,7 +313,7 @@ def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
 
 def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
     model = fitted(corpus, tmp_path / "run", 15, depth=3)
-    made, tree = loadings_of(model), model.globals.fitted.tree
+    made, tree = loadings_of(model), model.global_state.fitted.tree
     listed = topics(tmp_path / "run", words=3)
     assert sorted(topic.id for topic in listed) == sorted(tree.columns.tolist())
     assert sum(topic.share for topic in listed) == pytest.approx(1.0)
@@ -333,8 +335,8 @@ def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
 def test_a_model__is_well_and_of_whole_numbers_of_vectors(tmp_path, corpus):
     model = fitted(corpus, tmp_path / "run", 12, depth=3)
     assert not verify(tmp_path / "run").broken
-    assert model.globals.masses.node_ends.sum() == pytest.approx(67.0)
-    assert model.globals.masses.node_passes[0] == pytest.approx(67.0)
+    assert model.global_state.masses.node_ends.sum() == pytest.approx(67.0)
+    assert model.global_state.masses.node_passes[0] == pytest.approx(67.0)
     assert isinstance(Model(tmp_path / "run"), Model)
 
 

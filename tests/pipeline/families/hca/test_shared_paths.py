@@ -71,11 +71,11 @@ def test_joined__has_no_more_nodes_than_there_is_room_for(seed, leaves, most):
 
 def judged(model, truth):
     """Leaves below each branch with 1% of the vectors or more, and the cosine of each true node's nearest."""
-    ours, passes = model.globals.fitted.tree, model.globals.masses.node_passes
-    made, drawn = model.rows(0).loadings(model.globals), truth.rows(0).word_node
+    ours, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
+    made, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
     there = passes >= 0.01 * passes[0]
     shape = sorted(int(there[ours.children(one)].sum()) for one in ours.children(0) if there[one])
-    true = truth.globals.fitted.tree
+    true = truth.global_state.fitted.tree
     cosine = np.abs(made.T @ drawn) / np.outer(np.linalg.norm(made, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0))
     near = [cosine[:-1][there & (ours.levels == true.levels[node]), node].max() for node in true.columns]
     return shape, min(near)

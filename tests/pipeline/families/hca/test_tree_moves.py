@@ -36,7 +36,7 @@ def told_of(corpus, iterations, **options):
 
 def trials(found):
     """How many splits were on trial after an iteration."""
-    return sum(state.globals.splits.begins_trial for state, _ in found)
+    return sum(state.global_state.splits.begins_trial for state, _ in found)
 
 
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
@@ -67,7 +67,7 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
         for name, values in theirs.value.local.to_arrays().items():
             np.testing.assert_array_equal(local[name], values)
     rows = [state.blocks[0].value.rows.word_node for state in (found[-1][0], plain[-1][0])]
-    nodes = np.append(np.flatnonzero(plain[-1][0].globals.fitted.node_parent != FREE), rows[0].shape[1] - 1)
+    nodes = np.append(np.flatnonzero(plain[-1][0].global_state.fitted.node_parent != FREE), rows[0].shape[1] - 1)
     np.testing.assert_array_equal(rows[0][:, nodes], rows[1][:, nodes])
 
 
@@ -79,7 +79,7 @@ def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(p
         monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13}
     found, _ = told_of(planted, 24, **options)
-    on_trial = [state.iteration for state, _ in found if state.globals.splits.trial_left]
+    on_trial = [state.iteration for state, _ in found if state.global_state.splits.trial_left]
     assert on_trial
     given = {"family": "hca", "iterations": 24, "scheduler": "serial", **options}
     whole, shards = fit(planted, tmp_path / "whole", **given), len(Corpus(planted).manifest.shards)

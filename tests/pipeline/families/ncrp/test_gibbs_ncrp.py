@@ -21,8 +21,8 @@ class TestGibbsNCRP(Conformance):
     def sized(self, topics):
         return {}
 
-    def topic_tokens(self, globals):
-        return globals["topic"]
+    def topic_tokens(self, global_state):
+        return global_state["topic"]
 
     def token_topics(self, shard, local):
         owner = np.repeat(np.arange(shard.documents), shard.lengths)
@@ -36,7 +36,7 @@ class TestGibbsNCRP(Conformance):
     def require_order(self, listed, model):
         """Depth first: the root, and then whole branches, each of which begins with what the others hang from."""
         assert listed[0].id == 0
-        parent, open_ = model.globals.node_parent, []
+        parent, open_ = model.global_state.node_parent, []
         for topic in listed:
             while open_ and open_[-1] not in above(parent, topic.id):
                 open_.pop()
@@ -77,7 +77,7 @@ def agreement(place, seed, documents, options, depth, branching):
     """Plant a tree, fit one, and tell of each level what share of pairs of documents are together, or apart, in both."""
     given = {"family": "gibbs-ncrp", "depth": depth, "eta": 0.05, "alpha": 3.0, "branching": branching}
     simulate(place / "planted", documents=documents, words=100, tokens=100, seed=seed, **given)
-    true = Model(place / "planted").globals.node_parent
+    true = Model(place / "planted").global_state.node_parent
     planted = paths_of(pq.read_table(place / "planted/truth/proportions"), true, depth)
     model = fit(place / "planted", place / "run", scheduler="serial", seed=seed, **{"family": "gibbs-ncrp", **options})
     parts = [model.documents(shard).document_path for shard in range(len(model.record.shards))]

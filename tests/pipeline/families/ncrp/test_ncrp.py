@@ -37,34 +37,34 @@ class TestNCRP(Conformance):
     def sized(self, topics):
         return {"leaves": topics}
 
-    def topic_tokens(self, globals):
-        return globals["node_tokens"]
+    def topic_tokens(self, global_state):
+        return global_state["node_tokens"]
 
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         """From the one before: each iteration's responsibilities are made again, by the twin, through all moves."""
         problem, found = states(small[0], self.family, options, 22)
         tokens = Corpus(small[0]).vocabulary.tokens
         gradual = options.get("start") == "gradual"
-        assert len({state.globals.fitted.depth for state, _ in found}) == (
+        assert len({state.global_state.fitted.depth for state, _ in found}) == (
             1 if gradual else min(2, problem.config.depth - 1)
         )
         rests = [state.blocks[0].value.rows.word_rest for state, _ in found]
         for (state, _), rest in zip(found, rests, strict=True):
             missing = tokens - state.blocks[0].value.rows.word_topic.sum(axis=1) - rest
-            assert missing.sum() == pytest.approx(state.globals.initialisation.absent_tokens, abs=1e-3)
+            assert missing.sum() == pytest.approx(state.global_state.initialisation.absent_tokens, abs=1e-3)
             assert (missing > -1e-4).all()
         # In a gradual start nodes begin in a round between two states.
         later = next(
             n
             for n, (state, _) in enumerate(found)
-            if not (state.globals.initialisation.absent_tokens or state.globals.initialisation.seeding)
+            if not (state.global_state.initialisation.absent_tokens or state.global_state.initialisation.seeding)
         )
         assert later == 0 or gradual
         assert later < 15
         found = found[later:]
         for number, (state, _) in enumerate(found):
-            rows, globals_ = state.blocks[0].value.rows.word_topic, state.globals
-            tree, total, ends = globals_.fitted.tree, np.zeros(rows.shape), 0.0
+            rows, global_state = state.blocks[0].value.rows.word_topic, state.global_state
+            tree, total, ends = global_state.fitted.tree, np.zeros(rows.shape), 0.0
             for place, shard in enumerate(one.value for one in problem.shards):
                 local = state.swept[place].value.local
                 np.testing.assert_allclose(local.document_level.sum(axis=1), shard.lengths, rtol=1e-6)
@@ -84,30 +84,30 @@ class TestNCRP(Conformance):
             assert (rows[:, tree.levels < 0] == 0.0).all()
             if number:
                 np.testing.assert_allclose(rows, total, rtol=1e-5, atol=1e-5)
-            np.testing.assert_allclose(globals_.node_tokens, rows.sum(axis=0), rtol=1e-12)
-            np.testing.assert_allclose(globals_.node_passes[0], 60.0, rtol=1e-12)
+            np.testing.assert_allclose(global_state.node_tokens, rows.sum(axis=0), rtol=1e-12)
+            np.testing.assert_allclose(global_state.node_passes[0], 60.0, rtol=1e-12)
             assert ends == pytest.approx(60.0, rel=0.05)
 
     def again(self, shard, local, before, passes):
         """The sums of the sweep that follows a state, by the twin: moves, topics and levels are written out here."""
-        globals_, moves = before.globals, before.globals.moves
-        tree = globals_.upcoming.tree
-        depth, words = tree.depth, globals_.vocabulary
-        alpha = np.append(globals_.alpha[: depth - 1], globals_.alpha[depth - 1 :].sum())
-        eta = np.append(globals_.eta[: depth - 1], globals_.eta[-1])
+        global_state, moves = before.global_state, before.global_state.moves
+        tree = global_state.upcoming.tree
+        depth, words = tree.depth, global_state.vocabulary
+        alpha = np.append(global_state.alpha[: depth - 1], global_state.alpha[depth - 1 :].sum())
+        eta = np.append(global_state.eta[: depth - 1], global_state.eta[-1])
         matrix = np.diag((~np.isin(np.arange(tree.parents.size), moves.move_target)).astype(float))
         for source, target, weight in zip(moves.move_source, moves.move_target, moves.move_weight, strict=True):
             if source != NOWHERE:
                 matrix[source, target] += weight
         held = before.blocks[0].value.rows.word_topic @ matrix[:, tree.columns]
         prior = eta[tree.level]
-        logarithm = np.log if globals_.point else digamma
+        logarithm = np.log if global_state.point else digamma
         log_node = logarithm(held + prior) - logarithm(held.sum(axis=0) + words * prior)
-        outside = np.full(depth, -np.log(words)) if globals_.point else digamma(eta) - digamma(words * eta)
+        outside = np.full(depth, -np.log(words)) if global_state.point else digamma(eta) - digamma(words * eta)
         pairs = shard.offsets, shard.position, shard.counts
-        given = tree.parent, tree.level, globals_.upcoming.next_end_log[tree.columns]
+        given = tree.parent, tree.level, global_state.upcoming.next_end_log[tree.columns]
         rows = log_node[shard.words]
-        if globals_.factorised:
+        if global_state.factorised:
             begin = widened(local.pair_level, alpha).astype(np.float32)
             return naive.sweep_levels(*pairs, rows, *given, outside, alpha, begin, passes)
         begin = widened(local.document_level, alpha)
@@ -115,11 +115,11 @@ class TestNCRP(Conformance):
 
     def test_local_sweeps__conserve_counts(self, small, options):
         """Of tokens in the tree and outside it, as documents have them by level."""
-        problem, executor, globals_ = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
-        for state, _ in run(replace(problem, local_sweeps=3), executor, globals_, Limits(iterations=16)):
+        problem, executor, global_state = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
+        for state, _ in run(replace(problem, local_sweeps=3), executor, global_state, Limits(iterations=16)):
             total = sum(one.value.local.document_level.sum() for one in state.swept)
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
-            assert state.globals.node_tokens.sum() <= total * (1 + 1e-6)
+            assert state.global_state.node_tokens.sum() <= total * (1 + 1e-6)
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
         _, whole = states(small[0], self.family, options, 15)
@@ -138,7 +138,7 @@ class TestNCRP(Conformance):
         corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
         given = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=16, **given)
-        tree = model.globals.fitted.tree
+        tree = model.global_state.fitted.tree
         assert set(model.rows(0).word_topic[0].nonzero()[0]) <= set(tree.columns)
         np.testing.assert_allclose(model.documents(0).document_level.sum(), 1.0, rtol=1e-6)
         unseen = write_corpus(tmp_path / "unseen", [{0: 2}, {0: 3}], 1)
@@ -187,14 +187,14 @@ def test_planted_tree__is_recovered(planted, tmp_path):
     """Its shape, whose child is whose, the documents' paths, and topics as nearly as their tokens tell."""
     corpus, leaves, topics = planted
     model = fit(corpus, tmp_path / "run", family="ncrp", scheduler="serial", iterations=50, seed=3)
-    tree = model.globals.fitted.tree
-    many = model.globals.node_passes > 0.01 * leaves.size
+    tree = model.global_state.fitted.tree
+    many = model.global_state.node_passes > 0.01 * leaves.size
     assert [int((many & (tree.levels == level)).sum()) for level in range(3)] == [1, 3, 9]
     parts = [
-        model.shard_model.infer(model.documents(shard), model.globals) for shard in range(len(model.record.shards))
+        model.shard_model.infer(model.documents(shard), model.global_state) for shard in range(len(model.record.shards))
     ]
     path = np.concatenate([part["document_path"] for part in parts])
-    phi = model.shard_model.probabilities(model.rows(0), model.globals)["word_topic"]
+    phi = model.shard_model.probabilities(model.rows(0), model.global_state)["word_topic"]
     found = {}
     for level, close in enumerate((0.05, 0.1, 0.3)):
         place = leaves // 3 ** (2 - level)
@@ -259,7 +259,7 @@ def test_max_nodes__are_never_exceeded(small):
     for most in (3, 5, 20):
         _, found = states(small[0], "ncrp", {"max_nodes": most, "grow": 5, "gamma": 10.0, "leaves": 50}, 25)
         for state, _ in found:
-            for parents in (state.globals.fitted.node_parent, state.globals.upcoming.next_parent):
+            for parents in (state.global_state.fitted.node_parent, state.global_state.upcoming.next_parent):
                 assert parents.size == most
                 assert (parents != FREE).any()
 
@@ -268,8 +268,8 @@ def test_max_nodes__are_never_exceeded(small):
 def test_few_iterations__make_a_tree_of_full_depth(small, tmp_path, iterations):
     """The clusters take half of the iterations that are planned, so that no run ends with them."""
     model = fit(small[0], tmp_path / "run", family="ncrp", depth=4, iterations=iterations, scheduler="serial")
-    assert model.globals.fitted.depth == 4
-    assert (model.globals.fitted.tree.levels == 3).any()
+    assert model.global_state.fitted.depth == 4
+    assert (model.global_state.fitted.tree.levels == 3).any()
 
 
 def test_leaves__leave_room_for_the_levels_above_them():

@@ -27,9 +27,9 @@ def test_drawn_segments__vary_about_their_document(b, a):
     """Their variance is mu (1 - mu) (1 - a) / (b + 1)."""
     none = np.zeros(2, dtype=np.int64)
     options = make_options("segmented-lda", {"topics": 3, "alpha": 2.0, "strength": b, "discount": a})
-    globals_ = load_family("segmented-lda").initialise(Summary(1, 10, 0), options, Stream(1))
-    graph = graph_of(globals_.plan, np.array([0, 4000]), (none, none[:0]))
-    mu, *_ = nu = draw_vectors(graph, globals_, np.zeros((0, 3)), np.random.default_rng(3))
+    global_state = load_family("segmented-lda").initialise(Summary(1, 10, 0), options, Stream(1))
+    graph = graph_of(global_state.plan, np.array([0, 4000]), (none, none[:0]))
+    mu, *_ = nu = draw_vectors(graph, global_state, np.zeros((0, 3)), np.random.default_rng(3))
     nu = nu[1:]
     np.testing.assert_allclose(nu.mean(axis=0), mu, atol=0.03)
     np.testing.assert_allclose(((nu - mu) ** 2).mean(axis=0), mu * (1 - mu) * (1 - a) / (b + 1), rtol=0.1)

@@ -62,8 +62,8 @@ class TestExpectedTables(Conformance):
     def corpus(self, path, rows, vocabulary, shard_tokens=None, theta=None):
         return write_segmented(path, rows, vocabulary, shard_tokens)
 
-    def topic_tokens(self, globals):
-        return globals["topic"]
+    def topic_tokens(self, global_state):
+        return global_state["topic"]
 
     def document_counts(self, local, topics):
         local = ExpectedLocal.from_arrays(local)

@@ -27,10 +27,10 @@ from tests.naive import gamma_proportions as naive
 from tests.strategies import shards
 
 
-def labels_of(local, globals_):
+def labels_of(local, global_state):
     """The labels of a local state's documents, with their log rates."""
     labels = local.document_label_offsets, local.document_label, local.document_label_value
-    return DocumentLabels(*labels, globals_.rates.label_log)
+    return DocumentLabels(*labels, global_state.rates.label_log)
 
 
 DRIVER = Hdsp()
@@ -48,21 +48,21 @@ class TestHDSP(Conformance):
     # Nothing is kept of a pair, so that there are no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
-    def topic_tokens(self, globals):
-        """The tokens that the globals count of each topic."""
-        return globals["topic_total"]
+    def topic_tokens(self, global_state):
+        """The tokens that the global state counts of each topic."""
+        return global_state["topic_total"]
 
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         """From the one before: each iteration's responsibilities are made again, by the twin."""
         problem, found = states(small[0], self.family, options, 4)
         tokens = Corpus(small[0]).vocabulary.tokens
         for (before, _), (state, _) in zip(found[1:], found[2:], strict=False):
-            counts, globals_ = np.zeros((tokens.size, problem.config.topics)), before.globals
+            counts, global_state = np.zeros((tokens.size, problem.config.topics)), before.global_state
             for place, shard in enumerate(one.value for one in problem.shards):
                 old, local = (one.swept[place].value.local for one in (before, state))
                 expected = before.blocks[0].value.rows.word_expected[shard.words]
-                labels = labels_of(old, globals_)
-                topics = MeanFieldTopics(expected, globals_.prior, globals_.topic_log)
+                labels = labels_of(old, global_state)
+                topics = MeanFieldTopics(expected, global_state.prior, global_state.topic_log)
                 limits = PassLimits(problem.config.document_sweeps, problem.config.document_tolerance)
                 again = naive.sweep(document_pairs(shard), topics, labels, old.document_topic, limits, 4)
                 np.testing.assert_allclose(local.document_topic, again["document_topic"], rtol=1e-4, atol=1e-4)
@@ -71,7 +71,7 @@ class TestHDSP(Conformance):
             rows = state.blocks[0].value.rows.block_topic
             np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(rows.sum(axis=1), tokens, rtol=1e-9)
-            np.testing.assert_allclose(state.globals.topic_total, rows.sum(axis=0), rtol=1e-12)
+            np.testing.assert_allclose(state.global_state.topic_total, rows.sum(axis=0), rtol=1e-12)
 
 
 OPTIONS = (
@@ -98,27 +98,30 @@ class Fit:
         self.shards, self.words, self.config = shards_, words, make_options("hdsp", options)
         documents, tokens = sum(one.documents for one in shards_), sum(one.tokens for one in shards_)
         summary = Summary(documents, words, tokens, labels=table)
-        self.globals, self.model = DRIVER.initialise(summary, self.config, Stream(seed)), HdspShardModel(self.config)
-        self.block = self.model.initial_rows(words, self.globals)
+        self.global_state, self.model = (
+            DRIVER.initialise(summary, self.config, Stream(seed)),
+            HdspShardModel(self.config),
+        )
+        self.block = self.model.initial_rows(words, self.global_state)
         streams = [Stream(seed).at(place=place) for place in range(len(shards_))]
         begun = [
-            self.model.start(one, None, self.globals, stream) for one, stream in zip(shards_, streams, strict=True)
+            self.model.start(one, None, self.global_state, stream) for one, stream in zip(shards_, streams, strict=True)
         ]
         self.locals, self.told = [local for local, _ in begun], None
         self.fold(total(delta for _, delta in begun))
 
     def fold(self, delta):
-        self.before = self.globals
-        self.block, told = self.model.fold(self.block, delta, self.globals)
+        self.before = self.global_state
+        self.block, told = self.model.fold(self.block, delta, self.global_state)
         self.told = delta.without_dim("word") + told
-        self.globals = DRIVER.update(self.globals, self.told, self.config, Stream(0))
+        self.global_state = DRIVER.update(self.global_state, self.told, self.config, Stream(0))
 
     def sweep(self):
         """One more; return the bound, None while LDA is at the beginning."""
         rows = [self.block.of_words(one.words, complete=False) for one in self.shards]
-        self.swept = self.globals, self.block, self.locals
+        self.swept = self.global_state, self.block, self.locals
         each = zip(self.shards, self.locals, rows, strict=True)
-        found = [self.model.sweep(*one, self.globals, Stream(0)) for one in each]
+        found = [self.model.sweep(*one, self.global_state, Stream(0)) for one in each]
         self.locals = [local for local, _ in found]
         self.fold(total(delta for _, delta in found))
         return DRIVER.objective(self.before, self.told).get("objective")
@@ -157,10 +160,10 @@ def fits(draw):
 
 def written_out(fit_):
     """E[log p] - E[log q] of the last sweep, with every q as it was made; all terms by themselves."""
-    globals_, block, locals_ = fit_.swept
+    global_state, block, locals_ = fit_.swept
     shard, before, config = fit_.shards[0], locals_[0].document_topic, fit_.config
-    labels = labels_of(locals_[0], globals_)
-    expected, g, topic_log = block.word_expected[shard.words], globals_.prior, globals_.topic_log
+    labels = labels_of(locals_[0], global_state)
+    expected, g, topic_log = block.word_expected[shard.words], global_state.prior, global_state.topic_log
     passes, tolerance = config.document_sweeps, config.document_tolerance
     lambda_, bound = np.full((fit_.words, g.size), config.eta), 0.0
     for d in range(shard.documents):
@@ -178,7 +181,7 @@ def written_out(fit_):
         b = rate + naive.balance(g, here, rate)
         log_pi, pi, xi = digamma(a) - np.log(b), a / b, max((a / b).sum(), 1e-300)
         mine = slice(labels[0][d], labels[0][d + 1])
-        mean_log = (labels[2][mine, np.newaxis] * globals_.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
+        mean_log = (labels[2][mine, np.newaxis] * global_state.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
         bound += (count * q * (log_pi - np.log(np.maximum(q, 1e-300)))).sum() - count.sum() * np.log(xi)
         bound += (g * mean_log + (g - 1) * log_pi - rate * pi - gammaln(g)).sum()
         bound += (a - np.log(b) + gammaln(a) + (1 - a) * digamma(a)).sum()
@@ -187,9 +190,9 @@ def written_out(fit_):
     size = fit_.words
     bound += g.size * (gammaln(size * config.eta) - size * gammaln(config.eta)) + ((config.eta - 1) * phi).sum()
     bound -= (gammaln(lambda_.sum(axis=0)) - gammaln(lambda_).sum(axis=0)).sum() + ((lambda_ - 1) * phi).sum()
-    p, gamma = g / g.sum(), globals_.gamma
-    bound += (g.size - 1) * np.log(gamma) + (gamma - 1) * np.log(p[globals_.last])
-    return bound + scaling_of(globals_.rates).bound(globals_.rates)
+    p, gamma = g / g.sum(), global_state.gamma
+    bound += (g.size - 1) * np.log(gamma) + (gamma - 1) * np.log(p[global_state.last])
+    return bound + scaling_of(global_state.rates).bound(global_state.rates)
 
 
 @given(fits())
@@ -209,22 +212,22 @@ def test_objective__never_falls(made):
 def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
     """q(pi) and xi at their best for each g_k."""
     made.sweep()
-    globals_, local = made.before, made.locals[0]
-    labels = labels_of(local, globals_)
+    global_state, local = made.before, made.locals[0]
+    labels = labels_of(local, global_state)
     counts = local.document_topic.astype("f8")
 
     def value(g):
-        found = (globals_.gamma - 1) * np.log(g[globals_.last] / g.sum())
+        found = (global_state.gamma - 1) * np.log(g[global_state.last] / g.sum())
         for d, here in enumerate(counts):
             rate = naive.rates(*labels, d)
             u, mine = naive.balance(g, here, rate), slice(labels[0][d], labels[0][d + 1])
-            mean_log = (labels[2][mine, np.newaxis] * globals_.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
+            mean_log = (labels[2][mine, np.newaxis] * global_state.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
             found += (gammaln(g + here) - gammaln(g) - (g + here) * np.log(rate + u) + g * mean_log).sum()
             found += here.sum() * np.log(u) if u else 0.0
         return found
 
     sums, present = made.told.read(HdspSums), made.told.ids.get("label")
-    prior, found = globals_.prior, gradient(globals_, sums, present)
+    prior, found = global_state.prior, gradient(global_state, sums, present)
     scale = 1.0 + sums.tables / prior  # what the gradient is a difference of
     for topic in range(prior.size):
         step = np.zeros(prior.size)
@@ -246,29 +249,29 @@ def test_fits__ascend_in_every_iteration(labelled, tmp_path, options):
 def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
     """Rates are then one, so that proportions are (g + n) / (alpha + N)."""
     model = fit(small[0], tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
-    local, prior = model.documents(0), model.globals.prior
-    theta = model.shard_model.infer(local, model.globals)["document_topic"]
+    local, prior = model.documents(0), model.global_state.prior
+    theta = model.shard_model.infer(local, model.global_state)["document_topic"]
     counts = local.document_topic.astype("f8")
     total_ = prior.sum() + counts.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(theta, (prior + counts) / total_, rtol=1e-9)
 
 
-def inferred(model, shard, globals_):
+def inferred(model, shard, global_state):
     """Proportions of documents without words."""
     rows = MeanFieldRows(word_topic=np.zeros((0, 4)))
-    local = model.shard_model.fold_in(shard, rows, globals_, Stream(0))
-    return model.shard_model.infer(local, globals_)["document_topic"]
+    local = model.shard_model.fold_in(shard, rows, global_state, Stream(0))
+    return model.shard_model.infer(local, global_state)["document_topic"]
 
 
 def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path):
     """(40): E[pi_k / sum_l pi_l] with pi_k ~ Gamma(alpha p_k, E[R_k]), which is near p_k / E[R_k] for a large alpha."""
     model = fit(labelled, tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
     shard = Corpus(labelled).references[0].load(labelled=True).emptied()
-    found = numbered(shard.labels, model.globals.labels, shard.documents)
-    prior, label_log = model.globals.prior, model.globals.rates.label_log
+    found = numbered(shard.labels, model.global_state.labels, shard.documents)
+    prior, label_log = model.global_state.prior, model.global_state.rates.label_log
     labels = DocumentLabels(found.offsets, found.label, found.value, label_log)
-    np.testing.assert_allclose(inferred(model, shard, model.globals), naive.expected(labels, prior), rtol=1e-8)
-    theta = inferred(model, shard, replace(model.globals, prior=prior * 1e7))
+    np.testing.assert_allclose(inferred(model, shard, model.global_state), naive.expected(labels, prior), rtol=1e-8)
+    theta = inferred(model, shard, replace(model.global_state, prior=prior * 1e7))
     for d in range(shard.documents):
         mine = found.label[found.offsets[d] : found.offsets[d + 1]]
         expected = prior / np.exp(label_log[mine].sum(axis=0))
@@ -296,6 +299,6 @@ def test_planted_weights__keep_their_order(tmp_path):
     true = Model(tmp_path / "c")
     phi, own = (one.rows(0).word_topic / one.rows(0).word_topic.sum(axis=0) for one in (true, model))
     match = np.abs(phi[:, :, np.newaxis] - own[:, np.newaxis]).sum(axis=0).argmin(axis=1)
-    gains = [-one.globals.rates.label_log for one in (true, model)]
+    gains = [-one.global_state.rates.label_log for one in (true, model)]
     left, right = (one - one.mean(axis=1, keepdims=True) for one in (gains[0], gains[1][:, match]))
     assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.8

@@ -41,9 +41,9 @@ class TestMeanFieldLDA(Conformance):
     # Nothing is kept of a pair, so that there are no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
-    def topic_tokens(self, globals):
-        """The tokens that the globals count of each topic."""
-        return globals["topic_total"]
+    def topic_tokens(self, global_state):
+        """The tokens that the global state counts of each topic."""
+        return global_state["topic_total"]
 
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         """From the one before: each iteration's responsibilities are made again, by the twin."""
@@ -62,28 +62,28 @@ class TestMeanFieldLDA(Conformance):
             rows = state.blocks[0].value.rows.block_topic
             np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(rows.sum(axis=1), Corpus(small[0]).vocabulary.tokens, rtol=1e-9)
-            np.testing.assert_allclose(state.globals.topic_total, rows.sum(axis=0), rtol=1e-12)
+            np.testing.assert_allclose(state.global_state.topic_total, rows.sum(axis=0), rtol=1e-12)
 
     def again(self, shard, place, problem, before, local):
         """E[n_dk] and E[n_kw] of a sweep from a state, or of the start."""
         if before is None:
             even = np.ones((shard.words.size, problem.config.topics))
             return naive.products(document_pairs(shard), local.document_topic + 1e-30, even)
-        old, globals_ = before.swept[place].value.local, before.globals
+        old, global_state = before.swept[place].value.local, before.global_state
         begin = old.document_topic
         if before.iteration < problem.config.even_sweeps:
             begin = np.broadcast_to(shard.lengths[:, np.newaxis] / begin.shape[1], begin.shape)
-        b = globals_.beta / globals_.vocabulary
+        b = global_state.beta / global_state.vocabulary
         rows = before.blocks[0].value.rows.block_topic[shard.words]
         if "beta" in problem.config.learn:  # lambda has the b_w of the iteration before
-            expected, log_total = before.blocks[0].value.rows.word_expected[shard.words], globals_.topic_log
+            expected, log_total = before.blocks[0].value.rows.word_expected[shard.words], global_state.topic_log
         else:
             expected, log_total = (
                 np.exp(digamma(b + rows)),
-                digamma(globals_.beta + globals_.topic_total),
+                digamma(global_state.beta + global_state.topic_total),
             )
         limits = PassLimits(problem.config.document_sweeps, problem.config.document_tolerance)
-        topics = MeanFieldTopics(expected, globals_.alpha, log_total)
+        topics = MeanFieldTopics(expected, global_state.alpha, log_total)
         return naive.sweep(document_pairs(shard), topics, begin, limits)[:2]
 
     def test_shards__change_nothing_but_rounding(self, small, tmp_path):
@@ -98,7 +98,7 @@ class TestMeanFieldLDA(Conformance):
         np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-6)
 
 
-def globals_of(topics, words=30, **options):
+def global_state_of(topics, words=30, **options):
     return DRIVER.initialise(Summary(60, words, 1000), options_of(topics, **options), Stream(0))
 
 
@@ -111,7 +111,7 @@ def model_of(topics, **options):
 
 
 def start(shard, topics, warm=None, **options):
-    return model_of(topics, **options).start(shard, None, globals_of(topics, **options), Stream(3), warm)
+    return model_of(topics, **options).start(shard, None, global_state_of(topics, **options), Stream(3), warm)
 
 
 def part_of(shard, first, last):
@@ -123,23 +123,23 @@ def part_of(shard, first, last):
 def iterated(parts, locals_, iterations, words, even=0, block=None, **options):
     """Blocks and globals after iterations, without the loop; also the bounds."""
     topics = locals_[0].document_topic.shape[1]
-    globals_, options_, bounds = globals_of(topics, words, **options), options_of(topics, **options), []
+    global_state, options_, bounds = global_state_of(topics, words, **options), options_of(topics, **options), []
     model, locals_ = VbLdaShardModel(options_), [replace(local, even_sweeps_left=even) for local in locals_]
     if block is None:
         first = [counted(part, local.document_topic) for part, local in zip(parts, locals_, strict=True)]
-        block, told = model.fold(model.initial_rows(words, globals_), total(first), globals_)
-        globals_ = DRIVER.update(globals_, told, options_, Stream(0))
+        block, told = model.fold(model.initial_rows(words, global_state), total(first), global_state)
+        global_state = DRIVER.update(global_state, told, options_, Stream(0))
     else:
-        block, globals_ = block
+        block, global_state = block
     for _ in range(iterations):
         rows = [block.of_words(part.words, complete=False) for part in parts]
-        swept = [model.sweep(p, l, r, globals_, Stream(0)) for p, l, r in zip(parts, locals_, rows, strict=True)]  # noqa: E741
+        swept = [model.sweep(p, l, r, global_state, Stream(0)) for p, l, r in zip(parts, locals_, rows, strict=True)]  # noqa: E741
         locals_, delta = [local for local, _ in swept], total([delta for _, delta in swept])
-        block, told = model.fold(block, delta, globals_)
+        block, told = model.fold(block, delta, global_state)
         told = delta.without_dim("word") + told
-        bounds.append(DRIVER.objective(globals_, told)["objective"])
-        globals_ = DRIVER.update(globals_, told, options_, Stream(0))
-    return block, globals_, locals_, bounds
+        bounds.append(DRIVER.objective(global_state, told)["objective"])
+        global_state = DRIVER.update(global_state, told, options_, Stream(0))
+    return block, global_state, locals_, bounds
 
 
 def counted(shard, document_topic):
@@ -168,12 +168,12 @@ def test_objective__is_the_bound_written_out(drawn, iterations):
     shard, first = drawn
     topics, words = first.shape[1], int(shard.words.max()) + 2
     local, _ = start(shard, topics)
-    block, globals_, locals_, _ = iterated([shard], [local], iterations, words, alpha=0.3, beta=2.0)
+    block, global_state, locals_, _ = iterated([shard], [local], iterations, words, alpha=0.3, beta=2.0)
     options, expected = options_of(topics), block.word_expected[shard.words]
-    last = iterated([shard], locals_, 1, words, 0, (block, globals_), alpha=0.3, beta=2.0)
+    last = iterated([shard], locals_, 1, words, 0, (block, global_state), alpha=0.3, beta=2.0)
     # One pass, from which q can be told: that of the last iteration is made again.
     before = locals_[0].document_topic.astype("f8")
-    q, logs = np.zeros((shard.pairs, topics)), globals_.topic_log
+    q, logs = np.zeros((shard.pairs, topics)), global_state.topic_log
     for d in range(shard.documents):
         own, here = slice(shard.offsets[d], shard.offsets[d + 1]), before[d]
         for _ in range(options.document_sweeps if own.stop > own.start else 0):
@@ -207,17 +207,17 @@ def test_sweeps__are_those_of_scikit_learn(iterations, close):
     ).fit(dense)  # fmt: skip
     begun = np.random.RandomState(5).gamma(100.0, 0.01, (topics, words)).T
     options = {"beta": 3.0, "document_sweeps": 3000, "document_tolerance": 1e-12}
-    globals_ = globals_of(topics, words, **options)
+    global_state = global_state_of(topics, words, **options)
     model, counts_ = model_of(topics, **options), {"word_topic": fresh(begun - 0.1, "word", "topic")}
     delta = Delta(counts_, {"word": np.arange(words)})
-    block, told = model.fold(model.initial_rows(words, globals_), delta, globals_)
-    globals_ = DRIVER.update(globals_, told, options_of(topics, **options), Stream(0))
+    block, told = model.fold(model.initial_rows(words, global_state), delta, global_state)
+    global_state = DRIVER.update(global_state, told, options_of(topics, **options), Stream(0))
     local, _ = start(shard, topics)
-    block, globals_, locals_, _ = iterated([shard], [local], iterations, words, 9, (block, globals_), **options)
+    block, global_state, locals_, _ = iterated([shard], [local], iterations, words, 9, (block, global_state), **options)
     np.testing.assert_allclose(block.block_topic.T + 0.1, peer.components_, rtol=close, atol=10 * close)
     if iterations == 1:  # then documents are fitted to topics held fixed
-        unseen = model.fold_in(shard, MeanFieldRows(word_topic=block.block_topic[shard.words]), globals_, Stream(0))
-        theta, occupied = model.infer(unseen, globals_)["document_topic"], shard.lengths > 0
+        unseen = model.fold_in(shard, MeanFieldRows(word_topic=block.block_topic[shard.words]), global_state, Stream(0))
+        theta, occupied = model.infer(unseen, global_state)["document_topic"], shard.lengths > 0
         close = np.isclose(theta[occupied], peer.transform(dense)[occupied], atol=1e-3).all(axis=1)
         assert close.mean() > 0.9
 
@@ -245,9 +245,12 @@ def test_start__warm_counts_theta_phi():
 def test_start__warm_goes_on_where_the_other_run_was():
     """Sweeps that begin at another run's topics stay there, and do not begin anew."""
     shard = Shard.of(0, documents_of(planted_rows(1)))
-    block, globals_, locals_, bounds = iterated([shard], [start(shard, 3)[0]], 40, 30, even=10)
-    phi = (block.block_topic + 100.0 / 30) / (100.0 + globals_.topic_total)
-    warm = {"document_topic": model_of(3).infer(locals_[0], globals_)["document_topic"], "word_topic": phi[shard.words]}
+    block, global_state, locals_, bounds = iterated([shard], [start(shard, 3)[0]], 40, 30, even=10)
+    phi = (block.block_topic + 100.0 / 30) / (100.0 + global_state.topic_total)
+    warm = {
+        "document_topic": model_of(3).infer(locals_[0], global_state)["document_topic"],
+        "word_topic": phi[shard.words],
+    }
     local, delta = start(shard, 3, warm)
     again = iterated([shard], [local], 10, 30, even=local.even_sweeps_left)[3]
     cold = iterated([shard], [start(shard, 3)[0]], 1, 30, even=10)[3]
@@ -299,7 +302,7 @@ def test_learned_alpha__follows_the_documents(tmp_path):
     simulate(tmp_path / "c", family="vb-lda", documents=400, words=60, tokens=80, topics=3, alpha=0.6, beta=5.0)
     options = {"family": "vb-lda", "topics": 3, "beta": 5.0, "iterations": 80, "scheduler": "serial"}
     model = fit(tmp_path / "c", tmp_path / "run", learn="alpha", alpha=0.05, **options)
-    assert 0.3 < model.globals.alpha[0] < 1.0
+    assert 0.3 < model.global_state.alpha[0] < 1.0
 
 
 @pytest.mark.parametrize("learn", [("alpha", "asymmetric-alpha"), ("tau",)])

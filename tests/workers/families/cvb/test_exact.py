@@ -40,17 +40,17 @@ def swept(family, rows, sweeps, **options):
     shard = Shard.of(0, documents_of(rows))
     config = family.Options(order=2, **options)
     vocabulary = 3
-    globals_ = family.initialise(Summary(len(rows), vocabulary, shard.tokens), config, Stream(0))
+    global_state = family.initialise(Summary(len(rows), vocabulary, shard.tokens), config, Stream(0))
     model = family.shard_model(config)
-    block = tasks.blank(model, 0, vocabulary, globals_)
-    after = tasks.start(model, shard, None, [block], globals_, Stream(5, "start"))
+    block = tasks.blank(model, 0, vocabulary, global_state)
+    after = tasks.start(model, shard, None, [block], global_state, Stream(5, "start"))
     for _ in range(sweeps):
-        block = tasks.fold(model, block, [after.delta], globals_)
-        globals_ = family.update(globals_, block.told, config, Stream(0))
-        after = tasks.sweep(model, shard, after, None, [block], globals_, Stream(5, "sweep"))
-    folded = tasks.fold(model, block, [after.delta], globals_)
+        block = tasks.fold(model, block, [after.delta], global_state)
+        global_state = family.update(global_state, block.told, config, Stream(0))
+        after = tasks.sweep(model, shard, after, None, [block], global_state, Stream(5, "sweep"))
+    folded = tasks.fold(model, block, [after.delta], global_state)
     q = after.local.pair_topic.astype(np.float64)
-    return shard, q / q.sum(axis=1, keepdims=True), folded, globals_
+    return shard, q / q.sum(axis=1, keepdims=True), folded, global_state
 
 
 def assignments(shard, q):
@@ -124,9 +124,9 @@ def word_cells(rows, b):
     return found
 
 
-def topic_cells(globals_, told, total):
+def topic_cells(global_state, told, total):
     """The kernel's E[log xi_k] and F[log G(B + n_k) / G(B)]."""
-    moments, absent = collapsed.moved_moments(globals_, told), collapsed.moved_log_absent(globals_, told)
+    moments, absent = collapsed.moved_moments(global_state, told), collapsed.moved_log_absent(global_state, told)
     log_xi, rising = collapsed.topic_totals(moments, absent, total)
     return {"log_xi": log_xi, "topic_rising": rising}
 
@@ -147,14 +147,14 @@ def check(found, expected):
 @pytest.mark.parametrize("topics", [2, 3])
 @pytest.mark.parametrize("name", CORPORA)
 def test_lda__every_expectation_agrees_with_enumeration(name, topics, sweeps):
-    shard, q, folded, globals_ = swept(Lda(), CORPORA[name], sweeps, topics=topics, alpha=0.3, beta=1.5)
+    shard, q, folded, global_state = swept(Lda(), CORPORA[name], sweeps, topics=topics, alpha=0.3, beta=1.5)
     expected, evidence = exact(shard, q, 0.3, 0.3 * topics, 0.5, 1.5)
     documents = cells(shard, q, np.full(topics, 0.3))
     check(documents, expected)
     check(word_cells(folded.rows, np.full(3, 0.5)), expected)
-    check(topic_cells(globals_, folded.told, 1.5), expected)
+    check(topic_cells(global_state, folded.told, 1.5), expected)
     np.testing.assert_allclose(folded.told["tables"], documents["s"].sum(axis=0), rtol=1e-5)
-    bound = Lda().objective(globals_, folded.told)["objective"]
+    bound = Lda().objective(global_state, folded.told)["objective"]
     true_bound = expected["log_joint"] + entropy(shard, q)
     assert abs(bound - true_bound) < 0.08
     assert true_bound < evidence + 1e-9  # Jensen: what the bound approximates is a bound
@@ -166,20 +166,20 @@ ALL = ("alpha", "gamma", "pi", "beta", "tau")
 @pytest.mark.parametrize("name", CORPORA)
 def test_hdp__every_expectation_agrees_with_enumeration(name):
     given = {"topics": 3, "beta": 2.0, "tau": 3.0, "learn": ALL}
-    shard, q, folded, globals_ = swept(Hdp(), CORPORA[name], 4, **given)
+    shard, q, folded, global_state = swept(Hdp(), CORPORA[name], 4, **given)
     _, _, before, _ = swept(Hdp(), CORPORA[name], 3, **given)  # the block that the last sweep was made against
-    a = globals_.alpha_geometric * globals_.pi_geometric
-    tau = before.rows.word_tables + globals_.tau_prior
-    h = globals_.beta_geometric * np.exp(digamma(tau) - digamma(globals_.tau_total))
-    total = globals_.beta
-    expected, _ = exact(shard, q, a, globals_.alpha, h[:, np.newaxis], total)
+    a = global_state.alpha_geometric * global_state.pi_geometric
+    tau = before.rows.word_tables + global_state.tau_prior
+    h = global_state.beta_geometric * np.exp(digamma(tau) - digamma(global_state.tau_total))
+    total = global_state.beta
+    expected, _ = exact(shard, q, a, global_state.alpha, h[:, np.newaxis], total)
     documents = cells(shard, q, a)
     check(documents, expected)
     check(word_cells(folded.rows, h), expected)
-    check(topic_cells(globals_, folded.told, total), expected)
+    check(topic_cells(global_state, folded.told, total), expected)
     np.testing.assert_allclose(folded.told["tables"], documents["s"].sum(axis=0), rtol=1e-5)
     np.testing.assert_allclose(folded.rows.word_tables, expected["t"].sum(axis=1), rtol=0.015, atol=1e-7)
-    bound = Hdp().objective(globals_, folded.told)["objective"] + divergence(globals_, folded.told)
+    bound = Hdp().objective(global_state, folded.told)["objective"] + divergence(global_state, folded.told)
     assert abs(bound - expected["log_joint"] - entropy(shard, q)) < 0.08
 
 
@@ -187,27 +187,27 @@ def test_hdp__every_expectation_agrees_with_enumeration(name):
 @pytest.mark.parametrize("learned", ["alpha", "gamma", "pi"])
 def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
     """Exact coordinate ascent, one posterior at a time, with the responsibilities left alone."""
-    shard, q, folded, globals_ = swept(Hdp(), rows, 3, topics=3, beta=2.0)
+    shard, q, folded, global_state = swept(Hdp(), rows, 3, topics=3, beta=2.0)
     config = Hdp.Options(order=2, topics=3, beta=2.0)
     names = {
         "alpha": ("alpha", "alpha_posterior", "alpha_geometric"),
         "gamma": ("gamma", "gamma_posterior"),
         "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
     }[learned]
-    after = Hdp().update(globals_, folded.told, config, Stream(0))
+    after = Hdp().update(global_state, folded.told, config, Stream(0))
     if learned == "gamma":  # its update follows that of pi: compare under the new sticks
         sticks = ("pi", "pi_geometric", "stick_order", "stick_posterior")
-        globals_ = replace(globals_, **{name: getattr(after, name) for name in sticks})
-    mixed = replace(globals_, **{name: getattr(after, name) for name in names})
-    assert bound_at(mixed, shard, q, folded.told) >= bound_at(globals_, shard, q, folded.told) - 1e-6
+        global_state = replace(global_state, **{name: getattr(after, name) for name in sticks})
+    mixed = replace(global_state, **{name: getattr(after, name) for name in names})
+    assert bound_at(mixed, shard, q, folded.told) >= bound_at(global_state, shard, q, folded.told) - 1e-6
 
 
-def bound_at(globals_, shard, q, told):
+def bound_at(global_state, shard, q, told):
     """The terms of the bound that alpha, gamma and pi are in, for given responsibilities."""
-    a, concentration = globals_.alpha_geometric * globals_.pi_geometric, globals_.alpha
+    a, concentration = global_state.alpha_geometric * global_state.pi_geometric, global_state.alpha
     rising = sum(
         naive.log_rising(a, *naive.moments(q[i:j], shard.counts[i:j])).sum()
         for i, j in itertools.pairwise(shard.offsets)
         if j > i
     )
-    return rising + log_eta(shard.lengths, concentration)[1] - divergence(globals_, told)
+    return rising + log_eta(shard.lengths, concentration)[1] - divergence(global_state, told)

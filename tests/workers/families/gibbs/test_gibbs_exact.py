@@ -18,7 +18,7 @@ from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, change
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobals
+from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledRows
 from tests.strategies import documents_of
 
@@ -34,19 +34,21 @@ class Chain:
         self.half = self.driver.shard_model(self.config)
 
     def start(self, shard):
-        self.globals = self.driver.initialise(Summary(shard.documents, WORDS, shard.tokens), self.config, self.stream)
-        rows = self.half.initial_rows(shard.words.size, self.globals)
-        local, delta = self.half.start(shard, rows, self.globals, self.stream)
+        self.global_state = self.driver.initialise(
+            Summary(shard.documents, WORDS, shard.tokens), self.config, self.stream
+        )
+        rows = self.half.initial_rows(shard.words.size, self.global_state)
+        local, delta = self.half.start(shard, rows, self.global_state, self.stream)
         self._update(delta)
         self.z = local.token_topic
 
     def step(self, shard):
         self.iteration += 1
         at = replace(self.stream, purpose="sweep", iteration=self.iteration, place=0)
-        word_topic = np.zeros((shard.words.size, self.globals.topic.size), dtype=np.int32)
+        word_topic = np.zeros((shard.words.size, self.global_state.topic.size), dtype=np.int32)
         np.add.at(word_topic, (np.repeat(shard.position, shard.counts), self.z), 1)
         local = GibbsLocal(token_topic=self.z)
-        local, delta = self.half.sweep(shard, local, SampledRows(word_topic), self.globals, at)
+        local, delta = self.half.sweep(shard, local, SampledRows(word_topic), self.global_state, at)
         self._update(delta)
         self.z = local.token_topic
 
@@ -54,7 +56,7 @@ class Chain:
         told = Delta({"topic": change(delta["word_topic"].sum(axis=0, dtype=np.int64), "topic")}, delta.ids)
         told = delta.without_dim("word") + Delta(told.parts, {"topic": delta.ids["topic"]})
         at = replace(self.stream, purpose="update", iteration=self.iteration)
-        self.globals = self.driver.update(self.globals, told, self.config, at)
+        self.global_state = self.driver.update(self.global_state, told, self.config, at)
 
 
 def tokens_of(shard):
@@ -186,9 +188,9 @@ def drawn_words(owner, z, beta, noise):
     return Shard.of(0, documents_of(rows)), np.asarray(z)[order].astype(np.uint16)
 
 
-def hyperparameters(globals):
+def hyperparameters(global_state):
     """What a chain has drawn besides topics: alpha and gamma of an HDP."""
-    return (globals.alpha, globals.gamma) if isinstance(globals, GibbsHdpGlobals) else ()
+    return (global_state.alpha, global_state.gamma) if isinstance(global_state, GibbsHdpGlobalState) else ()
 
 
 def statistics(shard, z, drawn):
@@ -253,7 +255,7 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(family):
     for _ in range(4000):
         chain.step(shard)
         shard, chain.z = drawn_words(tokens_of(shard)[0], chain.z, options["beta"], noise)
-        turns.append(statistics(shard, chain.z, hyperparameters(chain.globals)))
+        turns.append(statistics(shard, chain.z, hyperparameters(chain.global_state)))
     straight, turns = np.array(straight), np.array(turns)[200:]
     batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)

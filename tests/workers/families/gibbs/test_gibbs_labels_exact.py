@@ -32,16 +32,18 @@ def swept(family, options, count):
     config = driver.Options(alpha=ALPHA, eta=ETA, **options)
     half = driver.shard_model(config)
     summary = Summary(3, WORDS, shard.tokens, labels=LabelTable(NAMES, (1, 2), (), 2, 2))
-    globals_ = driver.initialise(summary, config, stream)
-    block = half.initial_rows(WORDS, globals_)
-    local, delta = half.start(shard, block, globals_, stream)
+    global_state = driver.initialise(summary, config, stream)
+    block = half.initial_rows(WORDS, global_state)
+    local, delta = half.start(shard, block, global_state, stream)
     for iteration in range(count + 1):
-        block, told = half.fold(block, delta.with_dim("word"), globals_)
+        block, told = half.fold(block, delta.with_dim("word"), global_state)
         told = delta.without_dim("word") + told
         if iteration:
-            yield local, driver.objective(globals_, told)["objective"]
-        globals_ = driver.update(globals_, told, config, stream)
-        local, delta = half.sweep(shard, local, block, globals_, replace(stream, purpose="sweep", iteration=iteration))
+            yield local, driver.objective(global_state, told)["objective"]
+        global_state = driver.update(global_state, told, config, stream)
+        local, delta = half.sweep(
+            shard, local, block, global_state, replace(stream, purpose="sweep", iteration=iteration)
+        )
 
 
 def log_documents(owner, z, allowed):

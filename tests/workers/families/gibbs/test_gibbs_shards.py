@@ -13,7 +13,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobals
+from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal
 from tests.conformance import problem_of
 from tests.conftest import planted_rows, write_corpus
@@ -22,7 +22,7 @@ from tests.strategies import documents_of
 FAMILIES = {"gibbs-lda": {"topics": 5}, "gibbs-hdp": {"start_topics": 5}}
 
 
-def first_globals(family, shard, **options):
+def first_global_state(family, shard, **options):
     half = load_family(family)
     config = half.Options(**{**FAMILIES[family], **options})
     return half.initialise(Summary(shard.documents, 30, shard.tokens), config, Stream(0))
@@ -41,11 +41,11 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     shard = Shard.of(3, documents_of(planted_rows(3, documents=200, tokens=60)))
     noise = np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(3), shard.documents), noise.dirichlet(np.ones(shard.words.size), 3).T
-    globals_ = first_globals(family, shard)
+    global_state = first_global_state(family, shard)
     warm = {"document_topic": theta, "word_topic": phi}
     half = shard_model(family, FAMILIES[family])
-    rows = half.initial_rows(shard.words.size, globals_)
-    local, delta = half.start(shard, rows, globals_, Stream(1, "start", place=3), warm)
+    rows = half.initial_rows(shard.words.size, global_state)
+    local, delta = half.start(shard, rows, global_state, Stream(1, "start", place=3), warm)
     documents, words = counts_by(shard, local.token_topic, delta["word_topic"].shape[1])
     np.testing.assert_array_equal(delta["word_topic"], words)
     assert not documents[:, 3:].any()  # the other run has three topics
@@ -57,7 +57,7 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     assert (np.abs(words[:, :3] - expected) < 4.5 * np.sqrt(expected + 1.0)).all()
     with pytest.raises(ValueError, match="a start from 999 topics"):
         many = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
-        half.start(shard, rows, globals_, Stream(1), many)
+        half.start(shard, rows, global_state, Stream(1), many)
 
 
 CASES = [("gibbs-lda", {"topics": 4}), ("lda", {"topics": 4, "responsibilities": "dense"})]
@@ -68,42 +68,42 @@ CASES += [("gibbs-hdp", {"start_topics": start, "beta": 3.0, "gamma_shape": 90.0
 def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, options, tmp_path, monkeypatch):
     """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
     corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
-    problem, executor, globals_ = problem_of(corpus, family, options)
+    problem, executor, global_state = problem_of(corpus, family, options)
     half, seen = problem.shard_model, []
     sweep = half.sweep
 
-    def watched(shard, local, rows, globals, stream):
+    def watched(shard, local, rows, global_state, stream):
         arrays, word_topic = local.to_arrays(), rows.to_arrays()["word_topic"]
         columns = word_topic.shape[1]
         if isinstance(local, GibbsLocal):
             _, words = counts_by(shard, local.token_topic, columns)
-            totals = globals.topic[:columns]
-            assert (globals.topic_parameters[local.token_topic] > 0.0).all()
+            totals = global_state.topic[:columns]
+            assert (global_state.topic_parameters[local.token_topic] > 0.0).all()
         else:
             words = np.zeros((shard.words.size, columns))
             np.add.at(words, shard.position, shard.counts[:, np.newaxis] * arrays["pair_topic"])
-            totals = globals.to_arrays()["topic_moments"][0]
+            totals = global_state.to_arrays()["topic_moments"][0]
         np.testing.assert_allclose(
             word_topic[shard.words] if len(words) != len(word_topic) else word_topic, words, atol=1e-3
         )
         np.testing.assert_allclose(totals, words.sum(axis=0), atol=1e-2)
         seen.append(stream.purpose)
-        return sweep(shard, local, rows, globals, stream)
+        return sweep(shard, local, rows, global_state, stream)
 
     monkeypatch.setattr(half, "sweep", watched)
-    list(run(replace(problem, local_sweeps=4), executor, globals_, Limits(iterations=3)))
+    list(run(replace(problem, local_sweeps=4), executor, global_state, Limits(iterations=3)))
     assert seen == ["sweep", "again 1", "again 2", "again 3"] * 3
 
 
 def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
     state = {"vocabulary": 30.0, "beta": 1.0, "topic": np.zeros(32, dtype=np.int64), "alpha": 1.0, "start_topics": 1}
-    globals_ = GibbsHdpGlobals(**state, gamma=1.0, lanes=5, pi=np.zeros(32), free=np.arange(32) % 3 == 1)
+    global_state = GibbsHdpGlobalState(**state, gamma=1.0, lanes=5, pi=np.zeros(32), free=np.arange(32) % 3 == 1)
     taken = {}
     for shard in range(7):
-        found = globals_.slots_of(shard)
+        found = global_state.slots_of(shard)
         taken[shard] = {*found.free, *found.more(), *found.more()}
         assert found.free == sorted(found.free)
-        assert all(globals_.free[slot] for slot in found.free)
+        assert all(global_state.free[slot] for slot in found.free)
         assert min(taken[shard] - set(found.free)) >= 32
     for one in range(7):
         for other in range(one):
@@ -115,8 +115,8 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     rows = [{6 * (number // 12) + number % 6: 20} for number in range(60)]
     corpus = write_corpus(tmp_path / "five", rows, 30, shard_tokens=240)
     options = {"start_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
-    problem, executor, globals_ = problem_of(corpus, "gibbs-hdp", options)
-    assert len(problem.shards) == globals_.lanes == 5
+    problem, executor, global_state = problem_of(corpus, "gibbs-hdp", options)
+    assert len(problem.shards) == global_state.lanes == 5
     half, born = problem.shard_model, []
     sweep = half.sweep
 
@@ -126,9 +126,9 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
         return local, delta
 
     monkeypatch.setattr(half, "sweep", watched)
-    wide = globals_.pi.size
-    for state, progress in run(problem, executor, globals_, Limits(iterations=12)):
-        after = state.globals
+    wide = global_state.pi.size
+    for state, progress in run(problem, executor, global_state, Limits(iterations=12)):
+        after = state.global_state
         assert after.pi.size >= wide
         wide = after.pi.size
         free = np.flatnonzero(after.free)
@@ -141,7 +141,7 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     assert len(rounds) == 12
     assert all(sum(len(one) for one in each) == len(set().union(*each)) for each in rounds)
     assert any(all(each) for each in rounds)  # in all five at once
-    assert wide > globals_.pi.size
+    assert wide > global_state.pi.size
     assert after.topic.sum() == 1200
     # A block has the columns of its last sweep; the model has all.
     block = half.finished_rows(state.blocks[0].value.rows, after)
@@ -151,15 +151,17 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
 def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     for family in FAMILIES:
-        half, globals_ = load_family(family), first_globals(family, shard)
+        half, global_state = load_family(family), first_global_state(family, shard)
         model = shard_model(family, FAMILIES[family])
-        block = tasks.blank(model, 0, 30, globals_)
-        swept = tasks.start(model, shard, None, [block], globals_, Stream(1, "start"))
+        block = tasks.blank(model, 0, 30, global_state)
+        swept = tasks.start(model, shard, None, [block], global_state, Stream(1, "start"))
         for number in range(3):
-            block = tasks.fold(model, block, [swept.delta], globals_)
-            globals_ = half.update(globals_, block.told, half.Options(**FAMILIES[family]), Stream(1, "u", number))
-            swept = tasks.sweep(model, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
+            block = tasks.fold(model, block, [swept.delta], global_state)
+            global_state = half.update(
+                global_state, block.told, half.Options(**FAMILIES[family]), Stream(1, "u", number)
+            )
+            swept = tasks.sweep(model, shard, swept, None, [block], global_state, Stream(1, "sweep", number))
         assert not swept.delta["word_topic"].any()
-        theta = model.infer(swept.local, globals_)["document_topic"]
+        theta = model.infer(swept.local, global_state)["document_topic"]
         assert np.isfinite(theta).all()
         assert isinstance(block.told, Delta)

@@ -13,7 +13,7 @@ LABELS = LabelTable((("kind", "a"), ("kind", "b")))
 SHARD = shard_of([[{0: 2, 1: 1}], [{0: 1}], [{1: 2}]])
 
 
-def globals_of(background):
+def global_state_of(background):
     return {
         "topic": np.full(4 + background, 9),
         "alpha": np.array(0.1),
@@ -30,9 +30,9 @@ def globals_of(background):
 def check(token_topic, background=0):
     """The first document has label a, the second a and b, the third none."""
     known = Known({}, shard=SHARD)
-    globals_ = globals_of(background)
-    check_arrays(globals_, LABEL_TOPICS_ARRAYS.globals, known, "globals")
-    part = LABEL_TOPICS_ARRAYS.local(globals_)
+    global_state = global_state_of(background)
+    check_arrays(global_state, LABEL_TOPICS_ARRAYS.global_state, known, "globals")
+    part = LABEL_TOPICS_ARRAYS.local(global_state)
     part = type(part)(
         {name: part.fields[name] for name in ("document_labels", "document_label", "token_topic")}, part.rules[-1:]
     )
@@ -41,7 +41,7 @@ def check(token_topic, background=0):
         "document_label": np.array([0, 0, 1], dtype=np.int32),
         "token_topic": np.array(token_topic, dtype=np.uint16),
     }
-    known = Known({**known.sizes, "document": 3, "token": 6}, globals_, SHARD)
+    known = Known({**known.sizes, "document": 3, "token": 6}, global_state, SHARD)
     check_arrays(local, part, known, "local")
 
 

@@ -8,7 +8,7 @@ from collapsium.storage.errors import DamagedError
 from collapsium.workers.families.family_arrays import ModelChecks
 from tests.strategies import shard_of
 
-GLOBALS = {
+GLOBAL_STATE = {
     "pi": np.array([0.5, 0.25, 0.0]),
     "alpha": np.array(1.0),
     "gamma": np.array(1.0),
@@ -22,7 +22,7 @@ GLOBALS = {
 
 
 def checks(**changed):
-    return ModelChecks.of(shard_model("gibbs-hdp", {}), 4, {**GLOBALS, **changed}, "globals", 7)
+    return ModelChecks.of(shard_model("gibbs-hdp", {}), 4, {**GLOBAL_STATE, **changed}, "globals", 7)
 
 
 def test_rows_of_a_finished_model_that_lack_topics__are_refused():
@@ -53,5 +53,5 @@ def test_tokens_that_the_rows_count__pass():
 
 @pytest.mark.parametrize("tokens", [[0, 0, 0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 1, 1, 1], [0, 0, 1, 0, 2]])
 def test_tokens_that_the_rows_do_not_count__are_refused(tokens):
-    with pytest.raises(DamagedError, match="expected tokens that the rows and the globals count"):
+    with pytest.raises(DamagedError, match="expected tokens that the rows and the global state count"):
         checks().tallies({"token_topic": np.array(tokens, dtype=np.uint16)}, ROWS, SHARD, "local")

@@ -28,14 +28,16 @@ class Chain:
         self.config, self.iteration = self.driver.Options(**options), 0
         self.model = self.driver.shard_model(self.config)
         summary = Summary(shard.documents, WORDS, shard.tokens)
-        self.globals = self.driver.initialise(summary, self.config, self.stream)
-        self.block = tasks.blank(self.model, 0, WORDS, self.globals)
-        self._take(tasks.start(self.model, shard, None, [self.block], self.globals, self.stream.at(purpose="start")))
+        self.global_state = self.driver.initialise(summary, self.config, self.stream)
+        self.block = tasks.blank(self.model, 0, WORDS, self.global_state)
+        self._take(
+            tasks.start(self.model, shard, None, [self.block], self.global_state, self.stream.at(purpose="start"))
+        )
 
     def step(self, shard):
         self.iteration += 1
         at = self.stream.at(purpose="sweep", iteration=self.iteration)
-        self._take(tasks.sweep(self.model, shard, self.swept, None, [self.block], self.globals, at))
+        self._take(tasks.sweep(self.model, shard, self.swept, None, [self.block], self.global_state, at))
 
     def exchange(self, shard):
         """Take other words, of the same nodes."""
@@ -46,9 +48,9 @@ class Chain:
 
     def _take(self, swept):
         self.swept = tasks.keep(swept)
-        self.block = tasks.fold(self.model, self.block, [swept.delta], self.globals)
+        self.block = tasks.fold(self.model, self.block, [swept.delta], self.global_state)
         at = self.stream.at(purpose="update", iteration=self.iteration)
-        self.globals = self.driver.update(self.globals, self.block.told, self.config, at)
+        self.global_state = self.driver.update(self.global_state, self.block.told, self.config, at)
 
     @property
     def state(self):
@@ -193,14 +195,14 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution():
     for _ in range(3000):
         chain.step(shard)
         local = chain.swept.local
-        shard, z = drawn_words(owner, local.document_path, local.token_level, chain.globals.eta, noise)
+        shard, z = drawn_words(owner, local.document_path, local.token_level, chain.global_state.eta, noise)
         chain.swept = tasks.Swept(replace(local, token_level=z.astype(np.uint8)), Delta())
         chain.exchange(shard)
-        turns.append(statistics(shard, local.document_path, z, chain.globals.to_arrays()))
+        turns.append(statistics(shard, local.document_path, z, chain.global_state.to_arrays()))
     straight, turns = np.array(straight), np.array(turns)[200:]
     batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score
     assert (error < 0.1 * np.abs(straight.mean(axis=0))).all(), error / straight.mean(axis=0)
-    assert levels(chain.globals.node_parent).max() == depth - 1
+    assert levels(chain.global_state.node_parent).max() == depth - 1

@@ -9,7 +9,7 @@ from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.families.gibbs.states import SampledRows
-from collapsium.workers.families.networks.states import SampledDocuments, SampledNetworkGlobals
+from collapsium.workers.families.networks.states import SampledDocuments, SampledNetworkGlobalState
 from tests.networks import DIAMOND
 from tests.strategies import shard_of
 
@@ -20,33 +20,33 @@ DOCUMENTS = [[{0: 3, 1: 2}, {2: 4}], [{1: 5}], [{0: 2, 3: 6}, {1: 1, 2: 1}]]
 
 @pytest.fixture(scope="module")
 def state():
-    """A shard, and the arrays of its local state and of the globals after the tokens have entered."""
+    """A shard, and the arrays of its local state and of the global state after the tokens have entered."""
     shard = shard_of(DOCUMENTS)
     driver, stream = load_family("dirichlet-network"), Stream(3)
     options = driver.Options(topics=TOPICS, network=DIAMOND)
-    globals_ = driver.initialise(Summary(shard.documents, WORDS, shard.tokens), options, stream)
+    global_state = driver.initialise(Summary(shard.documents, WORDS, shard.tokens), options, stream)
     model = driver.make_shard_model(options)
-    local, delta = model.start(shard, model.initial_rows(shard.words.size, globals_), globals_, stream)
+    local, delta = model.start(shard, model.initial_rows(shard.words.size, global_state), global_state, stream)
     changes = {"topic": delta["word_topic"].sum(axis=0), "shared_customers": delta["shared_customers"]}
-    return shard, local.to_arrays(), {**globals_.to_arrays(), **changes}
+    return shard, local.to_arrays(), {**global_state.to_arrays(), **changes}
 
 
-def checks_of(globals_, tokens=None):
-    return ModelChecks.of(MODEL, WORDS, globals_, "globals", tokens)
+def checks_of(global_state, tokens=None):
+    return ModelChecks.of(MODEL, WORDS, global_state, "globals", tokens)
 
 
-def fault_of(state, changed, globals_=None):
+def fault_of(state, changed, global_state=None):
     shard, local, sound = state
     with pytest.raises(DamagedError) as caught:
-        checks_of({**sound, **(globals_ or {})}).local({**local, **changed}, shard, "local")
+        checks_of({**sound, **(global_state or {})}).local({**local, **changed}, shard, "local")
     return str(caught.value)
 
 
 def test_a_state_as_it_was_made__passes(state):
-    shard, local, globals_ = state
-    checks_of(globals_).local(local, shard, "local")
+    shard, local, global_state = state
+    checks_of(global_state).local(local, shard, "local")
     kept = {name: values for name, values in local.items() if name in SampledDocuments.array_names()}
-    checks_of(globals_).documents(kept, shard.documents, "documents")
+    checks_of(global_state).documents(kept, shard.documents, "documents")
 
 
 @pytest.mark.parametrize("count", [0, 100, 2**31 - 1])
@@ -85,7 +85,7 @@ def test_parents_that_nothing_mixes__are_refused(state):
 
 def test_tables_that_vectors_above_do_not_count__are_refused(state):
     none = np.zeros_like(state[2]["shared_customers"])
-    assert "expected tables that 'shared_customers' of the globals counts" in fault_of(
+    assert "expected tables that 'shared_customers' of the global state counts" in fault_of(
         state, {}, {"shared_customers": none}
     )
 
@@ -99,17 +99,21 @@ def test_customers_above_that_no_token_is__are_refused(state, count):
 
 
 def test_unseen_documents_of_a_drawn_model__are_folded_in(state):
-    shard, _, globals_ = state
+    shard, _, global_state = state
     rows = SampledRows(np.full((shard.words.size, TOPICS), 1e9 / 3.0))
-    drawn = SampledNetworkGlobals.from_arrays({**globals_, "topic": rows.word_topic.sum(axis=0)})
+    drawn = SampledNetworkGlobalState.from_arrays({**global_state, "topic": rows.word_topic.sum(axis=0)})
     local = MODEL.fold_in(shard, rows, drawn, Stream(1))
     assert np.isfinite(local.document_vectors).all()
 
 
 def test_more_tokens_than_the_corpus_has__are_refused(state):
-    shard, _, globals_ = state
-    checks_of(globals_, shard.tokens)
-    forged = {**globals_, "topic": globals_["topic"] * 10**9, "shared_customers": globals_["shared_customers"] * 10**7}
+    shard, _, global_state = state
+    checks_of(global_state, shard.tokens)
+    forged = {
+        **global_state,
+        "topic": global_state["topic"] * 10**9,
+        "shared_customers": global_state["shared_customers"] * 10**7,
+    }
     with pytest.raises(DamagedError, match="expected at most the 24 tokens of the corpus"):
         checks_of(forged, shard.tokens)
 
@@ -130,7 +134,7 @@ def test_a_discount_of_one__is_refused(state):
 def test_expected_tables_where_the_options_ask_for_sampled_ones__are_refused():
     driver = load_family("dirichlet-network")
     options = driver.Options(topics=TOPICS, network=DIAMOND, inference="variational")
-    globals_ = driver.initialise(Summary(3, WORDS, 24), options, Stream(3)).to_arrays()
-    ModelChecks.of(driver.make_shard_model(options), WORDS, globals_, "globals")
+    global_state = driver.initialise(Summary(3, WORDS, 24), options, Stream(3)).to_arrays()
+    ModelChecks.of(driver.make_shard_model(options), WORDS, global_state, "globals")
     with pytest.raises(DamagedError, match="of another model"):
-        checks_of(globals_)
+        checks_of(global_state)

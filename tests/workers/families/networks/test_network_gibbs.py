@@ -31,11 +31,11 @@ class Chain:
         driver, self.stream, self.iteration = load_family(family), Stream(seed), 0
         self.options = driver.Options(**{"topics": 2, "alpha": ALPHA, "beta": BETA, "learn": (), **options})
         summary = Summary(shard.documents, words, shard.tokens)
-        self.globals = driver.initialise(summary, self.options, self.stream)
-        self.graph = Graph.of(shard, self.globals.plan)
+        self.global_state = driver.initialise(summary, self.options, self.stream)
+        self.graph = Graph.of(shard, self.global_state.plan)
         z = np.random.default_rng(seed).integers(0, self.options.topics, shard.tokens).astype(np.uint16)
         word_topic = np.zeros((shard.words.size, self.options.topics), np.int32)
-        self.sampling = NetworkSampler.of(shard, self.graph, self.globals, self.options, z, word_topic)
+        self.sampling = NetworkSampler.of(shard, self.graph, self.global_state, self.options, z, word_topic)
         self.sampling.run(self.stream, initialise=True)
         self.take(shard, z)
 
@@ -55,12 +55,12 @@ class Chain:
         graph, own = self.graph, slice(self.graph.shared, None)
         customers, tables = statistics.customers[own], statistics.tables[own]
         nodes = NodeTotals(graph.node_kind[own], graph.is_root[own], customers, tables)
-        sums = SampledSums.of(nodes, statistics, self.globals, at)
-        strength = draw_strengths(self.globals, sums, self.options.strength_mean, at)
-        self.globals = replace(self.globals, strength=strength)
+        sums = SampledSums.of(nodes, statistics, self.global_state, at)
+        strength = draw_strengths(self.global_state, sums, self.options.strength_mean, at)
+        self.global_state = replace(self.global_state, strength=strength)
         if "discount" in self.options.learn:
-            self.globals = replace(self.globals, discount=draw_discounts(self.globals, sums, at))
-        self.sampling.globals = self.globals
+            self.global_state = replace(self.global_state, discount=draw_discounts(self.global_state, sums, at))
+        self.sampling.global_state = self.global_state
 
     def z(self):
         return self.sampling.counts.token_topic
@@ -86,10 +86,10 @@ def tokens_of(shard, graph):
 
 def enumerated(chain, shard):
     """log p(z, s | words) but for a constant, of all states."""
-    graph, globals_ = chain.graph, chain.globals
+    graph, global_state = chain.graph, chain.global_state
     node, words = tokens_of(shard, graph)
     parents = [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)]
-    given = globals_.strength, globals_.discount, globals_.alpha, graph.node_kind, graph.edge_mixing
+    given = global_state.strength, global_state.discount, global_state.alpha, graph.node_kind, graph.edge_mixing
     found = {}
     for (z, _), state in states_of(Case(parents, node.tolist()), Network(parents, *given)).items():
         key = z, state.s.astype(np.int64).tobytes()
@@ -224,7 +224,7 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, lear
     noise = np.random.default_rng(7)
     shard, _ = drawn_words(split_up(np.zeros(13, dtype=int)), noise)
     chain = Chain(family, shard, 8, topics=3, learn=learn, strength=MEAN, strength_mean=MEAN, **options)
-    graph, kinds, straight, turns = chain.graph, chain.globals.strength.size, [], []
+    graph, kinds, straight, turns = chain.graph, chain.global_state.strength.size, [], []
     for _ in range(2500):
         strength = noise.exponential(MEAN, kinds)
         discount = noise.random(kinds) * ("discount" in learn)
@@ -235,7 +235,9 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, lear
         chain.step()
         shard, z = drawn_words(split_up(chain.z()), noise)
         chain.take(shard, z)
-        turns.append(statistics(shard, z, chain.tables(), graph, chain.globals.strength, chain.globals.discount))
+        turns.append(
+            statistics(shard, z, chain.tables(), graph, chain.global_state.strength, chain.global_state.discount)
+        )
     straight, turns = np.array(straight), np.array(turns)[200:]
     batches = turns.reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)

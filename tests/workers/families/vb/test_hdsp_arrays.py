@@ -21,16 +21,16 @@ LOCAL = {
 }
 
 
-def globals_of(table):
+def global_state_of(table):
     summary = Summary(SHARD.documents, WORDS, SHARD.tokens, labels=table)
     return load_family("hdsp").initialise(summary, make_options("hdsp", OPTIONS), Stream(1)).to_arrays()
 
 
-LABELLED = globals_of(LabelTable((("kind", "a"), ("kind", "b")), (2, 1), (), 2, 2))
+LABELLED = global_state_of(LabelTable((("kind", "a"), ("kind", "b")), (2, 1), (), 2, 2))
 
 
-def checks(globals_):
-    return ModelChecks.of(shard_model("hdsp", OPTIONS), WORDS, globals_, "globals")
+def checks(global_state):
+    return ModelChecks.of(shard_model("hdsp", OPTIONS), WORDS, global_state, "globals")
 
 
 @pytest.mark.parametrize("value", [-1.0, -1e-300])
@@ -43,7 +43,7 @@ def test_negative_values_where_labels_have_none__are_refused(value):
 
 def test_numbers_without_room_for_negative_sums__are_refused():
     numbers = (NumberField("year", 2, 2000.0, 10.0, 1.0, (1990.0, 2010.0)),)
-    sound = globals_of(LabelTable((("kind", "a"),), (2,), numbers, 2, 2))
+    sound = global_state_of(LabelTable((("kind", "a"),), (2,), numbers, 2, 2))
     checks(sound)
     with pytest.raises(DamagedError, match="expected 'signed'"):
         checks({**sound, "signed": np.array(False)})

@@ -11,8 +11,8 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes
-from collapsium.workers.families.gibbs.author_topic import AuthorTopicGlobals, AuthorTopicShardModel
-from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobals, LabelTopicsShardModel
+from collapsium.workers.families.gibbs.author_topic import AuthorTopicGlobalState, AuthorTopicShardModel
+from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobalState, LabelTopicsShardModel
 from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
@@ -173,7 +173,7 @@ def rows_of(shard, topics):
 def test_documents_without_words__have_the_topics_of_their_labels_alike(sizes, expected):
     """Labels that training did not have are missing."""
     topics, shard = 2 * sizes[0] + sizes[1], unseen()
-    globals_ = LabelTopicsGlobals(
+    global_state = LabelTopicsGlobalState(
         **COMMON,
         topic=np.full(topics, 9),
         label_topics=sizes[0],
@@ -184,25 +184,25 @@ def test_documents_without_words__have_the_topics_of_their_labels_alike(sizes, e
     family = LabelTopicsShardModel(None)
     expected = np.array(expected) / np.sum(expected, axis=1, keepdims=True)
     empty = shard.emptied()
-    local = family.fold_in(empty, rows_of(empty, topics), globals_, Stream(0))
-    np.testing.assert_allclose(family.infer(local, globals_)["document_topic"], expected)
+    local = family.fold_in(empty, rows_of(empty, topics), global_state, Stream(0))
+    np.testing.assert_allclose(family.infer(local, global_state)["document_topic"], expected)
     np.testing.assert_array_equal(family.document_lengths(local), np.zeros(4))
     rows = rows_of(shard, topics)
-    phi = family.probabilities(rows, globals_)["word_topic"]
-    table = family.predict(shard, local, rows, globals_)
+    phi = family.probabilities(rows, global_state)["word_topic"]
+    table = family.predict(shard, local, rows, global_state)
     np.testing.assert_allclose(table["probability"], (expected @ phi.T).ravel(), rtol=1e-6)
-    filled = family.infer(family.fold_in(shard, rows, globals_, Stream(0)), globals_)["document_topic"]
+    filled = family.infer(family.fold_in(shard, rows, global_state, Stream(0)), global_state)["document_topic"]
     assert ((filled > 0.0) == (expected > 0.0)).all()
     assert not np.allclose(filled[1], expected[1])
 
 
 def test_author_topic__has_the_mean_of_the_authors_whatever_the_words():
     held = np.array([[4, 0, 0], [0, 1, 5], [2, 2, 0]])
-    shard, globals_ = unseen(), AuthorTopicGlobals(**COMMON, label_topic=held, topic=held.sum(axis=0))
+    shard, global_state = unseen(), AuthorTopicGlobalState(**COMMON, label_topic=held, topic=held.sum(axis=0))
     family = AuthorTopicShardModel(None)
     theta = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 1.5)
     expected = np.array([theta[1], theta[:2].mean(axis=0), theta[2], theta[2]])
     for one in (shard, shard.emptied()):
-        local = family.fold_in(one, rows_of(one, 3), globals_, Stream(0))
-        np.testing.assert_allclose(family.infer(local, globals_)["document_topic"], expected)
+        local = family.fold_in(one, rows_of(one, 3), global_state, Stream(0))
+        np.testing.assert_allclose(family.infer(local, global_state)["document_topic"], expected)
         np.testing.assert_array_equal(family.document_lengths(local), one.lengths)

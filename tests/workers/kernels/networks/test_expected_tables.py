@@ -62,22 +62,22 @@ def problem(seed, network, discount):
     options.update(learn=["strength", "alpha"], beta=3.0)
     config = make_options("dirichlet-network", options)
     family = load_family("dirichlet-network")
-    model, globals_ = (
+    model, global_state = (
         family.make_shard_model(config),
         family.initialise(Summary(3, WORDS, shard.tokens), config, Stream(1)),
     )
-    shape = globals_.shared_mean.shape
-    strength = generator.uniform(0.5, 8.0, globals_.strength.size)
+    shape = global_state.shared_mean.shape
+    strength = generator.uniform(0.5, 8.0, global_state.strength.size)
     customers = generator.gamma(0.5, 8.0, shape)
     log_absent = -customers * generator.uniform(1.0, 2.0, shape)
-    globals_ = replace(globals_, strength=strength, shared_customers=customers, shared_log_absent=log_absent)
-    globals_, _ = expected.expect_shared(globals_)
-    local, delta = model.start(shard, model.initial_rows(WORDS, globals_), globals_, Stream(seed))
+    global_state = replace(global_state, strength=strength, shared_customers=customers, shared_log_absent=log_absent)
+    global_state, _ = expected.expect_shared(global_state)
+    local, delta = model.start(shard, model.initial_rows(WORDS, global_state), global_state, Stream(seed))
     word_topic = delta["word_topic"] + generator.gamma(0.3, 3.0, (WORDS, topics))
-    return model, shard, local, ExpectedRows(word_topic), replace(globals_, topic=word_topic.sum(axis=0))
+    return model, shard, local, ExpectedRows(word_topic), replace(global_state, topic=word_topic.sum(axis=0))
 
 
-def documents_of(shard, local, globals_):
+def documents_of(shard, local, global_state):
     """Plain documents with the tokens that the local state gives them, and each one's pairs by node."""
     graph, found = local.graph, []
     starts, topic, count, absent = local.own.record
@@ -89,8 +89,8 @@ def documents_of(shard, local, globals_):
             ids = [p - low if p >= low else p - graph.shared for p in graph.edge_parent[edges]]
             parents.append(list(zip(ids, graph.edge_mixing[edges], strict=True)))
         one = Document(
-            parents, graph.node_kind[low:high], globals_.strength, globals_.discount, globals_.alpha,
-            globals_.shared_mean, globals_.shared_response,
+            parents, graph.node_kind[low:high], global_state.strength, global_state.discount, global_state.alpha,
+            global_state.shared_mean, global_state.shared_response,
         )  # fmt: skip
         own = []
         for j, node in enumerate(range(low - graph.shared, high - graph.shared)):
@@ -117,13 +117,13 @@ def test_sweep__is_that_of_its_twin(network, discount):
     @settings(max_examples=5)
     @given(st.integers(0, 10**6))
     def same(seed):
-        model, shard, local, rows, globals_ = problem(seed, network, discount)
-        after, delta = model.sweep(shard, local, rows, globals_, Stream(seed))
-        beta, topics = globals_.beta, globals_.alpha.size
-        words = Words(rows.word_topic + beta / WORDS, globals_.topic + beta, beta / WORDS)
+        model, shard, local, rows, global_state = problem(seed, network, discount)
+        after, delta = model.sweep(shard, local, rows, global_state, Stream(seed))
+        beta, topics = global_state.beta, global_state.alpha.size
+        words = Words(rows.word_topic + beta / WORDS, global_state.topic + beta, beta / WORDS)
         above, absent, chance, lists = 0.0, 0.0, 0.0, []
         rising, sums = np.zeros(topics), np.zeros(2)
-        for document, pairs in documents_of(shard, local, globals_):
+        for document, pairs in documents_of(shard, local, global_state):
             document.settle()
             chance += sum(document.visit(j, own, words) for j, own in enumerate(pairs) if own)
             document.gather()
@@ -164,10 +164,10 @@ def counted(shard, lists, topics):
 @pytest.mark.parametrize("discount", [0.0, 0.3])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_vectors__are_those_of_the_twin_and_sum_to_one(network, discount):
-    model, shard, local, _, globals_ = problem(3, network, discount)
-    mean = model.node_vectors(local, globals_)
+    model, shard, local, _, global_state = problem(3, network, discount)
+    mean = model.node_vectors(local, global_state)
     twins = []
-    for document, _ in documents_of(shard, local, globals_):
+    for document, _ in documents_of(shard, local, global_state):
         document.settle()
         twins += document.mean[: document.nodes].tolist()
     np.testing.assert_allclose(mean, twins, rtol=1e-4, atol=1e-6)
@@ -175,15 +175,15 @@ def test_vectors__are_those_of_the_twin_and_sum_to_one(network, discount):
 
 
 def test_unseen_documents__are_those_of_the_twin():
-    model, shard, _, rows, globals_ = problem(5, "diamond", 0.0)
-    folded_in = model.fold_in(shard, rows, globals_, Stream(5))
+    model, shard, _, rows, global_state = problem(5, "diamond", 0.0)
+    folded_in = model.fold_in(shard, rows, global_state, Stream(5))
     assert folded_in.responsibilities is None
-    phi = model.word_probability(rows, globals_)
-    prior = np.tile(globals_.alpha / globals_.alpha.sum(), (shard.documents, 1)).astype(np.float32)
+    phi = model.word_probability(rows, global_state)
+    prior = np.tile(global_state.alpha / global_state.alpha.sum(), (shard.documents, 1)).astype(np.float32)
     responsibilities = expected.proportional_responsibilities(shard, prior, phi.astype(np.float32))
-    local = expected.local_state(shard, Graph.of(shard, globals_.plan), responsibilities, 4)
+    local = expected.local_state(shard, Graph.of(shard, global_state.plan), responsibilities, 4)
     twins = []
-    for document, pairs in documents_of(shard, local, globals_):
+    for document, pairs in documents_of(shard, local, global_state):
         for _ in range(expected.FOLD_IN_SWEEPS):
             document.settle()
             for j, own in enumerate(pairs):
@@ -191,7 +191,7 @@ def test_unseen_documents__are_those_of_the_twin():
                     document.visit(j, own, Held(phi))
         document.settle()
         twins += document.mean[: document.nodes].tolist()
-    np.testing.assert_allclose(model.node_vectors(folded_in, globals_), twins, atol=5e-3)
+    np.testing.assert_allclose(model.node_vectors(folded_in, global_state), twins, atol=5e-3)
 
 
 def test_lists__keep_the_most_that_matter_and_sum_to_one():

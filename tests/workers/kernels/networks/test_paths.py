@@ -88,7 +88,7 @@ class Made:
         self.options = NetworkOptions(topics=topics, alpha=0.6, beta=1.8, learn=("alpha", "discount"))
         summary = Summary(shard.documents, WORDS, shard.tokens, labels=TABLE)
         self.family, kinds = PlannedFamily(plan_), len(plan_.kinds)
-        self.globals = replace(
+        self.global_state = replace(
             self.family.initialise(summary, self.options, Stream(0)),
             alpha=noise.gamma(1.0, 0.7, topics) + 0.05,
             strength=noise.gamma(1.0, 3.0, kinds) + 0.05,
@@ -117,7 +117,7 @@ class Made:
         parents = [
             graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)
         ]
-        given_ = self.globals.strength, self.globals.discount, self.globals.alpha
+        given_ = self.global_state.strength, self.global_state.discount, self.global_state.alpha
         made = Network(parents, *given_, graph.node_kind, graph.edge_mixing, held)
         made.levels, longest = graph.levels, made.levels
         assert made.levels >= longest
@@ -130,7 +130,7 @@ class Made:
     def put_shared(self):
         """Give the kernels the twin's counts of shared nodes."""
         customers, tables = self.state.m[: self.shared], self.state.s[: self.graph.node_edges[self.shared]]
-        self.globals = replace(self.globals, shared_customers=customers.copy(), shared_tables=tables.copy())
+        self.global_state = replace(self.global_state, shared_customers=customers.copy(), shared_tables=tables.copy())
 
     def hold(self):
         """Shared nodes are fixed from here on."""
@@ -141,8 +141,8 @@ class Made:
         np.add.at(row, (np.repeat(self.shard.position, self.shard.counts), self.z), 1)
         self.row = row + self.noise.poisson(1.0, row.shape).astype(np.int32)
         self.totals = self.row.sum(axis=0) + 2
-        self.globals = replace(self.globals, topic=self.totals)
-        return NetworkSampler.of(self.shard, self.graph, self.globals, self.options, self.z, self.row)
+        self.global_state = replace(self.global_state, topic=self.totals)
+        return NetworkSampler.of(self.shard, self.graph, self.global_state, self.options, self.z, self.row)
 
     def sweep(self, stream, moving, held):
         """As the twin has it."""
@@ -207,7 +207,7 @@ def test_sweep_network__equals_its_twin(made, moving, held):
         statistics = sampling.run(here, fold_in=held)
         made.require_same(sampling, statistics)
         nodes = range(made.shared, made.state.network.nodes)
-        told = np.zeros(made.globals.strength.size)
+        told = np.zeros(made.global_state.strength.size)
         for i in nodes:
             told[made.graph.node_kind[i]] += naive.log_terms(made.state, [i])
         np.testing.assert_allclose(statistics.kind_sums[:, 0], told, rtol=1e-9, atol=1e-9)
@@ -231,9 +231,9 @@ def test_means_lists_and_dots__equal_their_twins(made, held):
     state = State(made.state.network, n, dense(sampling, made.topics), m)
     require_valid(state)
     tables = sampling.counts.shared_tables[:, : made.topics]
-    globals_ = replace(made.globals, shared_customers=state.m[: made.shared], shared_tables=tables)
+    global_state = replace(made.global_state, shared_customers=state.m[: made.shared], shared_tables=tables)
     mean = naive.expected(state)[made.shared :]
-    vectors = made.family.make_shard_model(made.options).node_vectors(local, globals_)
+    vectors = made.family.make_shard_model(made.options).node_vectors(local, global_state)
     np.testing.assert_allclose(vectors, mean, rtol=2e-6, atol=1e-9)
     starts, topic, count = local.counts.own.record
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
@@ -259,19 +259,19 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
     """Of tokens' words, topics and tables, and of no other shard; hyperparameters are learned on the way."""
     made.state = made.nothing()
     made.put_shared()
-    model, globals_, stream = made.family.make_shard_model(made.options), made.globals, Stream(made.seed)
-    block = model.initial_rows(WORDS, globals_)
+    model, global_state, stream = made.family.make_shard_model(made.options), made.global_state, Stream(made.seed)
+    block = model.initial_rows(WORDS, global_state)
     rows = block.of_words(made.shard.words, complete=False)
-    local, delta = model.start(made.shard, rows, globals_, stream)
+    local, delta = model.start(made.shard, rows, global_state, stream)
     words = np.repeat(made.shard.words[made.shard.position], made.shard.counts)
     for iteration in range(3):
-        block, told = model.fold(block, delta.with_dim("word"), globals_)
+        block, told = model.fold(block, delta.with_dim("word"), global_state)
         told = delta.without_dim("word") + told
         if iteration:
-            made.globals = globals_
+            made.global_state = global_state
             n = np.zeros((made.graph.node_kind.size, made.topics), dtype=int)
             np.add.at(n, (made.laid.tokens()[1], local.token_topic), 1)
-            after = driver.with_changes(globals_, told)
+            after = driver.with_changes(global_state, told)
             sampling = NetworkSampler.of(
                 made.shard, made.graph, after, made.options, local.token_topic, block.word_topic[made.shard.words]
             )
@@ -280,33 +280,35 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
             require_valid(state)
             np.testing.assert_array_equal(state.m[: made.shared], after.shared_customers)
             expected = naive.log_probability(state) + log_words(words, local.token_topic, made.topics)
-            assert driver.objective(globals_, told)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        globals_ = driver.update(globals_, told, made.options, stream.at(iteration=iteration))
+            assert driver.objective(global_state, told)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        global_state = driver.update(global_state, told, made.options, stream.at(iteration=iteration))
         rows = block.of_words(made.shard.words, complete=False)
-        local, delta = model.sweep(made.shard, local, rows, globals_, stream.at(purpose="sweep", iteration=iteration))
+        local, delta = model.sweep(
+            made.shard, local, rows, global_state, stream.at(purpose="sweep", iteration=iteration)
+        )
 
 
 @pytest.mark.kernels
 @given(networks_of(("labels", "two roots")))
 def test_sweep_shared_nodes__equals_its_twin(made):
-    graph, stream = made.globals.plan.shared_graph(), Stream(made.seed)
+    graph, stream = made.global_state.plan.shared_graph(), Stream(made.seed)
     nodes, network = graph.shared, made.network()
     parents = [[parent for e, (_, parent) in enumerate(network.edges) if e in network.of[i]] for i in range(nodes)]
-    given_ = made.globals.strength, made.globals.discount, made.globals.alpha
+    given_ = made.global_state.strength, made.global_state.discount, made.global_state.alpha
     of_above = Network(parents, *given_, graph.node_kind, graph.edge_mixing)
-    state = State(of_above, made.state.n[:nodes], made.globals.shared_tables)
-    found = sweep_shared(made.globals, stream, move=True, count_joins=True)
+    state = State(of_above, made.state.n[:nodes], made.global_state.shared_tables)
+    found = sweep_shared(made.global_state, stream, move=True, count_joins=True)
     key = stream.at(purpose="above tables").key()
     naive.move_tables(state, range(nodes), naive.numbers_of(key), padded(made.topics), require_valid)
     np.testing.assert_array_equal(found.customers, state.m)
     np.testing.assert_array_equal(found.tables, state.s)
-    told = np.zeros(made.globals.strength.size)
+    told = np.zeros(made.global_state.strength.size)
     for i in range(nodes):
         told[graph.node_kind[i]] += naive.log_terms(state, [i])
     np.testing.assert_allclose(found.sums.stirling, told, rtol=1e-9, atol=1e-9)
     rising = np.zeros(made.topics)
     for i in (i for i in range(nodes) if not of_above.of[i]):
-        rising += made.globals.alpha * (psi(made.globals.alpha + state.m[i]) - psi(made.globals.alpha))
+        rising += made.global_state.alpha * (psi(made.global_state.alpha + state.m[i]) - psi(made.global_state.alpha))
     np.testing.assert_allclose(found.sums.alpha_numerator, rising, rtol=1e-9, atol=1e-12)
 
 
@@ -374,11 +376,11 @@ class Parameters:
         return float(self.alpha.sum())
 
 
-def sums_of(nodes, globals_, seed=1):
+def sums_of(nodes, global_state, seed=1):
     """Sums over nodes of which kernels have told nothing."""
     size = nodes.kind.size
-    statistics = NodeStatistics(np.zeros(size), np.zeros(size), np.zeros((globals_.strength.size, 2)), np.zeros(0))
-    return SampledSums.of(nodes, statistics, globals_, Stream(seed))
+    statistics = NodeStatistics(np.zeros(size), np.zeros(size), np.zeros((global_state.strength.size, 2)), np.zeros(0))
+    return SampledSums.of(nodes, statistics, global_state, Stream(seed))
 
 
 @st.composite
@@ -387,22 +389,22 @@ def sums(draw):
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
     customers = noise.poisson(3.0, size)
     tables = np.minimum(noise.integers(1, 4, size), customers)
-    globals_ = Parameters(noise.gamma(1.0, 2.0, kinds) + 0.1, noise.gamma(1.0, 1.0, 4) + 0.1)
+    global_state = Parameters(noise.gamma(1.0, 2.0, kinds) + 0.1, noise.gamma(1.0, 1.0, 4) + 0.1)
     roots = noise.random(size) < 0.4
     return NodeTotals(
         noise.integers(0, kinds, size).astype(np.int32), roots, customers, np.where(roots, 0, tables)
-    ), globals_
+    ), global_state
 
 
 @given(sums())
 def test_node_sums__are_those_of_single_nodes(given_):
-    nodes, globals_ = given_
+    nodes, global_state = given_
     kind, roots, customers, tables = nodes
-    found, kinds = sums_of(nodes, globals_), globals_.strength.size
-    total = globals_.alpha.sum()
+    found, kinds = sums_of(nodes, global_state), global_state.strength.size
+    total = global_state.alpha.sum()
     falling, beyond, eta = np.zeros(kinds), Counter(), 0.0
     for j, m in enumerate(customers):
-        b = total if roots[j] else globals_.strength[kind[j]]
+        b = total if roots[j] else global_state.strength[kind[j]]
         falling[kind[j]] += gammaln(b) - gammaln(b + m)
         eta += (psi(total) - psi(total + m)) * roots[j]
         beyond.update((kind[j], i) for i in range(tables[j]))
@@ -416,18 +418,18 @@ def test_node_sums__are_those_of_single_nodes(given_):
 
 @pytest.mark.parametrize(("b", "m"), [(0.3, 1), (12.0, 40)])
 def test_log_q__is_that_of_a_beta(b, m):
-    globals_ = Parameters(np.array([b]), np.ones(2))
+    global_state = Parameters(np.array([b]), np.ones(2))
     one = NodeTotals(np.zeros(1, np.int32), np.zeros(1, bool), np.array([m]), np.array([1]))
-    found = [float(sums_of(one, globals_, seed).log_q[0]) for seed in range(800)]
+    found = [float(sums_of(one, global_state, seed).log_q[0]) for seed in range(800)]
     assert kstest(np.exp(-np.array(found)), "beta", (b, m)).pvalue > 0.01
 
 
 @given(sums(), st.data())
 def test_sums_of_two_groups_of_nodes__are_those_of_all(given_, data):
-    nodes, globals_ = given_
+    nodes, global_state = given_
     first = data.draw(st.integers(0, nodes.kind.size))
     parts = [NodeTotals(*(one[part] for one in nodes)) for part in (slice(first), slice(first, None))]
-    added, whole = sums_of(parts[0], globals_).plus(sums_of(parts[1], globals_)), sums_of(nodes, globals_)
+    added, whole = sums_of(parts[0], global_state).plus(sums_of(parts[1], global_state)), sums_of(nodes, global_state)
     np.testing.assert_array_equal(added.tables, whole.tables)
     np.testing.assert_allclose(added.falling, whole.falling, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(added.log_eta, whole.log_eta, rtol=1e-9, atol=1e-12)
@@ -436,8 +438,8 @@ def test_sums_of_two_groups_of_nodes__are_those_of_all(given_, data):
 @given(networks_of(("labels",)), st.sampled_from([0.0, 0.5, 3.0]))
 def test_repaired_tables__are_allowed_and_leaves_what_is(made, spoilt):
     """Tables that shards have moved apart from each other; customers of documents' tables and tokens stay."""
-    graph = made.globals.plan.shared_graph()
-    customers, tables = np.array(made.globals.shared_customers), np.array(made.globals.shared_tables)
+    graph = made.global_state.plan.shared_graph()
+    customers, tables = np.array(made.global_state.shared_customers), np.array(made.global_state.shared_tables)
     noise = np.random.default_rng(made.seed)
     moved = noise.poisson(spoilt, tables.shape) - noise.poisson(spoilt, tables.shape)
     tables += moved  # may be less than none
@@ -452,9 +454,9 @@ def test_repaired_tables__are_allowed_and_leaves_what_is(made, spoilt):
     np.testing.assert_array_equal(kept, own)
     network = Network(
         [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)],
-        made.globals.strength, made.globals.discount, made.globals.alpha, graph.node_kind, graph.edge_mixing,
+        made.global_state.strength, made.global_state.discount, made.global_state.alpha, graph.node_kind, graph.edge_mixing,
     )  # fmt: skip
     require_valid(State(network, own, s))
     if not moved.any():
-        np.testing.assert_array_equal(m, made.globals.shared_customers)
-        np.testing.assert_array_equal(s, made.globals.shared_tables)
+        np.testing.assert_array_equal(m, made.global_state.shared_customers)
+        np.testing.assert_array_equal(s, made.global_state.shared_tables)

@@ -32,7 +32,7 @@ MODEL, DRIVER = shard_model(FAMILY, {}), driver.GibbsNcrp()
 
 def require_tree(state):
     """Counts of documents are those of the shards' paths, which lead from the root down by the nodes' parents."""
-    held = state.globals
+    held = state.global_state
     parent, documents = held.node_parent, np.zeros(held.node_parent.size, dtype=int)
     for swept in state.swept:
         path = swept.value.local.document_path
@@ -55,16 +55,16 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
     """Nodes are born in several shards at once, die in one where another goes on with them, and leave slots behind."""
     monkeypatch.setattr(driver, "MAX_LANES", lanes)
     corpus = write_corpus(tmp_path / "five", planted_rows(7, documents=60), 30, shard_tokens=480)
-    problem, executor, globals_ = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
+    problem, executor, global_state = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
     assert len(problem.shards) == 5
     before, seen = set(), {"born": 0, "emptied": 0, "rescued": 0}
     found = {}
     sweep = GibbsNcrpShardModel.sweep
 
-    def watched(model, shard, local, rows, globals, stream):
-        local, delta = sweep(model, shard, local, rows, globals, stream)
+    def watched(model, shard, local, rows, global_state, stream):
+        local, delta = sweep(model, shard, local, rows, global_state, stream)
         moved = np.zeros(delta["node_documents"].size, dtype=int)
-        moved[: globals.node_documents.size] = globals.node_documents
+        moved[: global_state.node_documents.size] = global_state.node_documents
         lost = np.flatnonzero((moved > 0) & (moved + delta["node_documents"] == 0))
         found.setdefault(stream.iteration, []).append(
             (shard.number, set(lost), set(np.flatnonzero(delta["node_parent"])))
@@ -72,9 +72,9 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
         return local, delta
 
     monkeypatch.setattr(GibbsNcrpShardModel, "sweep", watched)
-    for state, _ in run(replace(problem, local_sweeps=local_sweeps), executor, globals_, Limits(iterations=12)):
+    for state, _ in run(replace(problem, local_sweeps=local_sweeps), executor, global_state, Limits(iterations=12)):
         require_tree(state)
-        there = set(np.flatnonzero(state.globals.node_documents))
+        there = set(np.flatnonzero(state.global_state.node_documents))
         told = found.get(state.iteration, [])
         seen["born"] += len(there - before)
         seen["emptied"] += len(before - there)
@@ -95,12 +95,12 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
     shard, noise = Shard.of(0, documents_of(planted_rows(3, documents=50))), np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
     config = make_options(FAMILY, {})
-    globals_ = DRIVER.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
-    block = tasks.blank(MODEL, 0, 30, globals_)
-    local, delta = MODEL.start(shard, block.rows, globals_, Stream(1), {"document_topic": theta, "word_topic": phi})
+    global_state = DRIVER.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
+    block = tasks.blank(MODEL, 0, 30, global_state)
+    local, delta = MODEL.start(shard, block.rows, global_state, Stream(1), {"document_topic": theta, "word_topic": phi})
     np.testing.assert_array_equal(local.document_level.sum(axis=1), shard.lengths)
-    block = tasks.fold(MODEL, block, [delta], globals_)
-    after = DRIVER.update(globals_, block.told, config, Stream(2))
+    block = tasks.fold(MODEL, block, [delta], global_state)
+    after = DRIVER.update(global_state, block.told, config, Stream(2))
     assert not after.another_round
     assert after.topic.sum() == shard.tokens
     path = local.document_path
@@ -109,7 +109,7 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
     assert len(set(zip(group, theta.argmax(axis=1), strict=True))) == len(set(group)) == 4
     with pytest.raises(ValueError, match="a start from 5 topics"):
         more = {"document_topic": np.ones((shard.documents, 5)), "word_topic": np.ones((shard.words.size, 5))}
-        MODEL.start(shard, block.rows, globals_, Stream(1), more)
+        MODEL.start(shard, block.rows, global_state, Stream(1), more)
 
 
 def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
@@ -120,11 +120,11 @@ def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
     from collapsium.pipeline.families.model import Model
 
     model = Model(tmp_path / "c")
-    parent, shard = model.globals.node_parent, corpus.references[0].load()
+    parent, shard = model.global_state.node_parent, corpus.references[0].load()
     assert np.bincount(levels(parent)).tolist() == [1, 2, 6]
     rows = model.rows(0).of_words(shard.words, complete=True)
-    local = MODEL.fold_in(shard, rows, model.globals, Stream(0))
-    again = MODEL.fold_in(shard, rows, model.globals, Stream(9))
+    local = MODEL.fold_in(shard, rows, model.global_state, Stream(0))
+    again = MODEL.fold_in(shard, rows, model.global_state, Stream(9))
     np.testing.assert_array_equal(local.document_path, again.document_path)
     np.testing.assert_allclose(MODEL.document_lengths(local), shard.lengths)
     import pyarrow.parquet as pq
@@ -134,7 +134,7 @@ def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
         right += set(row["topics"]) <= set(path.tolist())
         np.testing.assert_array_equal(parent[path[1:]], path[:-1])
     assert right > 190
-    inferred = MODEL.infer(local, model.globals)
+    inferred = MODEL.infer(local, model.global_state)
     np.testing.assert_allclose(inferred["document_topic"].sum(axis=1), 1.0)
     np.testing.assert_array_equal(inferred["document_path"], local.document_path)
 
@@ -142,15 +142,15 @@ def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
 def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     config = make_options(FAMILY, {})
-    globals_ = DRIVER.initialise(Summary(2, 30, 0), config, Stream(0))
-    block = tasks.blank(MODEL, 0, 30, globals_)
-    swept = tasks.start(MODEL, shard, None, [block], globals_, Stream(1, "start"))
+    global_state = DRIVER.initialise(Summary(2, 30, 0), config, Stream(0))
+    block = tasks.blank(MODEL, 0, 30, global_state)
+    swept = tasks.start(MODEL, shard, None, [block], global_state, Stream(1, "start"))
     for number in range(3):
-        block = tasks.fold(MODEL, block, [swept.delta], globals_)
-        globals_ = DRIVER.update(globals_, block.told, config, Stream(1, "u", number))
-        swept = tasks.sweep(MODEL, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
-    assert all(np.isfinite(one).all() for one in globals_.to_arrays().values() if one.dtype.kind == "f")
-    assert np.isfinite(MODEL.infer(swept.local, globals_)["document_topic"]).all()
+        block = tasks.fold(MODEL, block, [swept.delta], global_state)
+        global_state = DRIVER.update(global_state, block.told, config, Stream(1, "u", number))
+        swept = tasks.sweep(MODEL, shard, swept, None, [block], global_state, Stream(1, "sweep", number))
+    assert all(np.isfinite(one).all() for one in global_state.to_arrays().values() if one.dtype.kind == "f")
+    assert np.isfinite(MODEL.infer(swept.local, global_state)["document_topic"]).all()
     assert isinstance(block.told, Delta)
 
 

@@ -16,7 +16,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollapsedGlobals(GlobalState):
+class CollapsedGlobalState(GlobalState):
     """Global state of all families of collapsed topics.
 
     Attributes
@@ -67,7 +67,7 @@ class CollapsedGlobals(GlobalState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LdaGlobals(CollapsedGlobals):
+class LdaGlobalState(CollapsedGlobalState):
     """Global state of latent Dirichlet allocation.
 
     Attributes
@@ -152,7 +152,7 @@ class MovesState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HdpGlobals(CollapsedGlobals):
+class HdpGlobalState(CollapsedGlobalState):
     """Global state of the hierarchical Dirichlet process.
 
     Attributes

@@ -1,0 +1,150 @@
+"""Refuse, as part of `make lint`, what a machine can find of an unclear manner: `python -m tests.language [FOLDER...]`.
+
+First lines of docstrings that are not sentences about what the caller gets, words that are not the field's as names or in prose,
+modules over 400 lines, and functions longer than a screen.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("pipeline", "workers", "storage")
+DOCUMENTS = (
+    "docs",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "deploy/DEPLOY.md",
+)
+MODULE_LINES = 400
+SCREEN_LINES = 60
+"""Lines of a function without its docstring."""
+
+OPENINGS = re.compile(r"(What|Who|Whose|Whom|Where|How|Whether|Which|When|Why)\b")
+NAMES = {
+    "asked": "request",
+    "beside": "side_files, metadata",
+    "cellwork": "experiment runner",
+    "chances": "predictive probabilities",
+    "choosing": "active-set selection",
+    "classing": "classification",
+    "completing": "document completion",
+    "entering": "initialisation",
+    "feeding": "event feed",
+    "found": "the name of what it holds",
+    "given": "options, arguments, or what it holds",
+    "glancing": "topic snapshots",
+    "globals": "global_state",
+    "heard": "statistics",
+    "indocument": "in_document",
+    "judging": "acceptance",
+    "keeper": "checkpointer",
+    "keeping": "checkpoints",
+    "kept": "saved, retained",
+    "listed": "active",
+    "opening": "open",
+    "parting": "leaf split",
+    "patience": "timeout",
+    "picturing": "run status",
+    "placing": "placement",
+    "planted": "ground_truth",
+    "planting": "initialisation",
+    "portions": "chunks",
+    "said": "the name of what it holds",
+    "saying": "formatting",
+    "settle": "fold_in",
+    "settled": "folded_in",
+    "shelf": "spill",
+    "shelved": "spilled",
+    "supplying": "source tracking",
+    "tells": "reports",
+    "told": "statistics, report",
+    "wanted": "request",
+    "whole": "complete",
+    "workbench": "job context",
+}
+PROSE = re.compile(
+    r"\b(settle[sd]?|settling|told|tells|heard of|shelf|shelved|indocument|keeper|cellwork|patience|parting|planted|planting)\b",
+    re.I,
+)
+
+
+def docstrings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of every docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield node.body[0].lineno, text
+
+
+def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of all that a module defines or assigns."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name in snake or camel case, in lower case."""
+    return re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
+
+
+def faults_of_module(path: Path) -> Iterator[str]:
+    """Yield a line for each fault of a Python module."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    if len(text.splitlines()) > MODULE_LINES:
+        yield f"1: over {MODULE_LINES} lines"
+    for line, docstring in docstrings_of(tree):
+        first = docstring.splitlines()[0]
+        if OPENINGS.match(first):
+            yield f"{line}: a docstring begins with {first.split()[0]!r}; state what the caller gets: {first}"
+        for word in PROSE.findall(docstring):
+            yield f"{line}: {word!r} in a docstring"
+    for line, name in names_of(tree):
+        for word in words_of(name):
+            if word in NAMES:
+                yield f"{line}: {name!r} has {word!r}; rather {NAMES[word]}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[1 if ast.get_docstring(node) and len(node.body) > 1 else 0]
+            lines = (node.end_lineno or 0) - first.lineno + 1 + node.body[0].lineno - node.lineno
+            if lines > SCREEN_LINES:
+                yield f"{node.lineno}: {node.name!r} has {lines} lines, more than a screen of {SCREEN_LINES}"
+
+
+def faults_of_document(path: Path) -> Iterator[str]:
+    """Yield a line for each word in a page that is not the field's."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for word in PROSE.findall(line):
+            yield f"{number}: {word!r} in prose"
+
+
+def faults(folders: list[str]) -> Iterator[str]:
+    """Yield the faults of all modules and pages under some folders."""
+    for folder in folders:
+        top = ROOT / folder
+        for path in [top] if top.is_file() else sorted(top.rglob("*")):
+            reader = {".py": faults_of_module, ".md": faults_of_document, ".rst": faults_of_document}.get(path.suffix)
+            if reader and path.is_file() and "_build" not in path.parts:
+                yield from (f"{path.relative_to(ROOT)}:{fault}" for fault in reader(path))
+
+
+def main() -> None:
+    """Print the faults; exit with 1 if there are any."""
+    lines = list(faults(sys.argv[1:] or [*PRODUCT, *DOCUMENTS]))
+    print("\n".join([*lines, f"{len(lines)} faults"]))
+    sys.exit(1 if lines else 0)
+
+
+if __name__ == "__main__":
+    main()
