@@ -35,7 +35,7 @@ from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, w
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.engine.temporary_runs import run_folder
 from collapsium.pipeline.executors.base import TLS, Executor
-from collapsium.pipeline.executors.options import MemoryOptions, PatienceOptions, SchedulerOptions
+from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
@@ -55,7 +55,7 @@ from collapsium.workers.arrays.state import GlobalState
     scheduling=SchedulerOptions,
     memory=MemoryOptions,
     checkpoints=CheckpointOptions,
-    waiting=PatienceOptions,
+    timeouts=TimeoutOptions,
 )
 def fit(
     corpus: Any,
@@ -67,7 +67,7 @@ def fit(
     scheduling: SchedulerOptions,
     memory: MemoryOptions,
     checkpoints: CheckpointOptions,
-    waiting: PatienceOptions,
+    timeouts: TimeoutOptions,
     tls: TLS | None = None,
     sinks: Sequence[Sink] = (),
     **options: Any,
@@ -98,8 +98,8 @@ def fit(
         What work may take.
     checkpoints : CheckpointOptions
         How often a run is saved, and what must be as it was.
-    waiting : PatienceOptions
-        How long a silent cluster is waited for.
+    timeouts : TimeoutOptions
+        Timeouts of a silent cluster.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
     sinks : sequence of callable, optional
@@ -130,7 +130,7 @@ def fit(
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
     others = (*option_names(fit), *LIMIT_NAMES, *(() if reading is None else OPTIONS))
     config = make_options(family, options, others)
-    where = Where.of(scheduling, memory, checkpoints, waiting, tls)
+    where = Where.of(scheduling, memory, checkpoints, timeouts, tls)
     with run_folder(out, scheduling.scheduler) as place:
         target = Run(place.run)
         if reading is None:
@@ -150,7 +150,7 @@ def fit(
     scheduling=SchedulerOptions,
     memory=MemoryOptions,
     checkpoints=CheckpointOptions,
-    waiting=PatienceOptions,
+    timeouts=TimeoutOptions,
 )
 def resume(
     run: str | os.PathLike[str],
@@ -159,7 +159,7 @@ def resume(
     scheduling: SchedulerOptions,
     memory: MemoryOptions,
     checkpoints: CheckpointOptions,
-    waiting: PatienceOptions,
+    timeouts: TimeoutOptions,
     tls: TLS | None = None,
     sinks: Sequence[Sink] = (),
     **options: Any,
@@ -180,8 +180,8 @@ def resume(
         What work may take.
     checkpoints : CheckpointOptions
         How often a run is saved, and what must be as it was.
-    waiting : PatienceOptions
-        How long a silent cluster is waited for.
+    timeouts : TimeoutOptions
+        Timeouts of a silent cluster.
     tls, sinks
         As for `fit`.
     **options
@@ -213,7 +213,7 @@ def resume(
         if finished_members(target, request) if request.restarts else is_done(target, request):
             return Model(run)
         target.rewrite(record)
-        where = Where.of(scheduling, memory, checkpoints, waiting, tls)
+        where = Where.of(scheduling, memory, checkpoints, timeouts, tls)
         return _Fit(request, target, where, sinks, lock).run()
 
 

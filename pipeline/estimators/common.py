@@ -23,7 +23,7 @@ from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.errors import MismatchError
 
 SETTLED = 512  # documents of a portion; what is drawn for a document may depend on it, so it is not the threads'
-WHERE = ("scratch", "checkpoint_every", "patience", "tls", "strict_bits")  # of the options, what says where it runs
+WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")  # options of placement
 
 
 class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -10,7 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from collapsium.storage.errors import AbsentError, ClusterError
 
-PATIENCE = 300.0  # seconds without a sign of life after which a worker, or a cluster without workers, is given up
+CLUSTER_TIMEOUT = 300.0
+"""Seconds after which a silent worker or scheduler, or a cluster without workers, counts as lost."""
 
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from collapsium.pipeline.executors.base import PATIENCE, Activity, Future, Halt, T
+from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, Activity, Future, Halt, T
 from collapsium.pipeline.executors.dask_client import (
     activity_of,
     answer_within,
@@ -60,7 +60,7 @@ class DaskExecutor:
         self, client: Any, cluster: Any = None, watch: Watch | None = None, reach: Callable[[float], Any] | None = None
     ) -> None:
         self._client, self._cluster, self._reach = client, cluster, reach
-        self._watch = watch or Watch(PATIENCE, lambda text: None)  # noqa: ARG005
+        self._watch = watch or Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
         self._token = uuid.uuid4().hex[:8]
         self._submitted, self._halt = 0, Halt()
         self._numbering, self._looking, self._recovering = (threading.Lock() for _ in range(3))
@@ -76,7 +76,7 @@ class DaskExecutor:
 
     def _look(self) -> None:
         with cluster_errors():
-            found = self._within(self._client.scheduler.identity(n_workers=-1), self._watch.patience)["workers"]
+            found = self._within(self._client.scheduler.identity(n_workers=-1), self._watch.timeout)["workers"]
         self._addresses = sorted(found)
         self._slots = sum(int(state["nthreads"]) for state in found.values())
         self._memory = min((float(state["memory_limit"]) for state in found.values()), default=0.0)
@@ -150,7 +150,7 @@ class DaskExecutor:
         with cluster_errors(), self._counted():
             waiting = self._ask(self._client.gather(list(futures), asynchronous=True))
             began = looked = time.monotonic()
-            every = min(LOOK, self._watch.patience / 4)
+            every = min(LOOK, self._watch.timeout / 4)
             try:
                 while True:
                     self._halt.check()
@@ -209,7 +209,7 @@ class DaskExecutor:
 
     def _signs(self) -> tuple[int, dict[str, WorkerSign], int] | None:
         """Ask the scheduler how it goes; None where it has not answered, which may not go on for too long."""
-        limit = min(LOOK, self._watch.patience)
+        limit = min(LOOK, self._watch.timeout)
         try:
             signs = self._client.run_on_scheduler(worker_signs, asynchronous=True)
             counter, found, stranded = self._within(signs, limit)
@@ -242,9 +242,9 @@ class DaskExecutor:
                     try:
                         return list(asked.result(timeout=TICK).values())
                     except TimeoutError:
-                        if asked.done() or time.monotonic() - began > max(self._watch.patience, EVERYWHERE):
+                        if asked.done() or time.monotonic() - began > max(self._watch.timeout, EVERYWHERE):
                             raise
-                    if time.monotonic() - looked >= min(LOOK, self._watch.patience / 4):
+                    if time.monotonic() - looked >= min(LOOK, self._watch.timeout / 4):
                         looked = time.monotonic()
                         signs = self._signs()
                         self._watch.answered(None if signs is None else signs[1])
@@ -294,7 +294,7 @@ class DaskExecutor:
             if time.monotonic() > deadline:
                 self._gone = True
                 raise ClusterGoneError(
-                    f"the cluster cannot be reached again within {self._watch.patience:.0f} s ({reason}) after: {error}"
+                    f"the cluster cannot be reached again within {self._watch.timeout:.0f} s ({reason}) after: {error}"
                 ) from error
             time.sleep(TICK)
         self._token = uuid.uuid4().hex[:8]
@@ -319,7 +319,7 @@ class DaskExecutor:
         listening: dict[str, list[str]] = {}
         with contextlib.suppress(TimeoutError):
             client = self._client
-            limit = min(LOOK, self._watch.patience)
+            limit = min(LOOK, self._watch.timeout)
             listening["the scheduler"] = self._within(
                 client.run_on_scheduler(scheduler_addresses, asynchronous=True), limit
             )

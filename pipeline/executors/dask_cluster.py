@@ -12,7 +12,7 @@ import dask
 import distributed
 from dask.system import CPU_COUNT
 
-from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor
+from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.dask import CLOSE, DaskExecutor
 from collapsium.pipeline.executors.dask_client import answer_within, close_client, first_line, within
 from collapsium.pipeline.executors.dask_preload import PROMPT
@@ -152,7 +152,7 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
 
     watch = watch or _silent()
     try:
-        client = reach(watch.patience)
+        client = reach(watch.timeout)
     except (OSError, ValueError, TimeoutError, RuntimeError) as error:
         raise ClusterError(f"{address}: the scheduler cannot be reached ({first_line(error)})") from None
     try:
@@ -200,7 +200,7 @@ def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:
 
 
 def _silent() -> Watch:
-    return Watch(PATIENCE, lambda text: None)  # noqa: ARG005
+    return Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
 
 
 def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
@@ -208,7 +208,7 @@ def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
     address, began, told = client.scheduler.address, time.monotonic(), False
     while True:
         waited = time.monotonic() - began
-        left = max(watch.patience - waited, BETWEEN)
+        left = max(watch.timeout - waited, BETWEEN)
         try:
             found = answer_within(client, client.scheduler.identity(n_workers=-1), left)
             missing = f"{address}: the scheduler has {len(found['workers'])} of {workers} workers"
@@ -216,11 +216,11 @@ def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
                 return
         except (TimeoutError, OSError) as error:
             missing = f"{address}: the scheduler does not answer ({first_line(error)})"
-        if not told and waited >= min(SOON, watch.patience):
+        if not told and waited >= min(SOON, watch.timeout):
             told = True
-            watch.notice(f"{missing}; waiting for more ({watch.patience:.0f} s at most)")
-        if waited >= watch.patience:
+            watch.notice(f"{missing}; waiting for more ({watch.timeout:.0f} s at most)")
+        if waited >= watch.timeout:
             break
         time.sleep(BETWEEN)
     advice = f"; start more with `dask worker {address} --host ...`" if " of " in missing else ""
-    raise ClusterError(f"{missing} after {watch.patience:g} s{advice}")
+    raise ClusterError(f"{missing} after {watch.timeout:g} s{advice}")

@@ -40,13 +40,13 @@ class Watch:
 
     Attributes
     ----------
-    patience : float
+    timeout : float
         Seconds without a sign of life after which a worker is given up, and a cluster where nothing moves.
     notice : callable
         Told in a line what is wrong.
     """
 
-    patience: float
+    timeout: float
     notice: Callable[[str], None]
     _alive: dict[str, float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class Watch:
     def deadline(self) -> float:
         """Return when, on the monotonic clock, a lost cluster is given up; waiting before the loss counts."""
         waited, self._waited = self._waited, False
-        return time.monotonic() + (min(MIN_RECOVERY, self.patience) if waited else self.patience)
+        return time.monotonic() + (min(MIN_RECOVERY, self.timeout) if waited else self.timeout)
 
     def begin(self) -> None:
         """Begin to wait."""
@@ -96,11 +96,11 @@ class Watch:
             self._counter, self._moved = counter, now
         stuck = [address for address, sign in sorted(workers.items()) if self._is_stuck(address, sign, now)]
         still = now - self._moved
-        if still > self.patience and not stuck:
+        if still > self.timeout and not stuck:
             self._waited = True
             raise ClusterError(f"nothing has moved for {still:.0f} s with {len(workers)} workers")
-        if not workers and still > min(self.patience / 10, 10.0):
-            self._warn("workers", f"the cluster has no workers; waiting for some ({self.patience:.0f} s at most)")
+        if not workers and still > min(self.timeout / 10, 10.0):
+            self._warn("workers", f"the cluster has no workers; waiting for some ({self.timeout:.0f} s at most)")
         elif workers:
             self._warned.discard("workers")
         return stuck
@@ -122,15 +122,15 @@ class Watch:
             return
         self._moved = time.monotonic()
         self._warned.discard("scheduler")
-        quiet = [address for address, sign in sorted(workers.items()) if sign.silent > self.patience]
+        quiet = [address for address, sign in sorted(workers.items()) if sign.silent > self.timeout]
         if quiet:
             raise ClusterError(f"worker {quiet[0]} has shown no sign of life for {workers[quiet[0]].silent:.0f} s")
 
     def silent(self, error: str) -> None:
         """Judge that the scheduler did not answer; raise `ClusterError` once that has gone on for too long."""
         still = time.monotonic() - self._moved
-        self._warn("scheduler", f"the scheduler does not answer ({error}); waiting {self.patience:.0f} s at most")
-        if still > self.patience:
+        self._warn("scheduler", f"the scheduler does not answer ({error}); waiting {self.timeout:.0f} s at most")
+        if still > self.timeout:
             self._waited = True
             raise ClusterError(f"the scheduler has not answered for {still:.0f} s")
 
@@ -140,13 +140,13 @@ class Watch:
         if computes or address not in self._alive:
             self._alive[address] = max(heard, self._alive.get(address, heard))
         quiet = now - self._alive[address]
-        if quiet < self.patience / 4:
+        if quiet < self.timeout / 4:
             self._warned.discard(address)
             return False
         doing = f" at {sign.tasks[0]}" if sign.tasks else ""
         why = "has paused, its memory being full," if sign.paused else "shows no sign of life"
-        self._warn(address, f"worker {address} {why}{doing}; it is given up after {self.patience:.0f} s")
-        return quiet > self.patience
+        self._warn(address, f"worker {address} {why}{doing}; it is given up after {self.timeout:.0f} s")
+        return quiet > self.timeout
 
     def _warn(self, what: str, text: str) -> None:
         if what not in self._warned:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor, SerialExecutor
+from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor, SerialExecutor
 from collapsium.storage.errors import OptionError
 
 SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
@@ -29,7 +29,7 @@ def open_executor(
     memory: int | None = None,
     *,
     tls: TLS | None = None,
-    patience: float = PATIENCE,
+    cluster_timeout: float = CLUSTER_TIMEOUT,
     notice: Callable[[str], None] = _warned,
 ) -> Executor:
     """Start or reach what runs the tasks.
@@ -46,9 +46,8 @@ def open_executor(
         Bytes that each worker process of ``local`` may hold; by default its share of the machine's.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
-    patience : float, optional
-        Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up, also where
-        they are waited for at first.
+    cluster_timeout : float, optional
+        Seconds after which a silent worker or scheduler counts as lost, and limit of the wait for the first workers.
     notice : callable, optional
         Told in a line what befalls the cluster; by default the logger ``collapsium`` is.
 
@@ -77,7 +76,7 @@ def open_executor(
     from collapsium.pipeline.executors.dask_cluster import reach_cluster, start_cluster
     from collapsium.pipeline.executors.liveness import Watch
 
-    watch = Watch(patience, notice)
+    watch = Watch(cluster_timeout, notice)
     if scheduler == "local":
         return start_cluster(workers, memory, tls, watch)
     return reach_cluster(scheduler, workers or 1, tls, watch)

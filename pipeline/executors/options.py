@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from collapsium.pipeline.executors.base import PATIENCE, TLS
+from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS
 from collapsium.pipeline.options import Location, Options, Value
 from collapsium.storage.errors import OptionError
 
@@ -52,15 +52,15 @@ class CertificateOptions(Options):
         return TLS(**given)
 
 
-class PatienceOptions(Options):
-    """How long a silent cluster is waited for."""
+class TimeoutOptions(Options):
+    """Timeouts of a silent cluster."""
 
     heading = _WHERE
-    patience: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
-        PATIENCE,
+    cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
+        CLUSTER_TIMEOUT,
         gt=0,
-        description="seconds after which a worker without a sign of life is given up, and a cluster that does "
-        "not answer",
+        description="seconds after which a worker without a sign of life, or a scheduler that does not answer, "
+        "counts as lost",
     )
 
 

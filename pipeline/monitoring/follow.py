@@ -155,7 +155,7 @@ def follow(
     run: str | os.PathLike[str],
     view: Callable[[], View],
     *,
-    patience: float,
+    idle_timeout: float,
     every: float = EVERY,
     say: Callable[[str], None] = lambda text: None,  # noqa: ARG005
 ) -> str:
@@ -167,7 +167,7 @@ def follow(
         Its folder; it may not be there yet.
     view : callable
         Makes who is told all events; another is made when the run went back or was begun anew.
-    patience : float
+    idle_timeout : float
         Seconds without anyone who works on the run, or without a run, after which it is given up.
     every : float, optional
         Seconds between two looks.
@@ -192,9 +192,9 @@ def follow(
     while True:
         if not following.begun():
             if not waiting:
-                say(f"{following.url}: there is no run yet; waiting for it ({patience:.0f} s at most)")
-            if time.monotonic() - alone > patience:
-                raise AbsentError(f"{following.url}: there is no run, and none has begun for {patience:.0f} s")
+                say(f"{following.url}: there is no run yet; waiting for it ({idle_timeout:.0f} s at most)")
+            if time.monotonic() - alone > idle_timeout:
+                raise AbsentError(f"{following.url}: there is no run, and none has begun for {idle_timeout:.0f} s")
             waiting = True
             time.sleep(every)
             continue
@@ -210,7 +210,7 @@ def follow(
         if events or following.owner():
             alone, told = time.monotonic(), ""
         quiet = time.monotonic() - alone
-        if quiet > patience:
+        if quiet > idle_timeout:
             raise AbsentError(_dead(following.url, quiet))
         if quiet > GRACE and not told:
             told = _dead(following.url, quiet)

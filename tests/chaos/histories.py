@@ -17,7 +17,7 @@ from collapsium.pipeline.analysis.info import info
 from collapsium.pipeline.engine.loop import topic_snapshots as glancing
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError, CollapsiumError, StoreError, TakenOverError
-from collapsium.storage.io import retry as patience
+from collapsium.storage.io import retry
 from collapsium.storage.io.locks import processes
 from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.run import Run
@@ -103,7 +103,7 @@ def unglanced():
 @contextlib.contextmanager
 def unhurried():
     """No pauses between tries; and a driver that is gone is dead, though its process is this one."""
-    hurried = mock.patch.object(patience, "pause")
+    hurried = mock.patch.object(retry, "pause")
     with unglanced(), hurried, mock.patch.object(processes, "lives", return_value=False):
         yield
 

@@ -21,7 +21,7 @@ import psutil
 from collapsium.pipeline import Model, fit, simulate
 from tests.conformance import bits
 
-PATIENCE = 240  # seconds after which a run hangs
+SECONDS_BEFORE_HANG = 240  # seconds after which a run hangs
 FITS = (
     {"family": "lda", "topics": 5, "iterations": 60},
     {"family": "hdp", "topics": 8, "iterations": 60},
@@ -81,7 +81,10 @@ class Driver:
     """The command, begun anew with --resume when it has ended before the run has."""
 
     def __init__(self, corpus, run, scheduler, options):
-        self.run, self.where = run, ["--scheduler", scheduler, "--checkpoint-every", "4", "--patience", "30", "--quiet"]
+        self.run, self.where = (
+            run,
+            ["--scheduler", scheduler, "--checkpoint-every", "4", "--cluster-timeout", "30", "--quiet"],
+        )
         self.first = ["fit", str(corpus), str(run)]
         for name, value in options.items():
             self.first += [f"--{name}", str(value)]
@@ -125,7 +128,7 @@ def live(corpus, place, options, generator, kills, local):
             if cluster is not None:
                 cluster.keep()
             now = time.monotonic()
-            if now - began > PATIENCE:
+            if now - began > SECONDS_BEFORE_HANG:
                 raise AssertionError(f"it hangs; {driver.starts} starts, {killed}; {driver.said}")
             if now >= following and sum(killed.values()) < kills:
                 kind, process = generator.choice(victims(cluster, driver))

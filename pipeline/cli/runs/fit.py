@@ -23,8 +23,8 @@ from collapsium.pipeline.engine.setup.limits import CheckpointOptions, Limits, R
 from collapsium.pipeline.executors.options import (
     CertificateOptions,
     MemoryOptions,
-    PatienceOptions,
     SchedulerOptions,
+    TimeoutOptions,
 )
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import RunView
@@ -60,7 +60,7 @@ OPTIONS = (
     RequestOptions,
     RestartOptions,
     SchedulerOptions,
-    PatienceOptions,
+    TimeoutOptions,
     MemoryOptions,
     CheckpointOptions,
 )

@@ -2,7 +2,7 @@
 
 The folder is local or a URL that fsspec knows. The run may not have begun yet, may be
 interrupted and resumed meanwhile, or may have ended. The exit code is 0 once the run ends,
-however it does, and 1 if there is none, or nobody works on it, for --patience seconds.
+however it does, and 1 if there is none, or nobody works on it, for --idle-timeout seconds.
 
 In a terminal, what is shown changes in place; else there is a line every two seconds.
 """
@@ -18,7 +18,6 @@ from pydantic import Field
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, spelling
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.executors.base import PATIENCE
 from collapsium.pipeline.monitoring.console import LogLines, RunView, shown
 from collapsium.pipeline.monitoring.follow import EVERY, follow, so_far
 from collapsium.pipeline.monitoring.run_status import Picture
@@ -37,8 +36,8 @@ class WatchOptions(Options):
     every: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
         EVERY, gt=0, allow_inf_nan=False, description="seconds between two looks"
     )
-    patience: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
-        PATIENCE,
+    idle_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
+        300.0,
         gt=0,
         allow_inf_nan=False,
         description="seconds without a run, or anyone who works on it, after which it is given up",
@@ -70,7 +69,7 @@ def execute(run: Annotated[str, argument("RUN", "folder of a run, there or to co
         LogLines(form=form).write(text)
 
     try:
-        follow(run, view, patience=options.patience, every=options.every, say=say)
+        follow(run, view, idle_timeout=options.idle_timeout, every=options.every, say=say)
     finally:
         for one in views:
             one.close()

@@ -14,9 +14,9 @@ from pathlib import Path
 from collapsium.pipeline.engine.resources.estimate import Plan
 from collapsium.pipeline.engine.resources.place import Place
 from collapsium.pipeline.engine.setup.limits import CheckpointOptions
-from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor
+from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import MemoryOptions, PatienceOptions, SchedulerOptions
+from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import unfinished
@@ -35,7 +35,7 @@ class Where:
     memory: str | int | None = None
     scratch: str | None = None
     checkpoint_every: int | None = None
-    patience: float = PATIENCE
+    cluster_timeout: float = CLUSTER_TIMEOUT
     tls: TLS | None = None
     strict_bits: bool = False
 
@@ -43,8 +43,8 @@ class Where:
         every = self.checkpoint_every
         if every is not None and (type(every) is not int or every < 1):
             raise OptionError(f"expected a whole number of 1 or more, found {every!r}", "checkpoint_every")
-        if not self.patience > 0:
-            raise OptionError(f"expected seconds above 0, found {self.patience!r}", "patience")
+        if not self.cluster_timeout > 0:
+            raise OptionError(f"expected seconds above 0, found {self.cluster_timeout!r}", "cluster_timeout")
         if type(self.strict_bits) is not bool:
             raise OptionError(f"expected true or false, found {self.strict_bits!r}", "strict_bits")
 
@@ -53,11 +53,11 @@ class Where:
         scheduling: SchedulerOptions,
         memory: MemoryOptions,
         checkpoints: CheckpointOptions,
-        waiting: PatienceOptions,
+        timeouts: TimeoutOptions,
         tls: TLS | None,
     ) -> Where:
         """Put together the options of where a fit runs."""
-        return Where(**dict(scheduling), **dict(memory), **dict(checkpoints), patience=waiting.patience, tls=tls)
+        return Where(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
 
     @property
     def here(self) -> bool:
@@ -67,7 +67,9 @@ class Where:
     def open(self, notice: Callable[[str], None]) -> Executor:
         """Start or reach what runs the tasks."""
         memory = None if self.memory is None else parse_size(self.memory)
-        return open_executor(self.scheduler, self.workers, memory, tls=self.tls, patience=self.patience, notice=notice)
+        return open_executor(
+            self.scheduler, self.workers, memory, tls=self.tls, cluster_timeout=self.cluster_timeout, notice=notice
+        )
 
 
 def place_there(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:

@@ -11,7 +11,7 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.executors.options import MemoryOptions, PatienceOptions, SchedulerOptions
+from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
@@ -235,7 +235,7 @@ RUN_MODELS: tuple[type[Options], ...] = (
     SchedulerOptions,
     MemoryOptions,
     CheckpointOptions,
-    PatienceOptions,
+    TimeoutOptions,
     Limits,
 )
 """Options of a run but for the family's, as a configuration file may name them."""

@@ -114,7 +114,7 @@ class ClusterTable(_Table):
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
-    patience: float | None = None
+    cluster_timeout: float | None = None
     strict_bits: bool = Field(False, description="whether processors or versions that differ are an error")
 
 

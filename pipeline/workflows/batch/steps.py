@@ -98,9 +98,9 @@ class Cycle:
     def _fit(self) -> None:
         """Fit, or go on with the fit that was begun."""
         run, table = Run(self.run_folder.url), self._bench.job.fit
-        names, patience = ("memory", "scratch", "checkpoint_every"), self._bench.job.cluster.patience
+        names, cluster_timeout = ("memory", "scratch", "checkpoint_every"), self._bench.job.cluster.cluster_timeout
         more: dict[str, Any] = {name: getattr(table, name) for name in names}
-        more.update({} if patience is None else {"patience": patience})
+        more.update({} if cluster_timeout is None else {"cluster_timeout": cluster_timeout})
         more["strict_bits"] = self._bench.job.cluster.strict_bits
         if run.exists():
             resume(run.folder.url, sinks=self._bench.sinks, **self._bench.where, **more)

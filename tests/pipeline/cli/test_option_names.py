@@ -55,7 +55,7 @@ WRONG = {
     "local-sweeps = 1.5": "'local-sweeps': expected a whole number, found 1.5",
     "sample-every = 3": "'sample-every': 3 requires --samples",
     "checkpoint-every = 0": "'checkpoint-every': expected a whole number of 1 or more, found 0",
-    "patience = -1": "'patience': expected seconds above 0, found -1",
+    "cluster_timeout = -1": "'cluster_timeout': expected seconds above 0, found -1",
 }
 
 

@@ -36,7 +36,7 @@ def test_reference__says_what_values_an_option_takes():
     assert options["schedule"].default == "batch"
     assert options["schedule"].heading == "schedule"
     assert options["iterations"].limits["ge"] == 1
-    assert options["patience"].unit == "seconds"
+    assert options["cluster_timeout"].unit == "seconds"
     assert options["workers"].default is None
     assert options["tolerance"].kinds[0] == "float"
     required = {

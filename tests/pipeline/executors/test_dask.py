@@ -100,7 +100,7 @@ def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch, caplog):
     with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
         monkeypatch.setattr("collapsium.pipeline.executors.dask_cluster.SOON", 0.2)
         with pytest.raises(ClusterError, match="has 0 of 2 workers after 0.5 s; start more with `dask worker"):
-            open_executor(cluster.scheduler_address, workers=2, patience=0.5)
+            open_executor(cluster.scheduler_address, workers=2, cluster_timeout=0.5)
     told = [record.getMessage() for record in caplog.records if record.name == "collapsium"]
     assert len(told) == 1
     assert told[0].endswith("has 0 of 2 workers; waiting for more (0 s at most)")
@@ -196,7 +196,7 @@ def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, t
         tmp_path / "run",
         scheduler="local",
         workers=2,
-        patience=8.0 if number == signal.SIGSTOP else 40.0,
+        cluster_timeout=8.0 if number == signal.SIGSTOP else 40.0,
         sinks=[disturb],
         **options,
     )
@@ -226,7 +226,7 @@ def test_a_scheduler_that_is_gone_for_good__is_a_clear_error_in_time(small, tmp_
     try:
         with pytest.raises(ClusterGoneError, match="the cluster cannot be reached again within 12 s"):
             fit(
-                small[0], tmp_path / "run", family="lda", topics=3, iterations=500, scheduler=address, patience=12.0,
+                small[0], tmp_path / "run", family="lda", topics=3, iterations=500, scheduler=address, cluster_timeout=12.0,
                 sinks=[kill], checkpoint_every=2,
             )  # fmt: skip
     finally:

@@ -109,7 +109,7 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
 
     thread = threading.Thread(target=live)
     thread.start()
-    assert follow(str(tmp_path / "run"), view, patience=20.0, every=0.01, say=said.append) == "iterations"
+    assert follow(str(tmp_path / "run"), view, idle_timeout=20.0, every=0.01, say=said.append) == "iterations"
     thread.join()
     assert len(said) == 1
     assert "there is no run yet" in said[0]
@@ -120,7 +120,7 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
 def test_a_run_that_never_comes__is_waited_for_as_long_as_is_said(tmp_path):
     said = []
     with pytest.raises(AbsentError, match="there is no run, and none has begun for 0 s"):
-        follow(str(tmp_path / "nothing"), Seen, patience=0.1, every=0.01, say=said.append)
+        follow(str(tmp_path / "nothing"), Seen, idle_timeout=0.1, every=0.01, say=said.append)
     assert len(said) == 1
     assert said[0].endswith("there is no run yet; waiting for it (0 s at most)")
 
@@ -130,7 +130,7 @@ def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
     url = url or str(tmp_path / "run")
     fit(small[0], url, restarts=2, **OPTIONS)
     seen = Seen()
-    assert follow(url, lambda: seen, patience=5.0, every=0.01) == "iterations"
+    assert follow(url, lambda: seen, idle_timeout=5.0, every=0.01) == "iterations"
     told = [(event["member"], event["iteration"]) for event in seen if event["event"] == "iteration"]
     assert sorted(told) == [(member, number) for member in (0, 1) for number in (1, 2, 3, 4)]
     assert seen[-1]["event"] == "end"
@@ -143,14 +143,14 @@ def test_follow__gives_up_a_run_that_nobody_works_on(tmp_path, monkeypatch):
     run.create(RUN)
     run.tell(iteration(1))
     with pytest.raises(AbsentError, match="nobody has worked on it"):
-        follow(str(tmp_path / "run"), Seen, patience=0.1, every=0.01, say=said.append)
+        follow(str(tmp_path / "run"), Seen, idle_timeout=0.1, every=0.01, say=said.append)
     assert len(said) == 1
     assert "go on with `resume`" in said[0]
 
 
 def test_follow__refuses_what_is_no_run(small):
     with pytest.raises(AbsentError, match="not a run"):
-        follow(small[0], Seen, patience=1.0)
+        follow(small[0], Seen, idle_timeout=1.0)
 
 
 def test_so_far__says_how_a_run_stands(small, tmp_path):
