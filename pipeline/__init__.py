@@ -5,7 +5,8 @@ The public surface is small: `ingest`, `append`, `split`, `flatten`, `simulate`,
 --resume`` does, `coherence` what ``evaluate --coherence`` does, `expected_topics` and `label_topics` what ``topics
 --given`` and ``topics --labels`` do; `report`, `plot` and `export` show what was fitted, and `neighbour_distance` says
 how far segments lie apart; `batch` makes all of it a job, with `versions` and `rollback`; `Model` opens what `fit`
-made. `topic_shares` gives the topics' shares by period that ``plot --what time`` draws.
+made. `topic_shares` gives the topics' shares by period that ``plot --what time`` draws, and `sample_texts` texts to
+try things on.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.workflows.batch.job import Outcome, batch, rollback, versions
     from collapsium.pipeline.workflows.compare.compare import compare
     from collapsium.pipeline.workflows.compare.runner import Comparison
+    from collapsium.pipeline.workflows.demo.sample import sample_texts
     from collapsium.storage.corpus.corpus import Corpus
 
 _HOMES = {
@@ -83,6 +85,7 @@ _HOMES = {
     "predict": "collapsium.pipeline.reporting.predict",
     "report": "collapsium.pipeline.reporting.page.report",
     "resume": "collapsium.pipeline.engine.fit",
+    "sample_texts": "collapsium.pipeline.workflows.demo.sample",
     "simulate": "collapsium.pipeline.corpora.simulate",
     "split": "collapsium.pipeline.corpora.ingest",
     "topic_shares": "collapsium.pipeline.analysis.topic_shares",
@@ -128,6 +131,7 @@ __all__ = [
     "report",
     "resume",
     "rollback",
+    "sample_texts",
     "simulate",
     "split",
     "topic_shares",

@@ -44,6 +44,7 @@ COMMANDS = {
     "batch": ("runs.batch", "ingest or append, fit, evaluate, infer and publish, as one job"),
     "versions": ("runs.versions", "list the published versions of a batch job"),
     "rollback": ("runs.rollback", "make an older version of a batch job the current one"),
+    "sample-texts": ("corpora.sample_texts", "write texts of Python's own documentation, to try things on"),
     "demo": ("runs.demo", "ingest, fit and print topics of text that is on this machine"),
 }
 """Module of each command, imported when it is called, and what the list of commands says of it."""

@@ -87,7 +87,7 @@ def modules() -> list[Module]:
 def _standard_library() -> Iterator[Module]:
     root = Path(sysconfig.get_paths()["stdlib"])
     for path in root.rglob("*.py"):
-        name = _module_name(path.relative_to(root))
+        name = module_name(path.relative_to(root))
         if name:
             yield Module("python", name, path)
 
@@ -118,12 +118,12 @@ def _installed(distribution: str) -> Iterator[Module]:
         return
     for file in files:
         if file.suffix == ".py" and ".." not in file.parts:
-            name = _module_name(Path(*file.parts))
+            name = module_name(Path(*file.parts))
             if name:
                 yield Module(distribution, name, Path(str(file.locate())))
 
 
-def _module_name(path: Path) -> str:
+def module_name(path: Path) -> str:
     """Return the dotted name of a public module; nothing for tests and what is private."""
     parts = [*path.parts[:-1], path.stem]
     if parts[-1] == "__init__":

@@ -29,7 +29,8 @@ APART = {
     "fit": {"resume", "run"},
     "topics": {"given", "labels", "covariates", "csv", "picture", "graphml", "min_share", "levels"},
 }
-PUBLIC = [name for name in pipeline.__all__ if inspect.isfunction(getattr(pipeline, name)) and name != "resume"]
+NO_KEYWORDS = {"resume", "sample_texts"}  # `fit` has those of `resume`; `sample_texts` takes nothing
+PUBLIC = [name for name in sorted({*pipeline.__all__} - NO_KEYWORDS) if inspect.isfunction(getattr(pipeline, name))]
 
 
 def arguments_of(command):

@@ -1,0 +1,33 @@
+"""Write about a thousand short texts to try things on.
+
+They are the documentation strings of chosen packages of Python's standard library, read
+from its source files: no network is needed. Each line of the file is a JSON object with
+id, title, text, and the labels subject, package and module. A blank line parts the
+paragraphs of a text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.formatting import counted
+
+EPILOG = """examples:
+  collapsium sample-texts texts.jsonl
+  collapsium ingest texts.jsonl corpus --title title --labels subject --segments paragraphs"""
+
+
+def execute(
+    out: Annotated[str, argument("OUT.jsonl", "file to write")],
+    /,
+    *,
+    flags: Flags,  # noqa: ARG001
+) -> None:
+    """Write the texts, and print how many there are."""
+    from collapsium.pipeline.workflows.demo.sample import write_sample_texts
+
+    print(f"{out}: {counted(write_sample_texts(out), 'text')}")
+
+
+COMMAND = Command(execute, epilog=EPILOG)
