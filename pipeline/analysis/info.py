@@ -121,7 +121,7 @@ def _run(run: Run) -> dict[str, Any]:
     found["ended"] = ended
     members = restarts_in(run)
     if members:
-        found.update({name: record[name] for name in ("restarts", "keep", "kept") if name in record})
+        found.update({name: record[name] for name in ("restarts", "keep", "best_member") if name in record})
         found["members"] = [_member(number, one) for number, one in members]
         found["iterations"] = max(one["iterations"] for one in found["members"])
     elif samples_of(run.folder.url):

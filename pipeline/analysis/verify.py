@@ -236,7 +236,7 @@ def _model(folder: Folder, found: Findings) -> Iterator[str]:
         except CollapsiumError as error:
             yield str(error)
     for part, digest in sorted(model.record.parts.items()):
-        place = part if not folder.exists(CHECKPOINT_RECORD) else part.replace("documents/", "locals/")
+        place = part if not folder.exists(CHECKPOINT_RECORD) else part.replace("documents/", "local_states/")
         faults = check_arrays(folder / place, digest)
         whole = whole and not faults
         yield from faults or [""]

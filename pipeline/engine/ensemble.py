@@ -54,7 +54,7 @@ def finished_members(target: Run, request: Request) -> bool:
     """
     members = restarts_in(target)
     done = [run.exists() and is_done(run, member_request(request, number)) for number, run in members]
-    if "kept" in target.record() and not all(done):
+    if "best_member" in target.record() and not all(done):
         raise OptionError(
             f"{target.folder.url}: only its best member is left; go on with that: `resume` {members[0][1].folder.url}"
         )
@@ -147,11 +147,11 @@ class Ensemble:
         told = [event for event in target.events() if event["event"] not in ("end", "notice")] if resumed else []
         told = [event for event in told if event["event"] != "member" or event["member"] in ended]
         if {"cluster", "start"} <= {event["event"] for event in told}:
-            target.retell(told)
+            target.replace_events(told)
             for event in opening[silent:]:
                 teller.say(event)
         else:
-            target.retell([])
+            target.replace_events([])
             for number, event in enumerate(opening):
                 teller.record(event) if number < silent else teller.tell(event)
         said = {event["member"] for event in told if event["event"] == "member"}
@@ -253,7 +253,7 @@ class Ensemble:
     def _keep_best(self) -> None:
         """Keep the member with the best held-out score, or objective, and remove the others."""
         record = self._target.record()
-        if "kept" not in record:
+        if "best_member" not in record:
             outcomes = {number: self._outcome(number) for number, _ in restarts_in(self._target)}
             values = {number: one.get(self._chosen_by) for number, one in outcomes.items()}
             if all(value is None for value in values.values()):
@@ -261,17 +261,17 @@ class Ensemble:
                     f"keep best: the fits have no {self._chosen_by} under these options to choose by; all are kept"
                 )
             best = max(values, key=lambda number: (-math.inf if values[number] is None else values[number], -number))
-            record["kept"] = best
+            record["best_member"] = best
             self._target.rewrite(record)
         for number in range(self._request.restarts):
-            if number != record["kept"]:
+            if number != record["best_member"]:
                 self._target.member(number).remove()
 
     def _end(self, reason: str | None) -> None:
         """Tell how it ended, and how many members are at their ends."""
         members = restarts_in(self._target)
         done = [number for number, run in members if run.model.exists(MODEL_RECORD)]
-        more: dict[str, Any] = {"kept": members[0][0]} if "kept" in self._target.record() else {}
+        more: dict[str, Any] = {"best_member": members[0][0]} if "best_member" in self._target.record() else {}
         if reason is None:
             outcomes = [self._outcome(number) for number in done]
             reasons = {one["reason"] for one in outcomes}
@@ -281,7 +281,9 @@ class Ensemble:
         iterations = [(run.checkpoints.candidates()[0] or [0])[0] for _, run in members]
         end: dict[str, Any] = {"event": "end", "iteration": max(iterations, default=0), "reason": reason}
         end["elapsed"] = time.perf_counter() - self._began
-        ended = self._request.restarts if "kept" in more and done else len(done)  # the others were removed at theirs
+        ended = (
+            self._request.restarts if "best_member" in more and done else len(done)
+        )  # the others were removed at theirs
         end.update(members=self._request.restarts, ended=ended, **more)
         self._teller.note(end)
         try:

@@ -245,7 +245,7 @@ class _Fit:
                 "dashboard": executor.dashboard,
                 "start_seconds": time.perf_counter() - began,
             }
-            self._teller.listen(Feed(executor.tell, self._target.folder.address, self._told_before))
+            self._teller.listen(Feed(executor.publish, self._target.folder.address, self._told_before))
             notices = missing_inputs(request.corpus, request.family, request.config)
             differing = self._look_at_processors(executor)
             notices += [] if differing is None else [differing]

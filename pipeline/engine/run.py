@@ -71,7 +71,7 @@ class Teller:
     def record(self, event: dict[str, Any]) -> None:
         """Tell the run's events."""
         with self._lock:
-            self.target.tell({**event, **self._more})
+            self.target.append_event({**event, **self._more})
 
     def notice(self, text: str) -> None:
         """Say in a line what befell the run: to whoever watches, and in its journal."""
@@ -89,7 +89,7 @@ class Teller:
         }
         # A journal that cannot be written shall not end the run.
         with self._lock, contextlib.suppress(CollapsiumError):
-            self.target.note({**here, **event, **self._more})
+            self.target.append_journal({**here, **event, **self._more})
 
 
 class Running:
@@ -159,7 +159,7 @@ class Running:
                     f"other versions than the run began with ({', '.join(differing)}): other bits may come out"
                 )
             return
-        target.cut_events(0)
+        target.truncate_events(0)
         for number, event in enumerate(opening):
             teller.record(event) if number < silent else teller.tell(event)
 
@@ -304,7 +304,7 @@ class Running:
         iteration = keeper.kept
         if keeper.last is not None and not isinstance(stopped, (ClusterError, LockedError)):
             reached = keeper.last.state.iteration
-            teller.say({"event": "keeping", "iteration": reached, "elapsed": elapsed, "reason": reason})
+            teller.say({"event": "saving", "iteration": reached, "elapsed": elapsed, "reason": reason})
             try:
                 iteration = keeper.finish()
             except Exception as error:

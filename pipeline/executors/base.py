@@ -65,7 +65,7 @@ class Executor(Protocol):
     def activity(self) -> list[Activity]:
         """Say what goes on in each worker process, as far as that is known without waiting."""
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def publish(self, message: dict[str, Any]) -> None:
         """Show a message about a run on the page of `dashboard`, where there is one; nothing is waited for."""
 
     def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
@@ -176,7 +176,7 @@ class SerialExecutor:
 
         return [Activity("driver", psutil.Process().memory_info().rss, ())]
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def publish(self, message: dict[str, Any]) -> None:
         """There is no page."""
 
     def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:

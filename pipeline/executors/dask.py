@@ -117,7 +117,7 @@ class DaskExecutor:
                 self._asked = self._ask(activity_of(self._client.scheduler))
         return self._active
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def publish(self, message: dict[str, Any]) -> None:
         """Show a message about a run on the dashboard's page, which is made where there is none yet."""
         if self._gone:
             return

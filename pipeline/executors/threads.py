@@ -167,7 +167,7 @@ class ThreadExecutor:
         doing = tuple(one for one in self._doing if one)
         return [Activity("driver", psutil.Process().memory_info().rss, doing)]
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def publish(self, message: dict[str, Any]) -> None:
         """There is no page."""
 
     def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:

@@ -241,7 +241,7 @@ class Model(StoredModel):
             "vocabulary": self._corpus.manifest.vocabulary,
             "blocks": found.blocks,
             "shards": tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows),
-            "parts": {name.replace("locals/", "documents/"): digest for name, digest in found.parts.items()},
+            "parts": {name.replace("local_states/", "documents/"): digest for name, digest in found.parts.items()},
             "lineage": lineage_of(self._corpus),
         }
         self.record = check(ModelRecord, said, f"{folder.url}/{CHECKPOINT}")
@@ -272,7 +272,7 @@ class Model(StoredModel):
     @cached_property
     def checks(self) -> ModelChecks:
         """The checks of what is read, by the global state, which is read and checked first."""
-        record, where = self.record, f"{self.folder.url}/globals"
+        record, where = self.record, f"{self.folder.url}/global_state"
         tokens = None if self._checkpoint is None else self._corpus.manifest.tokens
         return ModelChecks.of(self.shard_model, record.blocks[-1], self.global_arrays, where, tokens)
 
@@ -308,7 +308,7 @@ class Model(StoredModel):
         """
         part = f"documents/{number:05d}"
         if self._checkpoint is not None and part in self.record.parts:
-            name = f"locals/{number:05d}"
+            name = f"local_states/{number:05d}"
             local = self._checkpoint.read(name, self.record.parts[part])
             self.checks.local(local, shard, f"{self.folder.url}/{name}")
 
@@ -317,7 +317,7 @@ class Model(StoredModel):
             return super()._read(part)
         if part not in self.record.parts:
             raise AbsentError(f"{self.folder.url}: the run is not at its end; it has no {part} yet")
-        name = part.replace("documents/", "locals/")
+        name = part.replace("documents/", "local_states/")
         found = self._checkpoint.read(name, self.record.parts[part])
         saved = self.shard_model.documents_type.array_names()
         return {array: found[array] for array in found if array in saved} if name != part else found

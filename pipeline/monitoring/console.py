@@ -225,9 +225,9 @@ class RunView:
         """Say something that is no event of the run."""
         self.log.write(text)
 
-    def _keeping(self, event: dict[str, Any]) -> None:
+    def _saving(self, event: dict[str, Any]) -> None:
         self.close()
-        self._print(f"{_named(event)}keeping iteration {event['iteration']}; interrupt again to stop at once", event)
+        self._print(f"{_named(event)}saving iteration {event['iteration']}; interrupt again to stop at once", event)
 
     def _back(self, event: dict[str, Any]) -> None:
         text = f"{_named(event)}work was lost ({event['reason']}); going on from iteration {event['iteration']}"

@@ -274,12 +274,12 @@ class Folder:
             old = self.read(name) if self.exists(name) else b""
             self.write(name, old + data)
 
-    def cut(self, name: str, size: int) -> None:
+    def truncate(self, name: str, size: int) -> None:
         """Leave the first `size` bytes of a file; one that is not longer stays as it is."""
         if not self.exists(name):
             return
         if self.local:
-            self._do(name, lambda: local.cut(Path(self._at(name)), size, self.guard))
+            self._do(name, lambda: local.truncate(Path(self._at(name)), size, self.guard))
         elif len(data := self.read(name)) > size:
             self.write(name, data[:size])
 

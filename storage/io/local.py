@@ -95,7 +95,7 @@ def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> No
             raise
 
 
-def cut(path: Path, size: int, guard: Guard = unguarded) -> None:
+def truncate(path: Path, size: int, guard: Guard = unguarded) -> None:
     """Leave the first bytes of a local file; one that is not longer stays as it is."""
     with guard():
         if path.stat().st_size > size:

@@ -25,7 +25,7 @@ LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsium-checkpoint"
 VERSION = 2
 KEPT = 2
-PARTS = ("globals", "rows", "locals", "events.jsonl", RECORD)  # what a checkpoint's folder holds
+PARTS = ("global_state", "rows", "local_states", "events.jsonl", RECORD)  # what a checkpoint's folder holds
 
 _NAME = re.compile(r"([0-9]{8,18})(?:-([0-9]{4,16}))?", re.ASCII)
 
@@ -74,7 +74,7 @@ class Checkpoint:
         self.folder = folder
 
     def write(self, part: str, arrays: Mapping[str, Rows]) -> str:
-        """Write a part, such as ``globals``, ``rows/00000`` or ``locals/00000``; return its digest."""
+        """Write a part, such as ``global_state``, ``rows/00000`` or ``local_states/00000``; return its digest."""
         return write_arrays(self.folder / part, arrays, compress=False)
 
     def read(self, part: str, digest: str) -> dict[str, npt.NDArray[Any]]:

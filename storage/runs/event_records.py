@@ -23,7 +23,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "member": ("member", "iteration", "elapsed", "reason"),
     "notice": ("text",),
     "back": ("iteration", "reason"),
-    "keeping": ("iteration",),
+    "saving": ("iteration",),
     "end": ("iteration", "elapsed", "reason"),
 }
 

@@ -46,7 +46,7 @@ def restarts_in(run: Run) -> list[tuple[int, Run]]:
         Their numbers and runs; where only the best was kept, that one. None where the run is no ensemble.
     """
     record = run.record()
-    numbers = [record["kept"]] if "kept" in record else range(int(record.get("restarts", 0)))
+    numbers = [record["best_member"]] if "best_member" in record else range(int(record.get("restarts", 0)))
     return [(int(number), run.in_member(int(number))) for number in numbers]
 
 

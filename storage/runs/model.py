@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
 from collapsium.storage.corpus.lineage import Lineage
 from collapsium.storage.corpus.manifest import ShortModel, VocabularyRecord
+from collapsium.storage.data_types import AnyArray, Arrays, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, Digest, check, dump, read_record
 from collapsium.storage.runs.processor import Processor
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from collapsium.storage.corpus.vocabulary import Vocabulary
 
 RECORD = "model.json"
@@ -28,7 +26,7 @@ VERSION = 2
 
 
 class ShardDocuments(BaseModel):
-    """The documents of a training shard: how many, and the digest of their ids."""
+    """Number of documents of a training shard, and the digest of their ids."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,13 +35,22 @@ class ShardDocuments(BaseModel):
 
 
 class ModelRecord(ShortModel):
-    """What `model.json` says.
+    """The fields of `model.json`.
 
-    ``blocks`` are the first words of the blocks of the vocabulary and, last, its size; ``shards`` the
-    documents of each training shard, none for a model that was not fitted but drawn; ``parts`` the digests of groups
-    of arrays, such as ``globals`` and ``rows/00000``; ``summarised`` says that there is a summary of its documents.
-    ``lineage`` says where the training tokens come from; None for a model that was drawn. ``processors`` are those that
-    have taken part in the fit; none are named by older models and those that were drawn.
+    Attributes
+    ----------
+    blocks : tuple of int
+        Block boundaries: the first word of each block of the vocabulary, then the number of words.
+    shards : tuple of ShardDocuments
+        The training shards; empty for a model that was simulated, not fitted.
+    parts : dict of str to str
+        SHA-256 digests of the groups of arrays, such as ``global_state`` and ``rows/00000``.
+    summarised : bool
+        True if `summary.json` describes the training documents.
+    lineage : Lineage or None
+        Origin of the training tokens; None for a model that was simulated.
+    processors : tuple of Processor
+        Processors that took part in the fit; empty for simulated models.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,7 +58,7 @@ class ModelRecord(ShortModel):
     format: str = KIND
     version: int = VERSION
     family: str
-    options: dict[str, Any]
+    options: JsonObject
     iterations: Count
     corpus: str
     vocabulary: VocabularyRecord
@@ -70,12 +77,14 @@ class ModelRecord(ShortModel):
         return self
 
 
-# Of a model that has been read; it is read again where it is asked for.
-HEAVY = ("vocabulary", "topic_word", "document_topic", "document_ids")
+CACHED_PROPERTIES = ("vocabulary", "topic_word", "document_topic", "document_ids")
+"""Large cached properties that are not pickled; a worker reads them again on first use."""
 
 
 class ModelWriter:
-    """Writes the parts of a model, each by whoever holds it, and the record last.
+    """Writes the groups of arrays of a model and, last, its record.
+
+    Workers write the groups that they hold; the driver writes the record.
 
     Parameters
     ----------
@@ -86,29 +95,29 @@ class ModelWriter:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def write_global_state(self, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
-        """Write the global state; return the name of the part and its digest."""
-        return self._write("globals", arrays)
+    def write_global_state(self, arrays: Arrays) -> tuple[str, str]:
+        """Write the global state; return the group's name and digest."""
+        return self._write("global_state", arrays)
 
-    def write_block(self, number: int, rows: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
-        """Write the rows of one block of the vocabulary; return the name of the part and its digest."""
+    def write_block(self, number: int, rows: Arrays) -> tuple[str, str]:
+        """Write the rows of one block of the vocabulary; return the group's name and digest."""
         return self._write(f"rows/{number:05d}", rows)
 
-    def write_shard(self, number: int, documents: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
-        """Write what a model keeps of a local state; return the name of the part and its digest."""
+    def write_shard(self, number: int, documents: Arrays) -> tuple[str, str]:
+        """Write the part of a shard's local state that a model retains; return the group's name and digest."""
         return self._write(f"documents/{number:05d}", documents)
 
-    def _write(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+    def _write(self, name: str, arrays: Arrays) -> tuple[str, str]:
         from collapsium.storage.io.arrays import write_arrays
 
         return name, write_arrays(self.folder / name, arrays)
 
     def finish(self, record: ModelRecord, vocabulary: Vocabulary) -> ModelRecord:
-        """Write the vocabulary and the record, from which readers start; return the record as it was written."""
+        """Write the vocabulary and then the record, which makes the model complete; return the record as written."""
         return self.write_record(record.model_copy(update={"vocabulary": vocabulary.write(self.folder)}))
 
     def write_record(self, record: ModelRecord) -> ModelRecord:
-        """Write the record alone, over the one that is there, and return it."""
+        """Write the record alone, replacing an existing one, and return it."""
         self.folder.write(RECORD, dump(record.model_dump()))
         return record
 
@@ -119,47 +128,47 @@ class StoredModel:
     Parameters
     ----------
     url : str or path-like
-        The folder of a run, of a model, or of a simulated corpus with its truth.
+        The folder of a run, of a model, or of a simulated corpus with its ground truth.
 
     Attributes
     ----------
     folder : Folder
         The model's folder.
     record : ModelRecord
-        What its `model.json` says.
+        The contents of `model.json`.
 
     Raises
     ------
     AbsentError
-        There is no model.
+        The folder holds no model.
     DamagedError
-        A file does not hold what its format asks for.
+        A file does not conform to its format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        given = Folder(url)
-        if not given.exists():
-            raise AbsentError(f"{given.url}: no such run or model")
-        places = [given, given / "model", given / "truth"]
-        found = next((place for place in places if place.exists(RECORD)), None)
-        if found is None:
-            if given.exists("run.json"):
-                raise AbsentError(f"{given.url}: the run has no model yet; it is still going on, or it was stopped")
-            raise AbsentError(f"{given.url}: neither a run nor a model, there is no {RECORD}")
-        self.folder = found
-        self.record = read_model_record(found)
+        root = Folder(url)
+        if not root.exists():
+            raise AbsentError(f"{root.url}: no such run or model")
+        candidates = [root, root / "model", root / "truth"]
+        folder = next((candidate for candidate in candidates if candidate.exists(RECORD)), None)
+        if folder is None:
+            if root.exists("run.json"):
+                raise AbsentError(f"{root.url}: the run has no model yet; it is still going on, or it was stopped")
+            raise AbsentError(f"{root.url}: neither a run nor a model, there is no {RECORD}")
+        self.folder = folder
+        self.record = read_model_record(folder)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.folder.url!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what goes along to a worker: of what has been read only the global state, which is small."""
-        return {name: value for name, value in self.__dict__.items() if name not in HEAVY}
+    def __getstate__(self) -> dict[str, object]:
+        """Return the attributes that are pickled; of the arrays only the global state, which is small."""
+        return {name: value for name, value in self.__dict__.items() if name not in CACHED_PROPERTIES}
 
     @cached_property
-    def global_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def global_arrays(self) -> dict[str, AnyArray]:
         """The arrays of the global state."""
-        return self._read("globals")
+        return self._read("global_state")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -173,19 +182,19 @@ class StoredModel:
         """First and last-plus-one word of each block."""
         return list(zip(self.record.blocks, self.record.blocks[1:], strict=False))
 
-    def row_arrays(self, block: int) -> dict[str, npt.NDArray[Any]]:
+    def row_arrays(self, block: int) -> dict[str, AnyArray]:
         """Read the arrays of the rows of one block of the vocabulary."""
         return self._read(f"rows/{block:05d}")
 
-    def document_arrays(self, shard: int) -> dict[str, npt.NDArray[Any]]:
-        """Read what is kept of one training shard's local state."""
+    def document_arrays(self, shard: int) -> dict[str, AnyArray]:
+        """Read the part of one training shard's local state that the model retains."""
         return self._read(f"documents/{shard:05d}")
 
-    def _read(self, part: str) -> dict[str, npt.NDArray[Any]]:
+    def _read(self, part: str) -> dict[str, AnyArray]:
         from collapsium.storage.io.arrays import read_arrays
 
         if part not in self.record.parts:
-            raise DamagedError(f"{self.folder.url}/{RECORD}", f"there is no {part}", "field 'parts'")
+            raise DamagedError(f"{self.folder.url}/{RECORD}", f"expected a digest of {part}", "field 'parts'")
         return read_arrays(self.folder / part, self.record.parts[part])
 
 
@@ -200,13 +209,13 @@ def read_model_record(folder: Folder) -> ModelRecord:
     Returns
     -------
     ModelRecord
-        What it says.
+        The record.
 
     Raises
     ------
     AbsentError
-        There is none.
+        The folder has no `model.json`.
     DamagedError
-        It does not hold what its format asks for.
+        The file does not conform to its format.
     """
     return check(ModelRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")

@@ -58,7 +58,7 @@ class WarmPlace(_Fields):
     url: str
     digest: Digest
     topics: Count
-    locals: str = ""
+    local_states: str = ""
     members: Annotated[tuple[WarmPlace, ...], Field(max_length=MAX_RESTARTS)] = ()
 
 
@@ -89,7 +89,7 @@ class RunRecord(_Fields):
     warm: WarmPlace | None = None
     restarts: Restarts = 0
     keep: Literal["all", "best"] = "all"
-    kept: Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)] = 0
+    best_member: Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)] = 0
     processors: Annotated[tuple[Processor, ...], Field(max_length=MAX_PROCESSORS)] = ()
 
 
@@ -242,11 +242,11 @@ class Run:
                 if name.startswith(".") and name.endswith(".part"):
                     (folder / name).remove()
 
-    def note(self, event: dict[str, Any]) -> None:
+    def append_journal(self, event: dict[str, Any]) -> None:
         """Append to `journal.jsonl` what befell the run, which is no part of its result."""
         self.folder.append(JOURNAL, self._line(event))
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def append_event(self, event: dict[str, Any]) -> None:
         """Append an event to `events.jsonl`."""
         data, size = self._line(event), self.events_size()
         self._size = None
@@ -258,7 +258,7 @@ class Run:
         by = {"generation": self.generation} if self.generation else {}
         return (json.dumps({**event, **by}, allow_nan=False) + "\n").encode()
 
-    def retell(self, events: Sequence[dict[str, Any]]) -> None:
+    def replace_events(self, events: Sequence[dict[str, Any]]) -> None:
         """Replace all events."""
         self._size = None
         self.folder.write(EVENTS, b"".join((json.dumps(one, allow_nan=False) + "\n").encode() for one in events))
@@ -292,10 +292,10 @@ class Run:
         data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
         return place.write(EVENTS, data[:size])
 
-    def cut_events(self, size: int) -> None:
+    def truncate_events(self, size: int) -> None:
         """Leave the first `size` bytes of the events."""
         self._size = None
-        self.folder.cut(EVENTS, size)
+        self.folder.truncate(EVENTS, size)
 
     def restore_events(self, size: int, digest: str, place: Folder, notice: Callable[[str], None]) -> None:
         """Leave the first `size` bytes of the events, or bring them back where they are damaged.
@@ -313,7 +313,7 @@ class Run:
         """
         data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
         if len(data) >= size and hashlib.sha256(data[:size]).hexdigest() == digest:
-            self.cut_events(size)
+            self.truncate_events(size)
             return
         fault = self.events_fault() or f"{self.folder.url}/{EVENTS}: its bytes do not have their digest"
         saved = place.read(EVENTS) if place.exists(EVENTS) else b""
@@ -323,5 +323,5 @@ class Run:
             notice(f"{fault}; the events were restored from the checkpoint")
             return
         events = self.events()
-        self.retell(events)
+        self.replace_events(events)
         notice(f"{fault}; going on with the first {len(events)} events")

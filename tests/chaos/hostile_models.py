@@ -228,16 +228,16 @@ def fault_of(words):
 def check(folder, name, part, arrays, shards):
     """Check arrays as if they were read from a group of a model or a checkpoint."""
     model = Model(str(folder))
-    global_state = arrays if part == "globals" else read_arrays(Folder(folder / "globals"))
+    global_state = arrays if part == "global_state" else read_arrays(Folder(folder / "global_state"))
     record, number = model.record, int(part.partition("/")[2] or 0)
-    checks = ModelChecks.of(model.shard_model, record.blocks[-1], global_state, "globals")
+    checks = ModelChecks.of(model.shard_model, record.blocks[-1], global_state, "global_state")
     finished = name == "model.json"
     if part.startswith("rows"):
         low, high = model.blocks[number]
         checks.rows(arrays, high - low, part, finished=finished)
     elif part.startswith("documents"):
         checks.documents(arrays, record.shards[number].documents, part)
-    elif part.startswith("locals"):
+    elif part.startswith("local_states"):
         checks.local(arrays, shards[number], part)
 
 
@@ -294,7 +294,7 @@ def some_changes(base, generator, runs):
 def all_changes(base):
     """Return each array of the global state, of the first block and of the first shard, with each kind of change."""
     for folder, name, part in list(groups(base)):
-        if part.rpartition("/")[2] in ("globals", "00000"):
+        if part.rpartition("/")[2] in ("global_state", "00000"):
             for array in sorted(read_arrays(Folder(folder / part))):
                 for kind in MUTATIONS:
                     yield folder, name, part, array, kind

@@ -208,7 +208,7 @@ def _manifest():
 
 def _checkpoint():
     return dump({
-        "format": "collapsium-checkpoint", "version": 2, "iteration": 3, "run": "0" * 64, "parts": {"globals": "0" * 64},
+        "format": "collapsium-checkpoint", "version": 2, "iteration": 3, "run": "0" * 64, "parts": {"global_state": "0" * 64},
         "blocks": [0, 3], "shards": 1, "events": [10, "0" * 64], "progress": {"iteration": 3}, "previous": {"score": -7.0},
     })  # fmt: skip
 
@@ -217,7 +217,7 @@ def _model():
     return dump({
         "format": "collapsium-model", "version": 2, "family": "lda", "options": {}, "iterations": 3, "corpus": "0" * 64,
         "vocabulary": {"file": "vocabulary.parquet", "words": 3, "sha256": "0" * 64, "words_sha256": "0" * 64},
-        "blocks": [0, 3], "shards": [], "parts": {"globals": "0" * 64},
+        "blocks": [0, 3], "shards": [], "parts": {"global_state": "0" * 64},
     })  # fmt: skip
 
 

@@ -197,7 +197,7 @@ class SimulatedExecutor:
     def activity(self):
         return []
 
-    def tell(self, message):
+    def publish(self, message):
         pass
 
     def everywhere(self, function, *args):

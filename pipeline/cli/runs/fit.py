@@ -153,10 +153,10 @@ def _say_what_came_of_members(
     flags: Flags, place: str, members: list[dict[str, Any]], end: dict[str, Any], *, done: bool
 ) -> None:
     members = sorted(members, key=lambda event: int(event["member"]))
-    kept = {"kept": end["kept"]} if "kept" in end else {}
+    best = {"best_member": end["best_member"]} if "best_member" in end else {}
     if flags.json:
         shown = [{name: value for name, value in one.items() if name != "event"} for one in members]
-        print_json({"run": place, "elapsed": end["elapsed"], "members": shown, **kept})
+        print_json({"run": place, "elapsed": end["elapsed"], "members": shown, **best})
         return
     if done:
         print(f"{place}: the run is at its end; name more --iterations to go on, or see `collapsium topics {place}`")
@@ -165,8 +165,9 @@ def _say_what_came_of_members(
     text = f"{counted(len(members), 'member')} in {end['elapsed']:.1f} s"
     text += f", scores {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
     print(f"{place}: {text}; see `collapsium topics {place}` and `collapsium evaluate {place}`")
-    if kept:
-        print(f"{place}: member {kept['kept']} is kept; its held-out score chose it, so that is no test of it any more")
+    if best:
+        number = best["best_member"]
+        print(f"{place}: member {number} is retained; its held-out score chose it, so that is no test of it any more")
 
 
 COMMAND = Command(

@@ -167,8 +167,8 @@ class CheckpointKeeper:
             f"rows/{number:05d}": submit(write_block, place, number, one) for number, one in enumerate(state.blocks)
         }
         for number, swept in enumerate(state.swept if self._locals else []):
-            written[f"locals/{number:05d}"] = submit(write_local, place, number, swept)
-        parts = {"globals": place.write("globals", state.global_state.to_arrays())}
+            written[f"local_states/{number:05d}"] = submit(write_local, place, number, swept)
+        parts = {"global_state": place.write("global_state", state.global_state.to_arrays())}
         parts.update(zip(written, self._executor.collect(list(written.values())), strict=True))
         missing = [name for name in parts if not place.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
@@ -232,7 +232,7 @@ class CheckpointKeeper:
                 self._run.folder.url,
                 f"no checkpoint is whole: {broken[0]}; a fit into another folder begins anew",
             )
-        self._run.cut_events(self._origin)
+        self._run.truncate_events(self._origin)
         return None
 
     def _faults(self, iteration: int, problem: Problem) -> tuple[list[str], CheckpointRecord | None]:
@@ -244,8 +244,8 @@ class CheckpointKeeper:
             return [str(error)], None
         if record.run != self._fingerprint:
             raise MismatchError(f"{place.folder.url}: the checkpoint is not of the model that run.json describes")
-        wanted = ["globals", *(f"rows/{number:05d}" for number in range(len(problem.cuts) - 1))]
-        wanted += [f"locals/{number:05d}" for number in range(len(problem.shards) if self._locals else 0)]
+        wanted = ["global_state", *(f"rows/{number:05d}" for number in range(len(problem.cuts) - 1))]
+        wanted += [f"local_states/{number:05d}" for number in range(len(problem.shards) if self._locals else 0)]
         if sorted(record.parts) != sorted(wanted) or record.blocks != problem.cuts:
             raise MismatchError(f"{place.folder.url}: the checkpoint was cut into other parts, by another release")
         checks = [self._executor.submit(check_part, place, part, digest) for part, digest in record.parts.items()]
@@ -260,8 +260,8 @@ class CheckpointKeeper:
     def _global_state(self, record: CheckpointRecord) -> ModelChecks:
         """Read the global state of a checkpoint and check it."""
         place, problem = self._run.checkpoints.at(record.iteration), self._problem
-        read = place.read("globals", record.parts["globals"])
-        where = f"{place.folder.url}/globals"
+        read = place.read("global_state", record.parts["global_state"])
+        where = f"{place.folder.url}/global_state"
         return ModelChecks.of(problem.shard_model, problem.cuts[-1], read, where, problem.tokens)
 
     def _loaded(self, record: CheckpointRecord, *, compare: bool = False) -> State:
@@ -278,7 +278,7 @@ class CheckpointKeeper:
             blocks.append(submit(read_block, *given, home=problem.block_home(number, homes)))
         swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
-            own = (place, number, parts[f"locals/{number:05d}"], checks, problem.shards[number], problem.scratch)
+            own = (place, number, parts[f"local_states/{number:05d}"], checks, problem.shards[number], problem.scratch)
             compared = blocks if compare else None
             swept.append(submit(read_local, *own, compared, home=problem.home(number, homes)))
         global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
@@ -294,8 +294,8 @@ def write_local(place: Checkpoint, number: int, swept: tasks.Swept) -> str:
     """Write a shard's local state where it lies; return its digest."""
     local = swept.local
     if isinstance(local, LocalState):
-        return place.write(f"locals/{number:05d}", local.to_arrays())
-    return place.write(f"locals/{number:05d}", local.lying() if isinstance(local, Shelf) else local)
+        return place.write(f"local_states/{number:05d}", local.to_arrays())
+    return place.write(f"local_states/{number:05d}", local.lying() if isinstance(local, Shelf) else local)
 
 
 def check_part(place: Checkpoint, part: str, digest: str) -> list[str]:
@@ -344,7 +344,7 @@ def read_local(
     Swept
         The local state.
     """
-    part = f"locals/{number:05d}"
+    part = f"local_states/{number:05d}"
     if scratch is None:
         local: Arrays = place.read(part, digest)
     else:

@@ -150,7 +150,7 @@ def fingerprint(record: Mapping[str, Any]) -> str:
     named = {name: record[name] for name in ("family", "options", "seed", "planned") if name in record}
     if "warm" in record:
         named["warm"] = record["warm"]["digest"]
-        named.update({"locals": record["warm"]["locals"]} if "locals" in record["warm"] else {})
+        named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
 

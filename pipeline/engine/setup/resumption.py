@@ -101,8 +101,11 @@ def _warm(folder: Folder, record: Mapping[str, Any] | None, given: WarmSource | 
     pairs = zip((given, *given.members), (recorded, *recorded.members), strict=False)
     if len(given.members) != len(recorded.members) or any(one.digest != other.digest for one, other in pairs):
         raise MismatchError(f"`warm` {given.url}: it is not the model that the run begins from")
-    members = (replace(one, locals=other.locals) for one, other in zip(given.members, recorded.members, strict=True))
-    return replace(given, locals=recorded.locals, members=tuple(members))
+    members = (
+        replace(one, local_states=other.local_states)
+        for one, other in zip(given.members, recorded.members, strict=True)
+    )
+    return replace(given, local_states=recorded.local_states, members=tuple(members))
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:

@@ -50,7 +50,7 @@ class WarmSource:
         Of what it says of itself, with the digests of its parts.
     topics : int
         How many topics of it have tokens.
-    locals : str, optional
+    local_states : str, optional
         Digest of the local states that its run keeps in a checkpoint of the same iteration; empty where there are none.
     members : tuple of WarmSource, optional
         Of an ensemble of restarts, each member; member k of as many restarts begins from member k.
@@ -59,7 +59,7 @@ class WarmSource:
     url: str
     digest: str
     topics: int
-    locals: str = ""
+    local_states: str = ""
     members: tuple[WarmSource, ...] = ()
 
     @classmethod
@@ -88,7 +88,7 @@ class WarmSource:
     def record(self) -> dict[str, Any]:
         """Return what `run.json` shall say."""
         found: dict[str, Any] = {"url": self.url, "digest": self.digest, "topics": self.topics}
-        found.update({"locals": self.locals} if self.locals else {})
+        found.update({"local_states": self.local_states} if self.local_states else {})
         return {**found, "members": [one.record() for one in self.members]} if self.members else found
 
     @classmethod
@@ -96,7 +96,11 @@ class WarmSource:
         """Return the source that the `run.json` of a folder names."""
         members = tuple(cls.from_record(folder, one) for one in record.get("members", ()))
         return cls(
-            recorded_url(folder, record["url"]), record["digest"], record["topics"], record.get("locals", ""), members
+            recorded_url(folder, record["url"]),
+            record["digest"],
+            record["topics"],
+            record.get("local_states", ""),
+            members,
         )
 
 
@@ -325,11 +329,11 @@ def _references(source: WarmSource, model: Model, corpus: Corpus, topics: int | 
     if not corpus.begins_with(model.record.vocabulary):
         corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     kept = _kept(model)
-    if source.locals and (kept is None or kept.digest != source.locals):
+    if source.local_states and (kept is None or kept.digest != source.local_states):
         raise AbsentError(
             f"{source.url}: the local states that the run begins from are gone from its checkpoints; start a new run"
         )
-    states = kept.states if kept is not None and source.locals else {}
+    states = kept.states if kept is not None and source.local_states else {}
     ids, share = _occupied(model)
     chosen = sorted(np.argsort(-share, kind="stable")[:topics])
     largest, held = tuple(int(one) for one in ids[chosen]), float(share[chosen].sum())
@@ -357,7 +361,9 @@ def _kept(model: Model) -> _Kept | None:
         parts = Checkpoint(place).record().parts
         states = {
             file: KeptLocal(place.address, part, parts[part])
-            for file, part in ((file, f"locals/{number:05d}") for number, file in reversed(list(enumerate(files))))
+            for file, part in (
+                (file, f"local_states/{number:05d}") for number, file in reversed(list(enumerate(files)))
+            )
         }
     except (DamagedError, KeyError, TypeError):  # of another release, or removed: there is nothing to go on from
         return None

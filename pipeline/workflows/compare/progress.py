@@ -114,9 +114,9 @@ class GridView:
     def _back(self, event: dict[str, Any]) -> None:
         self._print(f"work was lost ({event['reason']}); going on from iteration {event['iteration']}")
 
-    def _keeping(self, event: dict[str, Any]) -> None:
+    def _saving(self, event: dict[str, Any]) -> None:
         member = f"member {event['member']}: " if "member" in event else ""
-        self._print(f"{member}keeping iteration {event['iteration']}; interrupt again to stop at once")
+        self._print(f"{member}saving iteration {event['iteration']}; interrupt again to stop at once")
 
     def _cell_begins(self, event: dict[str, Any]) -> None:
         self._cell, self._reached = event, {}

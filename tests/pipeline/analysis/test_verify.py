@@ -113,10 +113,10 @@ def double(name):
         (2, "documents/00001", double("document_topic"), "expected counts are not conserved: document"),
         (1, "documents/00000", double("document_counts"), "expected counts are not conserved: document"),
         (3, "rows/00000", double("word_topic"), "expected counts are not conserved: word"),
-        (3, "globals", double("topic"), "the words' probabilities to sum to one"),
+        (3, "global_state", double("topic"), "the words' probabilities to sum to one"),
         (4, "documents/00001", double("document_counts"), "expected counts are not conserved: document"),
-        (4, "globals", double("pi"), "expected proportions that sum to one at most"),
-        (0, "globals", double("topic_moments"), "the words' probabilities to sum to one"),
+        (4, "global_state", double("pi"), "expected proportions that sum to one at most"),
+        (0, "global_state", double("topic_moments"), "the words' probabilities to sum to one"),
         (0, "documents/00000", lambda arrays: arrays.pop("document_lists"), "the array is missing"),
     ],
 )  # fmt: skip

@@ -182,7 +182,7 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
     code, _, err = command(capsys, *words)
     assert code == 1
     assert "Traceback" not in err
-    assert "keeping iteration 4" in err
+    assert "saving iteration 4" in err
     assert str(error.args[-1]) in err.splitlines()[-1]
     assert f"iteration 4 is kept; go on with `collapsium fit --resume {tmp_path / 'run'}`" in err
     end = Run(tmp_path / "run").events()[-1]
@@ -461,7 +461,7 @@ def test_a_command_that_was_taken_over__ends_with_a_code_of_its_own(capsys, smal
     def taken_over(run, event):
         raise TakenOverError("another process has taken over")
 
-    monkeypatch.setattr(Run, "tell", taken_over)
+    monkeypatch.setattr(Run, "append_event", taken_over)
     words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]
     code, _, err = command(capsys, *words)
     assert code == 5

@@ -126,7 +126,7 @@ def test_a_member_that_was_only_begun__is_begun_again(small, single, ensemble, t
     shutil.rmtree(run / "members/001/checkpoints")
     shutil.rmtree(run / "members/001/model")
     told = Run(run).events()
-    Run(run).retell([event for event in told if event["event"] not in ("member", "end")])
+    Run(run).replace_events([event for event in told if event["event"] not in ("member", "end")])
     resume(run)
     same(run, single)
     assert [event["event"] for event in Run(run).events()] == [event["event"] for event in told]
@@ -157,11 +157,11 @@ def test_the_best_member__is_kept_alone(small, single, tmp_path):
     assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{best:03d}"]
     same(tmp_path / "run", single, [best])
     end = Run(tmp_path / "run").events()[-1]
-    assert (end["kept"], end["chosen_by"], end["ended"]) == (best, "score", 3)
+    assert (end["best_member"], end["chosen_by"], end["ended"]) == (best, "score", 3)
     assert evaluate(tmp_path / "run", heldout=small[1]).score == pytest.approx(scores[best], rel=1e-9)
     assert all(topic.stability is None for topic in topics(tmp_path / "run"))
     assert verify(tmp_path / "run").broken == []
-    assert info(tmp_path / "run")["kept"] == best
+    assert info(tmp_path / "run")["best_member"] == best
     resume(tmp_path / "run")  # nothing is left to do
     with pytest.raises(OptionError, match=f"only its best member is left.*members/{best:03d}"):
         resume(tmp_path / "run", iterations=9)
@@ -176,8 +176,8 @@ def test_the_best_member__has_the_best_objective_where_nothing_is_held_out(small
     values = [[event for event in events if event["event"] == "iteration"][-1]["objective"] for events in ends]
     fit(small[0], tmp_path / "run", keep="best", **given)
     end = Run(tmp_path / "run").events()[-1]
-    assert (end["kept"], end["chosen_by"]) == (int(np.argmax(values)), "objective")
-    assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{end['kept']:03d}"]
+    assert (end["best_member"], end["chosen_by"]) == (int(np.argmax(values)), "objective")
+    assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{end['best_member']:03d}"]
     given = {"family": "lda", "topics": 4, "iterations": 2, "restarts": 2, "keep": "best"}
     with pytest.raises(OptionError, match="no objective under these options"):  # of order 0
         fit(small[0], tmp_path / "none", **given)

@@ -124,7 +124,7 @@ def test_a_worker_that_runs_in_another_folder__finds_and_writes_the_same_files(s
     Path("train").symlink_to(small[0])
     fit("train", "run", family="lda", topics=2, iterations=2, scheduler=address, heldout=small[1])
     assert sorted(path.name for path in Path("run/model").iterdir()) == [
-        "documents", "globals", "model.json", "rows", "summary.json", "vocabulary.parquet",
+        "documents", "global_state", "model.json", "rows", "summary.json", "vocabulary.parquet",
     ]  # fmt: skip
     assert Path(Run("run").record()["corpus"]["url"]).is_absolute()
 

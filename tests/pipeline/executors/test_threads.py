@@ -397,7 +397,7 @@ def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypat
 
     def sink(event):
         told.append(event)
-        if event["event"] == "keeping":
+        if event["event"] == "saving":
             gate.set()
 
     monkeypatch.setattr(tasks, "sweep", slow)

@@ -97,15 +97,15 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
         time.sleep(0.05)
         run.create(RUN)
         with run.lock:
-            run.tell(START)
+            run.append_event(START)
             for number in (1, 2, 3):
-                run.tell(iteration(number))
+                run.append_event(iteration(number))
             size = run.events_size()
-            run.tell(iteration(4))
+            run.append_event(iteration(4))
             time.sleep(0.1)
-            run.cut_events(size)  # it went back
-            run.tell({**iteration(4), "other": True})
-            run.tell({"event": "end", "iteration": 4, "elapsed": 2.0, "reason": "iterations"})
+            run.truncate_events(size)  # it went back
+            run.append_event({**iteration(4), "other": True})
+            run.append_event({"event": "end", "iteration": 4, "elapsed": 2.0, "reason": "iterations"})
 
     thread = threading.Thread(target=live)
     thread.start()
@@ -141,7 +141,7 @@ def test_follow__gives_up_a_run_that_nobody_works_on(tmp_path, monkeypatch):
     monkeypatch.setattr(following, "GRACE", 0.02)
     run, said = Run(tmp_path / "run"), []
     run.create(RUN)
-    run.tell(iteration(1))
+    run.append_event(iteration(1))
     with pytest.raises(AbsentError, match="nobody has worked on it"):
         follow(str(tmp_path / "run"), Seen, idle_timeout=0.1, every=0.01, say=said.append)
     assert len(said) == 1
@@ -157,7 +157,7 @@ def test_so_far__says_how_a_run_stands(small, tmp_path):
     run = Run(tmp_path / "run")
     fit(small[0], tmp_path / "run", **OPTIONS)
     assert so_far(tmp_path / "run")[1] == "ended (iterations)"
-    run.cut_events(run.events_size() - 3)  # its last line is half written
+    run.truncate_events(run.events_size() - 3)  # its last line is half written
     assert so_far(tmp_path / "run")[1] == "nobody works on it, and it has not come to its end"
     with run.lock:
         assert so_far(tmp_path / "run")[1].startswith("running (process ")

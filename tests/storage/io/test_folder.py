@@ -25,7 +25,7 @@ def run(small, tmp_path):
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("operation", ["read", "write", "append", "create", "cut", "open", "exists", "read_from"])
+@pytest.mark.parametrize("operation", ["read", "write", "append", "create", "truncate", "open", "exists", "read_from"])
 @pytest.mark.parametrize("name", ["linked", "behind/file"])
 def test_links_inside__are_not_followed(tmp_path, operation, name):
     outside, inside = tmp_path / "outside", tmp_path / "inside"
@@ -34,7 +34,9 @@ def test_links_inside__are_not_followed(tmp_path, operation, name):
     (outside / "file").write_bytes(b"mine")
     (inside / "linked").symlink_to(outside / "file")
     (inside / "behind").symlink_to(outside)
-    more = {"write": (b"",), "append": (b"x",), "create": (b"x",), "cut": (0,), "read_from": (0,)}.get(operation, ())
+    more = {"write": (b"",), "append": (b"x",), "create": (b"x",), "truncate": (0,), "read_from": (0,)}.get(
+        operation, ()
+    )
     with pytest.raises(DamagedError, match="is a symbolic link"):
         getattr(Folder(inside), operation)(name, *more)
     with pytest.raises(DamagedError, match="is a symbolic link"):

@@ -74,7 +74,7 @@ def test_files__are_written_whole_once_or_again(store):
     folder.write("a/b", b"third")
     folder.append("a/b", b" and more")
     assert folder.read("a/b") == b"third and more"
-    folder.cut("a/b", 5)
+    folder.truncate("a/b", 5)
     assert folder.read("a/b") == b"third"
     assert (folder / "a").names() == ["b"]
     folder.delete("a/b")

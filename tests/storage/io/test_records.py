@@ -23,7 +23,7 @@ def test_json_of_numbers_beyond_64_bits_or_none__is_refused(text):
         parse_json(text.encode("utf-8", "surrogatepass"), "x")
 
 
-@pytest.mark.parametrize("field", ["restarts", "kept", "samples"])
+@pytest.mark.parametrize("field", ["restarts", "best_member", "samples"])
 def test_a_run_of_ten_million_members__is_refused(tmp_path, field):
     limits = {**RUN["limits"], **({field: 10**7} if field == "samples" else {})}
     record = {**RUN, "limits": limits, **({} if field == "samples" else {field: 10**7})}

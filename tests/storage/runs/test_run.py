@@ -47,7 +47,7 @@ def test_run__keeps_its_record_and_events(tmp_path):
     run.create(RUN)
     assert run.record() == {"format": "collapsium-run", "version": 2, **RUN}
     for number in range(3):
-        run.tell({"event": "iteration", "iteration": number, "elapsed": 1.0})
+        run.append_event({"event": "iteration", "iteration": number, "elapsed": 1.0})
     with (tmp_path / "run/events.jsonl").open("a") as handle:
         handle.write('{"event": "iter')  # still being written
     assert [event["iteration"] for event in run.events()] == [0, 1, 2]
@@ -70,9 +70,9 @@ def test_run__without_a_model_says_so(tmp_path):
 
 
 def recorded(checkpoint, iteration):
-    digest = checkpoint.write("globals", {"x": np.array(iteration)})
+    digest = checkpoint.write("global_state", {"x": np.array(iteration)})
     return CheckpointRecord(
-        iteration=iteration, run="0" * 64, parts={"globals": digest}, blocks=(0, 1), shards=0, events=(0, "0" * 64),
+        iteration=iteration, run="0" * 64, parts={"global_state": digest}, blocks=(0, 1), shards=0, events=(0, "0" * 64),
         progress={}, previous={},
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_pa
     assert names == ["00000010", "00000020", "00000025"]
     assert checkpoints.candidates() == ([20, 10], [])
     found = checkpoints.at(20)
-    assert found.read("globals", found.record().parts["globals"])["x"] == 20
+    assert found.read("global_state", found.record().parts["global_state"])["x"] == 20
     checkpoints.folder.write("latest.json", dump({"format": "collapsium-checkpoint", "version": 2, "iteration": "x"}))
     with pytest.raises(DamagedError, match="field 'iteration'"):
         checkpoints.latest()

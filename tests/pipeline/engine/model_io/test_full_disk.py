@@ -84,14 +84,14 @@ def test_fit__keeps_what_stood_and_goes_on_later(disk, tmp_path, corpus, iterati
 
 
 def test_fit__says_how_to_go_on(disk, tmp_path, corpus, capsys, monkeypatch):
-    run = Run.tell
+    run = Run.append_event
 
     def telling(self, event):
         run(self, event)
         if event["event"] == "iteration" and event["iteration"] == 3:
             fill(disk, 0)
 
-    monkeypatch.setattr(Run, "tell", telling)
+    monkeypatch.setattr(Run, "append_event", telling)
     words = ["fit", corpus, disk / "run", "--family", "lda", "--topics", 5, "--checkpoint-every", 2]
     assert main([str(word) for word in words]) == 1
     err = capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_arrays_of_other_types_or_shapes__are_refused(place, family):
         check(folder, name, part, arrays, shards)
         for array in (
             sorted(set(arrays) - set(SIZES_OF_THEIR_OWN))
-            if part in ("globals", "rows/00000", "documents/00000", "locals/00000")
+            if part in ("global_state", "rows/00000", "documents/00000", "local_states/00000")
             else ()
         ):
             for kind in WRONG:
@@ -92,9 +92,9 @@ def entry(name, at, value):
         ("hdsp", "documents/00000", entry("document_label", 0, 99), "document_label: expected numbers from 0 to"),
         ("segmented-lda", "documents/00000", entry("edge_parent", 0, 7), "expected parents"),
         ("author-topic", "documents/00000", entry("document_labels", -1, 0), "document_labels: expected offsets that never fall"),
-        ("gibbs-ncrp", "globals", entry("node_parent", 0, 0), "expected the root in the first column of 'node_parent'"),
-        ("hdsp", "globals", entry("label_table", 0, 0), "expected a table of labels in 'label_table'"),
-        ("lda", "globals", entry("alpha", 0, np.nan), "alpha: expected finite numbers"),
+        ("gibbs-ncrp", "global_state", entry("node_parent", 0, 0), "expected the root in the first column of 'node_parent'"),
+        ("hdsp", "global_state", entry("label_table", 0, 0), "expected a table of labels in 'label_table'"),
+        ("lda", "global_state", entry("alpha", 0, np.nan), "alpha: expected finite numbers"),
     ],
 )  # fmt: skip
 def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, family, part, change, text):
@@ -104,7 +104,7 @@ def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, famil
     assert any(text in fault for fault in verify(run / "model").broken)
     with pytest.raises(DamagedError, match=text.replace("(", r"\(")):
         infer(run / "model", corpora_of(family, place)[0], tmp_path / "out.parquet", scheduler="serial")
-    if part == "globals":
+    if part == "global_state":
         with pytest.raises(DamagedError, match=text):
             evaluate(run / "model", unseen=place / "new", scheduler="serial")
 
@@ -112,13 +112,13 @@ def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, famil
 @pytest.mark.parametrize(
     ("family", "part", "change", "text"),
     [
-        ("lda", "locals/00000", entry("pair_shares", 0, 65535), "pair_shares: expected numbers from 0 to 32768, found 65535"),
-        ("lda", "locals/00000", lambda arrays: {**arrays, "pair_shares": arrays["pair_shares"][:-1]}, "numbers in 'pair_shares'"),
-        ("gibbs-lda", "locals/00000", entry("token_topic", 0, 65535), "token_topic: expected numbers from 0 to 2, found 65535"),
+        ("lda", "local_states/00000", entry("pair_shares", 0, 65535), "pair_shares: expected numbers from 0 to 32768, found 65535"),
+        ("lda", "local_states/00000", lambda arrays: {**arrays, "pair_shares": arrays["pair_shares"][:-1]}, "numbers in 'pair_shares'"),
+        ("gibbs-lda", "local_states/00000", entry("token_topic", 0, 65535), "token_topic: expected numbers from 0 to 2, found 65535"),
         ("gibbs-lda", "rows/00000", lambda arrays: {"word_topic": np.zeros_like(arrays["word_topic"])}, "tokens that the rows"),
-        ("author-topic", "locals/00000", entry("token_author", 0, 60000), "expected authors of the document"),
-        ("gibbs-ncrp", "globals", lambda arrays: {**arrays, "node_documents": arrays["node_documents"] * 0}, "'node_documents'"),
-        ("segmented-lda", "locals/00000", entry("levels", (), 1), "expected 2 in 'levels', found 1"),
+        ("author-topic", "local_states/00000", entry("token_author", 0, 60000), "expected authors of the document"),
+        ("gibbs-ncrp", "global_state", lambda arrays: {**arrays, "node_documents": arrays["node_documents"] * 0}, "'node_documents'"),
+        ("segmented-lda", "local_states/00000", entry("levels", (), 1), "expected 2 in 'levels', found 1"),
     ],
 )  # fmt: skip
 def test_a_checkpoint_whose_arrays_do_not_fit__is_not_gone_on_from(place, tmp_path, family, part, change, text):
@@ -136,7 +136,7 @@ def test_a_fit_begins_from_no_local_state__that_is_not_of_its_shard(place, tmp_p
     run = tmp_path / "run"
     shutil.copytree(place / "gibbs-lda", run)
     last = max((run / "checkpoints").glob("0*"))
-    rewrite(last, "checkpoint.json", "locals/00000", entry("token_topic", 0, 3))
+    rewrite(last, "checkpoint.json", "local_states/00000", entry("token_topic", 0, 3))
     with pytest.raises(DamagedError, match="token_topic: expected numbers from 0 to 2, found 3"):
         fit(
             place / "train", tmp_path / "warm", family="gibbs-lda", topics=3, iterations=1, warm=run, scheduler="serial"
@@ -147,7 +147,7 @@ def test_a_model_of_other_sizes_than_its_record_says__is_refused(place, tmp_path
     shutil.copytree(place / "lda/model", tmp_path / "model")
     record = json.loads((tmp_path / "model/model.json").read_text())
     assert record["options"]["topics"] == 3
-    rewrite(tmp_path / "model", "model.json", "globals", lambda arrays: {**arrays, "vocabulary": np.array(13.0)})
+    rewrite(tmp_path / "model", "model.json", "global_state", lambda arrays: {**arrays, "vocabulary": np.array(13.0)})
     with pytest.raises(DamagedError, match="vocabulary: expected 12 words, found 13"):
         Model(tmp_path / "model").global_state  # noqa: B018
 

@@ -103,7 +103,7 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
     parts = checkpoint.record().parts
     assert [one.kept is not None for one in known] == [True, True, True, False]
     for number in range(3):
-        before = checkpoint.read(f"locals/{number:05d}", parts[f"locals/{number:05d}"])
+        before = checkpoint.read(f"local_states/{number:05d}", parts[f"local_states/{number:05d}"])
         local = arrays_of(state.swept[number].value.local)
         np.testing.assert_array_equal(kept_array(local), kept_array(before))
     held = counts_of(arrays_of(state.blocks[0].value.rows))
@@ -164,9 +164,9 @@ def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
 def test_a_run_whose_checkpoints_are_gone__is_begun_from_its_model(days, firsts, tmp_path):
     source = shutil.copytree(firsts / "lda", tmp_path / "source")
     named = WarmSource.of(source)
-    assert named.locals == WarmSource.of(firsts / "lda").locals
+    assert named.local_states == WarmSource.of(firsts / "lda").local_states
     Checkpoints(Folder(str(source / "checkpoints"))).at(60).folder.remove()
-    assert WarmSource.of(source).locals == ""
+    assert WarmSource.of(source).local_states == ""
     _, _, known = begun(days["two"][0], source, "lda")
     assert all(one.kept is None and one.columns == 4 for one in known)
     with pytest.raises(AbsentError, match="the local states that the run begins from are gone"):
@@ -185,7 +185,7 @@ def test_a_stopped_fit__goes_on_to_the_same_bits(days, firsts, tmp_path):
     given = {"family": "hdp", "iterations": 4, "warm": firsts / "hdp", **FAMILIES["hdp"]}
     whole = fit(days["two"][0], tmp_path / "whole", **given)
     record = json.loads((tmp_path / "whole/run.json").read_text())
-    assert record["warm"]["locals"] == WarmSource.of(firsts / "hdp").locals
+    assert record["warm"]["local_states"] == WarmSource.of(firsts / "hdp").local_states
 
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 2:

@@ -137,7 +137,7 @@ def test_generations__rise_above_those_that_have_begun_a_checkpoint(tmp_path):
         with run.held() as owner:
             assert owner.generation == generation
             place = run.checkpoints.own(12).folder
-            place.write("globals/x", b"")
+            place.write("global_state/x", b"")
     assert (run.folder / "checkpoints").names() == ["00000012", "00000012-0002", "00000012-0003"]
 
 
@@ -166,20 +166,20 @@ def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(fo
     run.create({})
     asleep, later = Run(run.folder.url), Run(run.folder.url)
     with pytest.raises(TakenOverError), asleep.held():
-        asleep.tell({"event": "notice", "text": "begun"})
-        asleep.note({"event": "notice", "text": "begun"})
+        asleep.append_event({"event": "notice", "text": "begun"})
+        asleep.append_journal({"event": "notice", "text": "begun"})
         with later.held() as lock_of_later:
             assert lock_of_later.generation == 2
-            later.tell({"event": "notice", "text": "taken over"})
+            later.append_event({"event": "notice", "text": "taken over"})
             if ended:
                 lock_of_later.release()
             before = {name: run.folder.read(name) for name in run.folder.files()}
             for write in (
-                lambda: asleep.tell({"event": "iteration"}),
-                lambda: asleep.note({"event": "iteration"}),
+                lambda: asleep.append_event({"event": "iteration"}),
+                lambda: asleep.append_journal({"event": "iteration"}),
                 lambda: asleep.rewrite({}),
-                lambda: asleep.cut_events(0),
-                lambda: asleep.retell([]),
+                lambda: asleep.truncate_events(0),
+                lambda: asleep.replace_events([]),
                 lambda: asleep.model.write("model.json", b"{}"),
                 lambda: asleep.member(1).write("run.json", b"{}"),
                 lambda: asleep.checkpoints.go_back(0),
@@ -192,7 +192,7 @@ def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(fo
                     write()
             assert {name: run.folder.read(name) for name in run.folder.files()} == before
             if not ended:
-                later.tell({"event": "notice", "text": "more"})
+                later.append_event({"event": "notice", "text": "more"})
         raise RuntimeError("what it meets then")
     assert [event["generation"] for event in run.events()] == ([1, 2] if ended else [1, 2, 2])
 
@@ -222,7 +222,7 @@ def test_a_lock_that_is_removed_with_its_run__is_lost_and_not_made_again(tmp_pat
     run.create({})
     with pytest.raises(TakenOverError), run.held():
         Folder(tmp_path / "run").remove()
-        run.tell({"event": "iteration"})
+        run.append_event({"event": "iteration"})
     assert not (tmp_path / "run").exists()
 
 

@@ -31,7 +31,7 @@ def check(token_topic, background=0):
     """The first document has label a, the second a and b, the third none."""
     known = Known({}, shard=SHARD)
     global_state = global_state_of(background)
-    check_arrays(global_state, LABEL_TOPICS_ARRAYS.global_state, known, "globals")
+    check_arrays(global_state, LABEL_TOPICS_ARRAYS.global_state, known, "global_state")
     part = LABEL_TOPICS_ARRAYS.local(global_state)
     part = type(part)(
         {name: part.fields[name] for name in ("document_labels", "document_label", "token_topic")}, part.rules[-1:]

@@ -22,7 +22,7 @@ GLOBAL_STATE = {
 
 
 def checks(**changed):
-    return ModelChecks.of(shard_model("gibbs-hdp", {}), 4, {**GLOBAL_STATE, **changed}, "globals", 7)
+    return ModelChecks.of(shard_model("gibbs-hdp", {}), 4, {**GLOBAL_STATE, **changed}, "global_state", 7)
 
 
 def test_rows_of_a_finished_model_that_lack_topics__are_refused():

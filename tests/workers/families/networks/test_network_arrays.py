@@ -32,7 +32,7 @@ def state():
 
 
 def checks_of(global_state, tokens=None):
-    return ModelChecks.of(MODEL, WORDS, global_state, "globals", tokens)
+    return ModelChecks.of(MODEL, WORDS, global_state, "global_state", tokens)
 
 
 def fault_of(state, changed, global_state=None):
@@ -135,6 +135,6 @@ def test_expected_tables_where_the_options_ask_for_sampled_ones__are_refused():
     driver = load_family("dirichlet-network")
     options = driver.Options(topics=TOPICS, network=DIAMOND, inference="variational")
     global_state = driver.initialise(Summary(3, WORDS, 24), options, Stream(3)).to_arrays()
-    ModelChecks.of(driver.make_shard_model(options), WORDS, global_state, "globals")
+    ModelChecks.of(driver.make_shard_model(options), WORDS, global_state, "global_state")
     with pytest.raises(DamagedError, match="of another model"):
         checks_of(global_state)

@@ -30,7 +30,7 @@ LABELLED = global_state_of(LabelTable((("kind", "a"), ("kind", "b")), (2, 1), ()
 
 
 def checks(global_state):
-    return ModelChecks.of(shard_model("hdsp", OPTIONS), WORDS, global_state, "globals")
+    return ModelChecks.of(shard_model("hdsp", OPTIONS), WORDS, global_state, "global_state")
 
 
 @pytest.mark.parametrize("value", [-1.0, -1e-300])

@@ -1,0 +1,21 @@
+"""Types that modules on disk formats share: arrays of any dtype, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+AnyArray: TypeAlias = "npt.NDArray[Any]"
+"""An array whose dtype is checked where it is read, or does not matter."""
+
+Arrays: TypeAlias = Mapping[str, AnyArray]
+"""Arrays by name, such as a model's global state."""
+
+Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+"""A value as `json.loads` returns it."""
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A record or an event as JSON; its fields are declared by a pydantic model and checked as it is read."""
