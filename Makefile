@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 PAGES_READY := $(VENV)/.pages-ready
 DEPLOY_READY := $(VENV)/.deploy-ready
+DOCS_READY := $(VENV)/.docs-ready
 WORKERS ?= 2
 PROCESSES ?= 3
 PYTHONS ?= python3.12 python3.13
@@ -20,12 +21,14 @@ CORPORA ?= 1000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
-.PHONY: demo test test-all lint types contracts check pages deploy-check lowest newest hashes bench chaos fuzz clean help
+.PHONY: demo test test-all lint types contracts check docs docs-links pages deploy-check lowest newest hashes bench chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
 	@echo "make test       the tests, also with the compiler off; make test-all: those that take long too"
 	@echo "make lint types contracts    the other checks; .ci/run makes them and the tests"
+	@echo "make docs       the site of docs/, with its examples run and its links checked: build/docs/index.html"
+	@echo "make docs-links its links to other sites too, of those that this machine reaches"
 	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
 	@echo "make deploy-check    what lies in deploy/, as far as it can be checked without a cluster"
 	@echo "make lowest     the main job with the lowest versions that pyproject.toml allows"
@@ -74,6 +77,21 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 check: lint types contracts test
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+# Examples run once, and again where they have changed; `make clean` forgets them.
+SPHINX := $(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -d build/doctrees
+
+docs: $(DOCS_READY)
+	$(SPHINX) -b html docs build/docs
+	$(BIN)/python docs/check_links.py build/docs
+
+docs-links: docs
+	-$(SPHINX) -b linkcheck docs build/linkcheck > build/linkcheck.log 2>&1
+	$(BIN)/python docs/check_links.py --external build/linkcheck/output.json
 
 $(PAGES_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[pages]'
@@ -156,4 +174,5 @@ fuzz: $(READY)
 	$(BIN)/python -m tests.chaos.hostile_models $(HOSTILE)
 
 clean:
+	rm -rf docs/auto_gallery docs/auto_pages docs/auto_tutorials docs/reference/api docs/reference/commands docs/reference/families
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

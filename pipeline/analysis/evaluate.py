@@ -100,7 +100,7 @@ class Reconstruction(ShortRepr):
     Attributes
     ----------
     reconstruction_error : float
-        Mean over the vectors of the squared norm |t - t^|^2, in the squared units of the columns.
+        Mean over the vectors of the squared norm of the residual, in the squared units of the columns.
     documents : int
         The vectors.
     definition : str

@@ -62,13 +62,13 @@ class CollapsedLDA(TopicEstimator):
 
     Attributes
     ----------
-    components_ : numpy.ndarray of float64, shape (n_components, n_features_in_)
+    components_ : numpy.ndarray of float64, shape (n_components, n_features)
         Pseudo-counts of words, b_w + E[n_kw]; divided by its sum, a row is phi_k. Made when it is first asked for.
     n_iter_ : int
         Iterations of `fit`, or calls of `partial_fit`.
     n_features_in_ : int
         Number of words.
-    feature_names_in_ : numpy.ndarray of str, shape (n_features_in_,)
+    feature_names_in_ : numpy.ndarray of str, shape (n_features,)
         Names of the columns, where they are strings.
 
     Examples

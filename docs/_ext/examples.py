@@ -1,0 +1,160 @@
+"""How the examples of tutorials and gallery run, and how the files that they write are shown."""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from sphinx_gallery.scrapers import figure_rst
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SOURCES = (".py", ".rst")
+PICTURES = (".png", ".svg")
+WINDOW = (1280, 960)  # pixels
+SCREENSHOT_SECONDS = 60
+
+
+def prepare(docs: Path, work: Path, sections: list[str]) -> list[str]:
+    """Copy the examples to a folder below `build`, where they run.
+
+    Parameters
+    ----------
+    docs : Path
+        The folder of the site's sources.
+    work : Path
+        The folder to copy to.
+    sections : list of str
+        Names of folders with examples.
+
+    Returns
+    -------
+    list of str
+        The folders of the copies.
+    """
+    for section in sections:
+        source, target = docs / section, work / section
+        target.mkdir(parents=True, exist_ok=True)
+        names = {path.name for path in source.iterdir() if path.suffix in SOURCES}
+        for name in sorted(names):
+            if not (target / name).exists() or not filecmp.cmp(source / name, target / name, shallow=False):
+                shutil.copyfile(source / name, target / name)
+        for path in target.iterdir():
+            if path.suffix in SOURCES and path.name not in names:
+                path.unlink()
+    return [str(work / section) for section in sections]
+
+
+class CleanFolders:
+    """Remove what earlier examples have written, before an example runs.
+
+    Only entries of `work/SECTION` are removed, whatever Sphinx-Gallery passes as the example's name.
+
+    Parameters
+    ----------
+    work : Path
+        The folder with the copies of the examples, ``build/examples``.
+    sections : list of str
+        The folders in it.
+    """
+
+    def __init__(self, work: Path, sections: list[str]) -> None:
+        if not work.is_absolute() or work.parts[-2:] != ("build", "examples"):
+            raise ValueError(f"expected an absolute path that ends in build/examples; got {work}")
+        self.folders = [work / section for section in sections]
+
+    def __repr__(self) -> str:
+        return "CleanFolders()"
+
+    def __call__(self, gallery_conf: dict[str, Any], fname: object) -> None:  # noqa: ARG002 - of Sphinx-Gallery's protocol
+        """Leave the examples themselves."""
+        for folder in self.folders:
+            for path in folder.iterdir():
+                if path.is_symlink() or path.is_file():
+                    if path.suffix not in SOURCES:
+                        path.unlink()
+                elif path.is_dir():
+                    shutil.rmtree(path)
+
+
+class FileScraper:
+    """Show the pictures and pages that a block of an example has written into its folder.
+
+    A picture is shown as it is. A page is shown as a screenshot that leads to it or, where there is no Chromium to take
+    one with, within the page of the example.
+
+    Parameters
+    ----------
+    pages : Path
+        Where pages are copied to; the site has them in its root.
+    """
+
+    def __init__(self, pages: Path) -> None:
+        self.pages = pages
+        self._shown: dict[Path, int] = {}
+
+    def __repr__(self) -> str:
+        return "FileScraper()"
+
+    def __call__(self, block: object, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return the reST of what is new in the example's folder."""
+        example = Path(block_vars["src_file"])
+        blocks = []
+        for path in sorted(example.parent.iterdir()):
+            if path.suffix not in (*PICTURES, ".html"):
+                continue
+            changed = path.stat().st_mtime_ns
+            if self._shown.get(path) == changed:
+                continue
+            self._shown[path] = changed
+            if path.suffix == ".html":
+                blocks.append(self._page(path, example, block_vars, gallery_conf))
+            else:
+                blocks.append(_picture(path, path.stem, block_vars, gallery_conf))
+        return "\n".join(blocks)
+
+    def _page(self, path: Path, example: Path, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+        name = f"{example.stem}_{path.name}"
+        shutil.copyfile(path, self.pages / name)
+        title = path.stem.replace("_", " ")
+        photo = path.with_suffix(".page.png")
+        if photograph(path, photo):
+            self._shown[photo] = photo.stat().st_mtime_ns
+            shown = _picture(photo, title, block_vars, gallery_conf)
+        else:
+            shown = f'.. raw:: html\n\n    <iframe class="example-page" src="../{name}" title="{title}"></iframe>\n'
+        return f'{shown}\n.. raw:: html\n\n    <p><a href="../{name}">Open the page: {title}</a></p>\n'
+
+
+def _picture(path: Path, title: str, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+    target = Path(next(block_vars["image_path_iterator"])).with_suffix(path.suffix)
+    shutil.copyfile(path, target)
+    return figure_rst([target], gallery_conf["src_dir"], title.replace("_", " "))
+
+
+def photograph(page: Path, picture: Path) -> bool:
+    """Take a screenshot of a page with a Chromium that reaches no other machine; return False where there is none."""
+    chromium = next((path for path in map(shutil.which, CHROMIUM) if path), None)
+    if chromium is None:
+        return False
+    subprocess.run(  # noqa: S603 - a browser of the machine, with arguments of ours
+        [
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--force-device-scale-factor=1.5",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--virtual-time-budget=5000",
+            f"--window-size={WINDOW[0]},{WINDOW[1]}",
+            f"--screenshot={picture}",
+            page.resolve().as_uri(),
+        ],
+        check=False,
+        capture_output=True,
+        timeout=SCREENSHOT_SECONDS,
+    )
+    return picture.exists()
