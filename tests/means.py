@@ -12,7 +12,7 @@ import numpy as np
 from collapsium.pipeline.families import registry
 from collapsium.pipeline.families.base import Description, Family, FamilyOptions, Footprint
 from collapsium.storage.corpus.vectors import VectorShard
-from collapsium.workers.arrays.array_fields import FamilyArrays, Part, counts, numbers
+from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, block_only
 from collapsium.workers.families.base import ShardModel
@@ -67,10 +67,10 @@ class MeansShardModel(ShardModel):
         MeansDocuments,
     )
     arrays = FamilyArrays(
-        Part({"documents": counts("f8"), "vocabulary": counts("f8")}),
-        lambda global_state: Part(ROWS),
-        lambda global_state: Part({**ROWS, "block_seen": counts("f8", "word")}),
-        lambda global_state: Part(
+        ArrayGroup({"documents": counts("f8"), "vocabulary": counts("f8")}),
+        lambda global_state: ArrayGroup(ROWS),
+        lambda global_state: ArrayGroup({**ROWS, "block_seen": counts("f8", "word")}),
+        lambda global_state: ArrayGroup(
             {"document_sweeps": counts("f8", "document"), "document_topic": counts("f8", "document 1")}
         ),
     )

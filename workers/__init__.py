@@ -1,1 +1,4 @@
-"""What runs beside a shard: sweeps, their compiled kernels, deltas and random streams."""
+"""Computation on the shards of a corpus: sweeps and their compiled kernels, deltas, random streams.
+
+`tasks` has the functions that executors submit. May import storage alone.
+"""

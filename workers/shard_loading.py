@@ -13,7 +13,7 @@ from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard, VectorShard
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.spill import Shelf, shelve
+from collapsium.workers.arrays.spill import SpillFiles, spill
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
@@ -27,7 +27,7 @@ class ShardOnDisk:
     """A shard whose arrays lie in scratch files between its sweeps."""
 
     number: int
-    arrays: Shelf
+    arrays: SpillFiles
 
 
 def load_shard(
@@ -94,7 +94,7 @@ def store_shard(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
     arrays = {name: getattr(shard, name) for name in names}
     for known in () if isinstance(shard, VectorShard) else (shard.labels, shard.segments):
         arrays |= {} if known is None else known.arrays()
-    return ShardOnDisk(shard.number, shelve(arrays, scratch))
+    return ShardOnDisk(shard.number, spill(arrays, scratch))
 
 
 def open_shard(shard: AnyShard | ShardOnDisk) -> AnyShard:

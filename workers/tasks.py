@@ -12,10 +12,10 @@ import numpy as np
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta, held, total
+from collapsium.workers.arrays.delta import Delta, bytes_in_memory, total
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.spill import shelve
-from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+from collapsium.workers.arrays.spill import spill
+from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
 from collapsium.workers.families.base import AnyShardModel, Resumable, Stochastic
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
@@ -34,7 +34,7 @@ class Swept:
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays."""
-        local = self.local.nbytes if isinstance(self.local, LocalState) else held(self.local)
+        local = self.local.nbytes if isinstance(self.local, LocalState) else bytes_in_memory(self.local)
         return local + self.delta.__sizeof__()
 
 
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Sum of the log probabilities of held-out tokens, in nats, and their number."""
+    """Sum of the log probabilities of bytes_in_memory-out tokens, in nats, and their number."""
 
     log_probability: float
     tokens: int
@@ -164,7 +164,7 @@ def fold_in_shard(
     global_state: GlobalState,
     stream: Stream,
 ) -> Swept:
-    """Fit the documents of a training shard with the model held fixed."""
+    """Fit the documents of a training shard with the model bytes_in_memory fixed."""
     shard = open_shard(shard)
     local = fold_in(model, shard, blocks, global_state, stream)
     return Swept(_spilled(local, scratch), Delta())
@@ -182,7 +182,7 @@ def _spilled(local: LocalState | Mapping[str, Any], scratch: str | None) -> Loca
     """Spill a local state, if there is a folder for it; what lies there already stays."""
     if scratch is None:
         return local
-    return shelve(local.to_arrays() if isinstance(local, LocalState) else local, scratch)
+    return spill(local.to_arrays() if isinstance(local, LocalState) else local, scratch)
 
 
 def gather(blocks: Sequence[Block], words: Any, *, complete: bool = False) -> Rows:
@@ -267,7 +267,7 @@ def show(block: Block) -> Block:
 
 
 def counted(block: Block) -> Block:
-    """Take from a block the rows by which held-out tokens are scored."""
+    """Take from a block the rows by which bytes_in_memory-out tokens are scored."""
     return replace(block, rows=block.rows.counted())
 
 
@@ -293,7 +293,7 @@ def score(
     blocks: Sequence[Block],
     global_state: GlobalState,
 ) -> Score:
-    """Score the held-out pairs of a shard's documents; vectors have none."""
+    """Score the bytes_in_memory-out pairs of a shard's documents; vectors have none."""
     return score_local(model, cast(Shard, open_shard(heldout)), local_state(model, swept.local), blocks, global_state)
 
 
@@ -304,7 +304,7 @@ def score_local(
     blocks: Sequence[Block],
     global_state: GlobalState,
 ) -> Score:
-    """Score held-out pairs, given the local state of their documents."""
+    """Score bytes_in_memory-out pairs, given the local state of their documents."""
     began = time.perf_counter()
     if not heldout.pairs:
         return Score(0.0, 0)
@@ -320,7 +320,7 @@ def fold_in(
     global_state: GlobalState,
     stream: Stream,
 ) -> LocalState:
-    """Fit the local state of unseen documents with the model held fixed."""
+    """Fit the local state of unseen documents with the model bytes_in_memory fixed."""
     rows = gather(blocks, shard.words)
     local: LocalState = model.fold_in(shard, rows, global_state, stream.at(place=shard.number))
     return local

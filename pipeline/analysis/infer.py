@@ -38,9 +38,8 @@ from collapsium.storage.runs.proportions import (
 )
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.arrays.state import Arrays, LocalState
 from collapsium.workers.shard_loading import document_parts
 
 THETA, PREFIX = "document_topic", "document_"

@@ -29,9 +29,8 @@ from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.model import ModelRecord, ModelWriter
 from collapsium.storage.runs.proportions import SCHEMA
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.arrays.state import Arrays, GlobalState
 
 BLOCK_CELLS = 8_000_000  # of words x topics, so that a block of the truth is 64 MB where it is written
 LEAST_PROPORTION = 1e-4  # of 500 topics at the defaults, smaller ones are 62% of the entries and 0.3% of the sum

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
     from collapsium.storage.corpus.shard import Documents
     from collapsium.storage.corpus.vectors import Vectors
-    from collapsium.workers.arrays.delta import Arrays, Delta
+    from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
-    from collapsium.workers.arrays.state import GlobalState, Rows
+    from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
     from collapsium.workers.families.base import AnyShardModel
 
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")

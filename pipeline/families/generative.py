@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents

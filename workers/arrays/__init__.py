@@ -1,1 +1,1 @@
-"""Arrays that tasks exchange: deltas, buffers, spill files, random streams."""
+"""Arrays that tasks exchange: states, deltas, spill files, buffers; random streams and stable hashes."""

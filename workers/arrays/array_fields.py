@@ -1,8 +1,8 @@
-"""Declare what named arrays must hold, and check arrays that come from disk against it.
+"""Declare the types, shapes and ranges of named arrays, and check arrays that come from disk.
 
-Kernels index with what states hold and check nothing, so a state from disk is checked once, as it is read. A field has
-an array's number types, its shape by the names of its sizes, and the range of its numbers. A size is bound by the first
-array that has it, unless the caller knows it; all others must agree.
+Kernels index by the numbers in states without checks, so a state from disk is checked once, as it is read. A field
+declares an array's number types, its shape by the names of its sizes, and the range of its numbers. A size is bound by
+the first array that has it, unless the caller knows it; all other arrays must agree.
 """
 
 from __future__ import annotations
@@ -10,76 +10,75 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.state import Array, Arrays
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
     from collapsium.storage.corpus.vectors import AnyShard
 
-Arrays = Mapping[str, Any]
-
-LARGEST = 1e15
+MAX_MAGNITUDE = 1e15
 """Largest number of a state by default. Its square is far from infinity, also in single precision."""
 
-ROUNDING = 1e-6
-"""By how much rounding may leave an expected count below nothing."""
+ROUNDING_TOLERANCE = 1e-6
+"""Expected counts may be this far below zero by rounding."""
 
-PIECE = 1 << 16
-"""Numbers that are looked at together: they stay in the processor's cache between the least and the largest."""
+CHUNK_SIZE = 1 << 16
+"""Numbers that are checked together: they stay in the processor's cache between minimum and maximum."""
 
 Sizes = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Field:
-    """What an array must hold.
+class ArrayField:
+    """Declaration of an array.
 
     Attributes
     ----------
     dtypes : tuple of str
-        Types of numbers that it may have, such as ``f8``.
+        Allowed number types, such as ``f8``.
     dims : tuple of str
-        Each a number, the name of a size, such a name and what is added to it (``document+1``), or a name that is
-        bound already and the most that there may be of it (``<topic``).
+        Sizes. Each is a number, the name of a size, a name plus a number (``document+1``), or ``<`` and the name of a
+        bound size that is an upper limit (``<topic``).
     low, high : float
-        Least and largest number. Floats must be finite.
+        Smallest and largest number allowed. Floats must be finite.
     below : str
-        A size, named as in `dims`, that all numbers are below: they are indices.
+        Size that bounds indices, named as in `dims`; empty for numbers that are no indices.
     into : str
-        Name of a size of which these are the offsets: they begin with 0, never fall, and end with it.
+        Size that bounds offsets, which begin with 0, never fall and end with it; empty for other numbers.
     optional : bool
         Whether the array may be missing.
     """
 
     dtypes: tuple[str, ...]
     dims: tuple[str, ...] = ()
-    low: float = -LARGEST
-    high: float = LARGEST
+    low: float = -MAX_MAGNITUDE
+    high: float = MAX_MAGNITUDE
     below: str = ""
     into: str = ""
     optional: bool = False
 
 
-Fields = Mapping[str, Field]
+Fields = Mapping[str, ArrayField]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of arrays before they are read.
+class CheckContext:
+    """Knowledge about arrays from outside of them, against which they are checked.
 
     Attributes
     ----------
     sizes : dict of str to int
         Sizes by name; those that arrays bind are added.
     global_state : Arrays
-        The model's global state; none while they are checked themselves.
+        The model's global state; empty while it is checked itself.
     shard : Shard or VectorShard or None
-        The documents of a local state, where they are at hand.
+        The documents of a local state; None where they are not at hand.
     """
 
     sizes: Sizes
@@ -87,186 +86,193 @@ class Known:
     shard: AnyShard | None = None
 
 
-Rule = Callable[[Arrays, Known], str | None]
+Rule = Callable[[Arrays, CheckContext], str | None]
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a group of arrays must hold.
+class ArrayGroup:
+    """Declaration of a group of arrays, such as a family's local state.
 
     Attributes
     ----------
-    fields : mapping of str to Field
-        What each array must hold. The first that has a size binds it.
+    fields : mapping of str to ArrayField
+        The arrays by name. The first that has a size binds it.
     rules : tuple of callable
-        What must hold of several arrays, checked once each is sound by itself: each returns what is wrong, or None.
+        Conditions on several arrays, checked after the fields. Each returns a description of the fault, or None.
     """
 
     fields: Fields
     rules: tuple[Rule, ...] = ()
 
-    def only(self, names: Container[str]) -> Part:
-        """Return the same of the arrays of some names alone."""
-        return Part({name: one for name, one in self.fields.items() if name in names}, self.rules)
+    def only(self, names: Container[str]) -> ArrayGroup:
+        """Return the declaration of the arrays of some names alone."""
+        return ArrayGroup({name: declared for name, declared in self.fields.items() if name in names}, self.rules)
 
 
-def numbers(dtypes: str, dims: str = "", low: float = -LARGEST, high: float = LARGEST) -> Field:
+def numbers(dtypes: str, dims: str = "", low: float = -MAX_MAGNITUDE, high: float = MAX_MAGNITUDE) -> ArrayField:
     """Return a field of numbers within a range; types and dims are separated by spaces."""
-    return Field(tuple(dtypes.split()), tuple(dims.split()), low, high)
+    return ArrayField(tuple(dtypes.split()), tuple(dims.split()), low, high)
 
 
-def counts(dtypes: str, dims: str = "") -> Field:
-    """Return a field of numbers that are not negative, but for what rounding leaves of a sum that should be nothing."""
-    return numbers(dtypes, dims, -ROUNDING if "f" in dtypes else 0)
+def counts(dtypes: str, dims: str = "") -> ArrayField:
+    """Return a field of counts: numbers that are not negative, apart from rounding."""
+    return numbers(dtypes, dims, -ROUNDING_TOLERANCE if "f" in dtypes else 0)
 
 
-def indices(dtypes: str, dims: str, below: str, low: float = 0) -> Field:
+def indices(dtypes: str, dims: str, below: str, low: float = 0) -> ArrayField:
     """Return a field of indices, from `low` to one less than a size."""
     return replace(numbers(dtypes, dims, low), below=below)
 
 
-def offsets(of: str, into: str) -> Field:
-    """Return a field of offsets: where the entries of each begin, and their number."""
-    return Field(("i8",), (f"{of}+1",), 0, into=into)
+def offsets(of: str, into: str) -> ArrayField:
+    """Return a field of offsets: the index of the first entry of each item and, last, the number of entries."""
+    return ArrayField(("i8",), (f"{of}+1",), 0, into=into)
 
 
-def flags(names: str) -> dict[str, Field]:
-    """Return fields of single truths, by name."""
-    return dict.fromkeys(names.split(), Field(("b1",), (), 0, 1))
+def flags(names: str) -> dict[str, ArrayField]:
+    """Return fields of single truth values, by name."""
+    return dict.fromkeys(names.split(), ArrayField(("b1",), (), 0, 1))
 
 
-def singles(dtypes: str, names: str, low: float = -LARGEST, high: float = LARGEST) -> dict[str, Field]:
+def scalars(dtypes: str, names: str, low: float = -MAX_MAGNITUDE, high: float = MAX_MAGNITUDE) -> dict[str, ArrayField]:
     """Return fields of single numbers, by name."""
     return dict.fromkeys(names.split(), numbers(dtypes, "", low, high))
 
 
-def each(names: str, field: Field) -> dict[str, Field]:
+def same_field(names: str, field: ArrayField) -> dict[str, ArrayField]:
     """Return the same field for several names."""
     return dict.fromkeys(names.split(), field)
 
 
-def optional(fields: Fields) -> dict[str, Field]:
+def optional(fields: Fields) -> dict[str, ArrayField]:
     """Return the same fields, which may be missing."""
     return {name: replace(field, optional=True) for name, field in fields.items()}
 
 
-def check_arrays(arrays: Arrays, part: Part, known: Known, where: str) -> None:
-    """Refuse arrays that do not hold what they must.
+def check_arrays(arrays: Arrays, group: ArrayGroup, context: CheckContext, where: str) -> None:
+    """Refuse arrays that differ from their declaration.
 
     Parameters
     ----------
     arrays : Arrays
         The arrays.
-    part : Part
-        What they must hold.
-    known : Known
-        What is known of them; sizes that they bind are added.
+    group : ArrayGroup
+        Their declaration.
+    context : CheckContext
+        Sizes, the global state and the shard, where they are known; sizes that the arrays bind are added.
     where : str
         Folder of the arrays, for the error.
 
     Raises
     ------
     DamagedError
-        An array is missing, unknown, or does not hold what it must.
+        An array is missing, undeclared, or differs from its declaration.
     """
     for name in arrays:
-        if name not in part.fields:
+        if name not in group.fields:
             raise DamagedError(f"{where}/{name}", "expected no array of this name; it is of another model")
-    for name, declared in part.fields.items():
+    for name, declared in group.fields.items():
         if name in arrays:
-            fault = _fault(arrays[name], declared, known.sizes)
+            fault = _fault(arrays[name], declared, context.sizes)
             if fault:
                 raise DamagedError(f"{where}/{name}", fault)
         elif not declared.optional:
             raise DamagedError(f"{where}/{name}", "the array is missing")
-    for rule in part.rules:
-        fault = rule(arrays, known)
+    for rule in group.rules:
+        fault = rule(arrays, context)
         if fault:
             raise DamagedError(where, fault)
 
 
-def _fault(values: npt.NDArray[Any], declared: Field, sizes: Sizes) -> str | None:
-    """Return what is wrong with an array, and bind the sizes that it has first."""
-    dtypes, dims = [np.dtype(one) for one in declared.dtypes], declared.dims
+def _fault(values: Array, declared: ArrayField, sizes: Sizes) -> str | None:
+    """Return a description of an array's fault, or None; sizes that it is the first to have are bound."""
+    dtypes, dims = [np.dtype(name) for name in declared.dtypes], declared.dims
     if values.dtype not in dtypes:
-        return f"expected numbers of type {' or '.join(one.name for one in dtypes)}, found {values.dtype}"
-    if values.ndim != len(dims) or not all(_agrees(*one, sizes) for one in zip(values.shape, dims, strict=True)):
-        return f"expected the shape ({', '.join(_shown(one, sizes) for one in dims)}), found {values.shape}"
+        return f"expected numbers of type {' or '.join(dtype.name for dtype in dtypes)}, found {values.dtype}"
+    if values.ndim != len(dims) or not all(
+        _agrees(size, dim, sizes) for size, dim in zip(values.shape, dims, strict=True)
+    ):
+        return f"expected the shape ({', '.join(_described(dim, sizes) for dim in dims)}), found {values.shape}"
     if declared.into:
         return _offsets_fault(values, declared.into, sizes)
-    # Of unsigned numbers, which the largest arrays hold, none is below 0: one pass is enough.
-    low, high = (0, int(values.max())) if values.dtype.kind == "u" and values.size else bounds(values)
-    most = min(declared.high, _size(declared.below, sizes) - 1) if declared.below else declared.high
-    if low is None or (low >= declared.low and high <= most):
+    # The largest arrays have unsigned numbers, of which none is below 0: one pass is enough.
+    low, high = (0, int(values.max())) if values.dtype.kind == "u" and values.size else value_range(values)
+    limit = min(declared.high, _size(declared.below, sizes) - 1) if declared.below else declared.high
+    if low is None or (low >= declared.low and high <= limit):
         return None
     if math.isnan(low) or math.isinf(low) or math.isinf(high):
         return "expected finite numbers"
-    return f"expected numbers from {declared.low:g} to {most:g}, found {low if low < declared.low else high:g}"
+    return f"expected numbers from {declared.low:g} to {limit:g}, found {low if low < declared.low else high:g}"
 
 
 def _agrees(size: int, dim: str, sizes: Sizes) -> bool:
-    """Say whether a size is the one that its name stands for; a name that stands for none yet is bound."""
+    """Return whether a size agrees with its dim; the size of a name without one is bound."""
     if dim.startswith("<"):
         return size <= sizes[dim[1:]]
-    name, _, more = dim.partition("+")
+    name, _, added = dim.partition("+")
     if name.isdigit():
         return size == int(name)
-    own = size - int(more or 0)
-    return own >= 0 and sizes.setdefault(name, own) == own
+    named_size = size - int(added or 0)
+    return named_size >= 0 and sizes.setdefault(name, named_size) == named_size
 
 
 def _size(dim: str, sizes: Sizes) -> int:
-    """Return the size that a name and what is added to it stand for."""
-    name, _, more = dim.partition("+")
-    return sizes[name] + int(more or 0)
+    """Return the size of a dim, whose name is bound."""
+    name, _, added = dim.partition("+")
+    return sizes[name] + int(added or 0)
 
 
-def _shown(dim: str, sizes: Sizes) -> str:
+def _described(dim: str, sizes: Sizes) -> str:
     if dim.startswith("<"):
         return f"at most {sizes[dim[1:]]}"
     name = dim.partition("+")[0]
     return str(_size(dim, sizes)) if name in sizes else dim
 
 
-def bounds(values: npt.NDArray[Any]) -> tuple[float, float] | tuple[None, float]:
-    """Return the least and the largest number, NaN if any is; None and 0 where there are no numbers."""
+def value_range(values: Array) -> tuple[float, float] | tuple[None, float]:
+    """Return the minimum and the maximum, both NaN if any number is; None and 0 for an empty array."""
     if not values.size:
         return None, 0.0
     flat = values.reshape(-1)
-    pieces = [flat[first : first + PIECE] for first in range(0, flat.size, PIECE)]
-    lows, highs = np.array([(one.min(), one.max()) for one in pieces]).T
+    chunks = [flat[first : first + CHUNK_SIZE] for first in range(0, flat.size, CHUNK_SIZE)]
+    lows, highs = np.array([(chunk.min(), chunk.max()) for chunk in chunks]).T
     low, high = lows.min(), highs.max()
     return (low.item(), high.item()) if low.dtype.kind in "iub" else (float(low), float(high))
 
 
-def _offsets_fault(values: npt.NDArray[Any], into: str, sizes: Sizes) -> str | None:
+def _offsets_fault(values: Array, into: str, sizes: Sizes) -> str | None:
     if values[0] != 0:
         return f"expected offsets from 0, found {values[0]}"
     last = int(values[-1])
-    if not rises(values):
+    if not never_falls(values):
         return "expected offsets that never fall"
     if sizes.setdefault(into, last) != last:
         return f"expected offsets up to {sizes[into]}, found {last}"
     return None
 
 
-def rises(values: npt.NDArray[Any]) -> bool:
-    """Say whether numbers never fall; looked at in pieces, so that little memory is taken."""
+def never_falls(values: Array) -> bool:
+    """Return whether no number is less than the one before; compared in chunks, to take little memory."""
     return all(
-        bool((values[first + 1 : first + PIECE + 1] >= values[first : first + PIECE][: values.size - first - 1]).all())
-        for first in range(0, values.size - 1, PIECE)
+        bool(
+            (
+                values[first + 1 : first + CHUNK_SIZE + 1]
+                >= values[first : first + CHUNK_SIZE][: values.size - first - 1]
+            ).all()
+        )
+        for first in range(0, values.size - 1, CHUNK_SIZE)
     )
 
 
 def ascending(lists: str, entries: str) -> Rule:
     """Return the rule that entries ascend strictly within each list."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
-        values, begins = arrays[entries], np.asarray(arrays[lists])
-        later = np.asarray(values[1:]) > np.asarray(values[:-1])
-        inner = begins[(begins > 0) & (begins < len(values))]
-        later[inner - 1] = True
-        return None if later.all() else f"expected '{entries}' that ascend within each list of '{lists}'"
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:  # noqa: ARG001
+        values, starts = arrays[entries], np.asarray(arrays[lists])
+        greater = np.asarray(values[1:]) > np.asarray(values[:-1])
+        inner_starts = starts[(starts > 0) & (starts < len(values))]
+        greater[inner_starts - 1] = True
+        return None if greater.all() else f"expected '{entries}' that ascend within each list of '{lists}'"
 
     return rule
 
@@ -274,18 +280,18 @@ def ascending(lists: str, entries: str) -> Rule:
 def at_most(lists: str, size: str) -> Rule:
     """Return the rule that no list has more entries than a size."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:
         longest = int(np.diff(arrays[lists]).max(initial=0))
-        most = known.sizes[size]
-        return None if longest <= most else f"expected lists of at most {most} in '{lists}', found one of {longest}"
+        limit = context.sizes[size]
+        return None if longest <= limit else f"expected lists of at most {limit} in '{lists}', found one of {longest}"
 
     return rule
 
 
-def together(*names: str) -> Rule:
-    """Return the rule that of some arrays that may be missing all are there, or none."""
+def all_or_none(*names: str) -> Rule:
+    """Return the rule that optional arrays are either all there or all missing."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:  # noqa: ARG001
         missing = [name for name in names if name not in arrays]
         return f"the array '{missing[0]}' is missing" if 0 < len(missing) < len(names) else None
 
@@ -294,29 +300,29 @@ def together(*names: str) -> Rule:
 
 @dataclass(frozen=True)
 class FamilyArrays:
-    """What the arrays of a family's states must hold.
+    """Declaration of the arrays of a family's states.
 
     Attributes
     ----------
-    global_state : Part
-        What every shard needs. It binds the sizes that the other parts have, such as ``topic``.
+    global_state : ArrayGroup
+        The global state. It binds the sizes that the other groups have, such as ``topic``.
     rows : callable
-        From the global state to what a block of the vocabulary holds in a finished model.
+        Returns, by the global state, the declaration of a finished model's rows.
     blocks : callable
-        The same of a checkpoint.
+        The same of the rows in a checkpoint.
     local : callable
         The same of a shard's local state.
     tokens : callable, optional
-        Of a family whose sweeps take tokens from whole counts: from a local state and its shard to the column
-        that each token counts for, of which rows must have as many tokens as the shard.
+        Returns the column of the rows that counts each token, from a local state and its shard; for samplers, which
+        take tokens out of integer counts.
     totals : tuple of str, optional
-        Names of the global and of the local array that say the same of other columns: of the tree's nodes and of the
-        documents that pass them.
+        Names of an array of counts in the global state and of the array of columns in the local state that it counts,
+        such as the documents that pass a tree's nodes.
     """
 
-    global_state: Part
-    rows: Callable[[Arrays], Part]
-    blocks: Callable[[Arrays], Part]
-    local: Callable[[Arrays], Part]
+    global_state: ArrayGroup
+    rows: Callable[[Arrays], ArrayGroup]
+    blocks: Callable[[Arrays], ArrayGroup]
+    local: Callable[[Arrays], ArrayGroup]
     tokens: Callable[[Arrays, Shard], npt.NDArray[np.integer]] | None = None
     totals: tuple[str, str] | None = None

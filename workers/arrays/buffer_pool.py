@@ -1,8 +1,8 @@
-"""Memory for large arrays, used again: what one sweep frees, the next one takes.
+"""Reuse the memory of large arrays: what one sweep frees, the next one takes.
 
 The system hands out fresh memory page by page, at a cost near that of sweeping over it: on a virtual machine 2.5
 microseconds a page were measured, as much as a sweep takes for 1800 of its 2048 responsibilities. Arrays made here are
-like any other; when the last array that shows a piece of memory is gone, the piece is kept for the next that fits.
+like any other. When the last array that refers to a piece of memory is gone, the piece waits for the next that fits.
 """
 
 from __future__ import annotations
@@ -11,36 +11,60 @@ import mmap
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from collapsium.workers.arrays.state import Array
 
-SMALL = 1 << 20  # bytes; smaller arrays come from the usual place
-PAGE, HUGE = 1 << 16, 1 << 21
-WASTE = 2.5  # a piece may be so many times as large as what it is taken for
-IDLE = 1 << 25  # bytes that may be kept however little is in use
+
+@dataclass(frozen=True)
+class PoolSettings:
+    """Sizes by which memory is fetched and retained, in bytes.
+
+    Attributes
+    ----------
+    min_bytes : int
+        Smaller arrays come from NumPy's own allocator.
+    page_bytes, huge_page_bytes : int
+        Pieces are multiples of a page, large ones of a huge page.
+    max_waste : float
+        A piece may be this many times as large as the array that takes it.
+    idle_bytes : int
+        Bytes that may wait however little is in use.
+    """
+
+    min_bytes: int = 1 << 20
+    page_bytes: int = 1 << 16
+    huge_page_bytes: int = 1 << 21
+    max_waste: float = 2.5
+    idle_bytes: int = 1 << 25
 
 
 class Pool:
     """Pieces of memory that wait to be used again, at most as many bytes as are in use or were reserved.
 
+    Parameters
+    ----------
+    settings : PoolSettings, optional
+        Sizes of pieces, and how many may wait.
+
     Attributes
     ----------
     lean : bool
-        Whether few wait, whatever is in use: where memory is short.
+        Whether only `PoolSettings.idle_bytes` wait, whatever is in use: where memory is short.
     """
 
-    def __init__(self) -> None:
-        self.lean = False
-        self._lock = threading.RLock()  # a piece may come back while one is taken: collection of garbage runs anywhere
+    def __init__(self, settings: PoolSettings | None = None) -> None:
+        self.settings, self.lean = settings or PoolSettings(), False
+        # Reentrant: garbage collection runs anywhere, so a piece may come back while one is taken.
+        self._lock = threading.RLock()
         self._free: list[mmap.mmap] = []
         self._idle = self._used = self._reserved = 0
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """Make an array that is not filled.
+        """Return a C-contiguous array that is not filled.
 
         Parameters
         ----------
@@ -52,26 +76,28 @@ class Pool:
         Returns
         -------
         numpy.ndarray
-            C-contiguous.
+            The array.
         """
-        kind = np.dtype(dtype)
+        item = np.dtype(dtype)
         count = int(np.prod(shape, dtype=np.int64))
-        if count * kind.itemsize < SMALL:
-            return np.empty(shape, dtype=kind)
-        piece = self._take(count * kind.itemsize)
-        array = np.frombuffer(memoryview(piece), dtype=kind, count=count)
-        weakref.finalize(array, self._give, piece).atexit = False  # views of the array keep it alive
+        if count * item.itemsize < self.settings.min_bytes:
+            return np.empty(shape, dtype=item)
+        piece = self._take(count * item.itemsize)
+        array = np.frombuffer(memoryview(piece), dtype=item, count=count)
+        # Views of the array keep it alive, and with it the piece.
+        weakref.finalize(array, self._give, piece).atexit = False
         return array.reshape(shape)
 
     def _take(self, size: int) -> mmap.mmap:
         with self._lock:
-            fitting = [piece for piece in self._free if size <= len(piece) <= WASTE * size + PAGE]
+            limit = self.settings.max_waste * size + self.settings.page_bytes
+            fitting = [piece for piece in self._free if size <= len(piece) <= limit]
             if fitting:
                 piece = min(fitting, key=len)
-                self._free = [one for one in self._free if one is not piece]
-                self._idle = sum(len(one) for one in self._free)
+                self._free = [other for other in self._free if other is not piece]
+                self._idle = sum(len(other) for other in self._free)
             else:
-                piece = _fetch(size)
+                piece = self._fetch(size)
             self._used += len(piece)
             return piece
 
@@ -83,13 +109,15 @@ class Pool:
             self._trim()
 
     def _trim(self) -> None:
-        most = IDLE if self.lean else max(self._used, self._reserved, IDLE)
-        while self._free and self._idle > most:  # those that have waited longest go
+        """Give back to the system the pieces that have waited longest, down to the limit."""
+        idle_bytes = self.settings.idle_bytes
+        limit = idle_bytes if self.lean else max(self._used, self._reserved, idle_bytes)
+        while self._free and self._idle > limit:
             self._idle -= len(self._free.pop(0))
 
     def reserve(self, sizes: Iterable[int]) -> None:
-        """Fetch memory ahead, for further arrays of so many bytes: it waits as if they had been freed."""
-        pieces = [_fetch(size) for size in sizes if size >= SMALL]
+        """Fetch memory ahead for arrays of these sizes in bytes; it waits as if they had been freed."""
+        pieces = [self._fetch(size) for size in sizes if size >= self.settings.min_bytes]
         for piece in pieces:
             np.frombuffer(memoryview(piece), dtype=np.uint8)[:: mmap.PAGESIZE] = 0
         with self._lock:
@@ -104,15 +132,15 @@ class Pool:
             self._reserved = 0
             self._trim()
 
-
-def _fetch(size: int) -> mmap.mmap:
-    """Fetch memory from the system: private, and in whole huge pages where it is large, so that it lies in those."""
-    page = HUGE if size > 2 * HUGE else PAGE
-    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    piece = mmap.mmap(-1, -(-size // page) * page, **flags)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        piece.madvise(mmap.MADV_HUGEPAGE)
-    return piece
+    def _fetch(self, size: int) -> mmap.mmap:
+        """Fetch private memory from the system, in complete huge pages where it is large, so that it lies in those."""
+        huge = self.settings.huge_page_bytes
+        page = huge if size > 2 * huge else self.settings.page_bytes
+        flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        piece = mmap.mmap(-1, -(-size // page) * page, **flags)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            piece.madvise(mmap.MADV_HUGEPAGE)
+        return piece
 
 
 pool = Pool()
@@ -120,7 +148,7 @@ empty = pool.empty
 
 
 def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Array:
-    """Make an array of zeros."""
+    """Return an array of zeros."""
     array = empty(shape, dtype)
     array.fill(0)
     return array

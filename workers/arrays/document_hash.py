@@ -1,8 +1,11 @@
-"""Documents sampled by address: by a hash of what they hold and the run's seed, whatever shard they lie in."""
+"""Stable hashes of documents, by which they are sampled.
+
+A hash depends on the document's content and on the run's seed, not on the shard that has the document.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +17,8 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
 
 
-def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
-    """Return a hash of each document's words and counts.
+def document_hashes(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
+    """Return a stable hash of each document's words and counts.
 
     Parameters
     ----------
@@ -27,7 +30,7 @@ def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
     Returns
     -------
     numpy.ndarray of int64, shape (documents,)
-        Not negative. Documents that hold the same have the same.
+        Not negative. Documents of equal content have equal hashes.
     """
     from collapsium.storage.building.split import GOLDEN, mixed
 
@@ -35,51 +38,56 @@ def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
     with np.errstate(over="ignore"):
         word = shard.words[shard.position].astype(np.uint64) * GOLDEN + shard.counts.astype(np.uint64)
         pair = mixed(word + key[0])
-        running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(pair, dtype=np.uint64)])
-        total = running[shard.offsets[1:]] - running[shard.offsets[:-1]]
+        cumulative = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(pair, dtype=np.uint64)])
+        total = cumulative[shard.offsets[1:]] - cumulative[shard.offsets[:-1]]
         return (mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
 
 
-def vector_addresses(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64]:
-    """Return a hash of each vector's values; see `addresses`.
+def vector_hashes(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64]:
+    """Return a stable hash of each vector's values; see `document_hashes`.
 
     Parameters
     ----------
     shard : VectorShard
         The vectors.
     stream : Stream
-        As for `addresses`.
+        As for `document_hashes`.
 
     Returns
     -------
     numpy.ndarray of int64, shape (vectors,)
-        Not negative. Vectors that are alike have the same.
+        Not negative. Equal vectors have equal hashes.
     """
     from collapsium.storage.building.split import GOLDEN, mixed
 
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
-        place = mixed(np.arange(shard.words.size, dtype=np.uint64) * GOLDEN + key[0])
-        values = np.ascontiguousarray(shard.values + 0.0).view(np.uint64)  # zero has one sign
-        total = mixed(values + place).sum(axis=1, dtype=np.uint64)
+        column = mixed(np.arange(shard.words.size, dtype=np.uint64) * GOLDEN + key[0])
+        # The sum makes -0.0 to 0.0.
+        values = np.ascontiguousarray(shard.values + 0.0).view(np.uint64)
+        total = mixed(values + column).sum(axis=1, dtype=np.uint64)
         return (mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
 
 
-def smallest(own: npt.NDArray[np.int64], count: int, there: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the smallest of some addresses, ascending, each once: those of all shards together hold the corpus's.
+def smallest_hashes(
+    hashes: npt.NDArray[np.int64], count: int, eligible: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return the smallest distinct hashes of a shard, ascending.
+
+    The smallest of a corpus are among the smallest of its shards.
 
     Parameters
     ----------
-    own : numpy.ndarray of int64, shape (documents,)
-        Addresses.
+    hashes : numpy.ndarray of int64, shape (documents,)
+        Stable hashes.
     count : int
-        How many at most.
-    there : numpy.ndarray of bool, shape (documents,)
-        Which documents may be taken.
+        Most hashes to return.
+    eligible : numpy.ndarray of bool, shape (documents,)
+        Whether each document may be chosen.
 
     Returns
     -------
     numpy.ndarray of int64
         At most `count`.
     """
-    return np.unique(own[there])[:count]
+    return np.unique(hashes[eligible])[:count]

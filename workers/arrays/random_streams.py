@@ -1,4 +1,7 @@
-"""Random streams as addresses: the same address gives the same numbers, on any worker and in any order."""
+"""Counter-based random streams: an address gives the same numbers on any worker and in any order.
+
+An address has the run's seed, a purpose, the iteration, and a shard, document or node.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ class Stream:
     seed : int
         The run's seed.
     purpose : str
-        What the numbers are for, such as ``start``.
+        Use of the numbers, such as ``start``.
     iteration : int
-        The iteration they are drawn in.
+        Iteration in which they are drawn.
     place : int
         Shard, document or node; -1 for none.
     """
@@ -50,7 +53,7 @@ class Stream:
         return np.random.Generator(np.random.Philox(key=int.from_bytes(self._digest(), "little")))
 
     def key(self) -> npt.NDArray[np.uint64]:
-        """Return the key from which kernels make the stream's numbers themselves (`kernels.random`).
+        """Return the key from which kernels generate the stream's numbers (`kernels.random`).
 
         Returns
         -------

@@ -14,21 +14,21 @@ def largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64
     values : numpy.ndarray of float64, shape (rows, columns)
         Finite numbers.
     count : int
-        How many of each row; all where there are fewer.
+        Columns to return of each row; all where there are fewer.
 
     Returns
     -------
     numpy.ndarray of int64, shape (rows, count)
-        The largest first, of equal ones the first column first: as a stable sort of each row by falling value begins.
+        In the order of a stable sort of the row by falling value.
     """
     rows, columns = values.shape
     count = min(count, columns)
     if count == 0:
         return np.zeros((rows, 0), dtype=np.int64)
-    least = np.partition(values, columns - count, axis=1)[:, columns - count]
-    found = np.empty((rows, count), dtype=np.int64)
+    threshold = np.partition(values, columns - count, axis=1)[:, columns - count]
+    ranked = np.empty((rows, count), dtype=np.int64)
     for row in range(rows):
-        candidates = np.flatnonzero(values[row] >= least[row])
+        candidates = np.flatnonzero(values[row] >= threshold[row])
         order = np.argsort(-values[row, candidates], kind="stable")[:count]
-        found[row] = candidates[order]
-    return found
+        ranked[row] = candidates[order]
+    return ranked

@@ -1,7 +1,7 @@
-"""Arrays that lie in scratch files instead of memory: written once, never changed, removed when nobody holds them.
+"""Spill named arrays to scratch files: written once, never changed, removed with the last reference to them.
 
-Each array is a file of plain numbers, so that parts of it are read, and appended, without the rest. Dask's own spilling
-pickles whole objects; this does not.
+Each array is a file of plain numbers, so that its rows are read, and appended, without the rest. Dask's own spilling
+pickles complete objects; this does not.
 """
 
 from __future__ import annotations
@@ -12,27 +12,24 @@ import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.storage.io.local import append
 from collapsium.storage.io.retry import patiently
+from collapsium.workers.arrays.state import Array
 
-Array = npt.NDArray[Any]
 
+class SpillFiles(Mapping[str, Array]):
+    """Named arrays on disk, each read when it is looked up.
 
-class Shelf(Mapping[str, Array]):
-    """Named arrays on disk, read whenever they are asked for.
-
-    A shelf that is pickled, to go to another process, becomes a plain dict of its arrays: scratch files are of one
-    machine.
+    Pickled, to go to another process, it becomes a plain dict of its arrays: scratch files belong to one machine.
 
     Parameters
     ----------
     folder : Path
-        Where the files lie; removed with the shelf.
+        Folder of the files; removed with this object.
     shapes : dict of str to (str, tuple of int)
         Type and shape of each array.
     """
@@ -42,7 +39,7 @@ class Shelf(Mapping[str, Array]):
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __getitem__(self, name: str) -> Array:
-        return self.part(name, 0, None)
+        return self.read_rows(name, 0, None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)
@@ -50,72 +47,71 @@ class Shelf(Mapping[str, Array]):
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Array]]]:
         return (dict, (dict(self),))
 
-    def part(self, name: str, first: int, last: int | None) -> Array:
+    def read_rows(self, name: str, first: int, last: int | None) -> Array:
         """Read the rows `first` to `last` - 1 of an array, by default to its end."""
-        kind, shape = self._shapes[name]
+        dtype, shape = self._shapes[name]
         if not shape:
-            return np.fromfile(self._folder / name, dtype=kind).reshape(())
+            return np.fromfile(self._folder / name, dtype=dtype).reshape(())
         last = shape[0] if last is None else last
         width = int(np.prod(shape[1:], dtype=np.int64))
         count = (last - first) * width
-        offset = first * width * np.dtype(kind).itemsize
-        return np.fromfile(self._folder / name, dtype=kind, count=count, offset=offset).reshape(
-            last - first, *shape[1:]
-        )
+        offset = first * width * np.dtype(dtype).itemsize
+        values = np.fromfile(self._folder / name, dtype=dtype, count=count, offset=offset)
+        return values.reshape(last - first, *shape[1:])
 
-    def lying(self) -> dict[str, Lying]:
+    def lazy_arrays(self) -> dict[str, SpilledArray]:
         """Return the arrays without reading them."""
-        return {name: Lying(self, name, *self._shapes[name]) for name in self}
+        return {name: SpilledArray(self, name, *self._shapes[name]) for name in self}
 
-    def writer(self) -> ShelfWriter:
-        """Begin another shelf beside this one."""
-        return ShelfWriter(str(self._folder.parent))
+    def writer(self) -> SpillWriter:
+        """Return a writer of further spill files in the same scratch folder."""
+        return SpillWriter(str(self._folder.parent))
 
     @property
     def nbytes(self) -> int:
         """Bytes on disk."""
         return sum(
-            int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize for kind, shape in self._shapes.values()
+            int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for dtype, shape in self._shapes.values()
         )
 
 
-class Lying:
-    """An array on a shelf, whose rows are read when they are asked for.
+class SpilledArray:
+    """An array in spill files, whose rows are read when they are indexed.
 
     Parameters
     ----------
-    shelf : Shelf
-        The shelf.
-    name, kind, shape : str, str and tuple of int
+    files : SpillFiles
+        The files.
+    name, dtype, shape : str, str and tuple of int
         The array's name, type and shape.
     """
 
-    def __init__(self, shelf: Shelf, name: str, kind: str, shape: tuple[int, ...]) -> None:
-        self._shelf, self._name = shelf, name
-        self.dtype, self.shape = np.dtype(kind), shape
+    def __init__(self, files: SpillFiles, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        self._files, self._name = files, name
+        self.dtype, self.shape = np.dtype(dtype), shape
 
-    def __getitem__(self, rows: Any, /) -> Array:
-        """Read rows, given a slice; the whole, given an ellipsis."""
+    def __getitem__(self, rows: slice | EllipsisType, /) -> Array:
+        """Read the rows of a slice, or all of them for an ellipsis."""
         if rows is ...:
-            return self._shelf[self._name]
+            return self._files[self._name]
         first, last, step = rows.indices(self.shape[0])
-        return self._shelf.part(self._name, first, max(first, last))[::step]
+        return self._files.read_rows(self._name, first, max(first, last))[::step]
 
 
-class ShelfWriter:
-    """Writes a shelf, array by array, each in as many portions as there are.
+class SpillWriter:
+    """Writes named arrays to spill files, each in as many chunks of rows as there are.
 
     Parameters
     ----------
     scratch : str
-        Folder for scratch files; the shelf gets one of its own in it.
+        Folder for scratch files, in which the spill files get one of their own.
     """
 
     def __init__(self, scratch: str) -> None:
-        self._folder = patiently(scratch, lambda: _made(scratch))
+        self._folder = patiently(scratch, lambda: _new_folder(scratch))
         self._shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def add(self, arrays: Mapping[str, Array]) -> None:
@@ -127,25 +123,25 @@ class ShelfWriter:
             shape = (before[0] + values.shape[0], *values.shape[1:]) if values.ndim else ()
             self._shapes[name] = (values.dtype.str, shape)
 
-    def finish(self) -> Shelf:
-        """Return the shelf."""
-        return Shelf(self._folder, self._shapes)
+    def finish(self) -> SpillFiles:
+        """Return the files that were written."""
+        return SpillFiles(self._folder, self._shapes)
 
 
-def _made(scratch: str) -> Path:
+def _new_folder(scratch: str) -> Path:
     Path(scratch).mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix="shelf-", dir=scratch))
+    return Path(tempfile.mkdtemp(prefix="spill-", dir=scratch))
 
 
-def part(arrays: Mapping[str, Array], name: str, first: int, last: int) -> Array:
-    """Take the rows `first` to `last` - 1 of an array, from memory or from a shelf."""
-    return arrays.part(name, first, last) if isinstance(arrays, Shelf) else arrays[name][first:last]
+def read_rows(arrays: Mapping[str, Array], name: str, first: int, last: int) -> Array:
+    """Return the rows `first` to `last` - 1 of an array, from memory or from spill files."""
+    return arrays.read_rows(name, first, last) if isinstance(arrays, SpillFiles) else arrays[name][first:last]
 
 
-def shelve(arrays: Mapping[str, Array], scratch: str) -> Shelf:
-    """Put arrays on a shelf; one that lies there already stays."""
-    if isinstance(arrays, Shelf):
+def spill(arrays: Mapping[str, Array], scratch: str) -> SpillFiles:
+    """Write arrays to spill files; those that are there already stay."""
+    if isinstance(arrays, SpillFiles):
         return arrays
-    writer = ShelfWriter(scratch)
+    writer = SpillWriter(scratch)
     writer.add(arrays)
     return writer.finish()

@@ -1,8 +1,7 @@
 """Typed states: named arrays of a model, of a block of the vocabulary, or of a shard's documents.
 
-A state is a frozen dataclass. Its fields are arrays, single numbers, or states themselves, whose arrays then lie beside
-its own. In checkpoints, models and spill files it is a bag of named arrays (`State.to_arrays`), each named as its
-field.
+A state is a frozen dataclass. Its fields are arrays, single numbers, or states themselves, whose arrays then join its
+own. Checkpoints, models and spill files hold its arrays by name (`State.to_arrays`), each named as its field.
 """
 
 from __future__ import annotations
@@ -11,28 +10,31 @@ import dataclasses
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-NUMBERS: dict[Any, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
+Array: TypeAlias = npt.NDArray[Any]
+"""An array of numbers whose type is known elsewhere, such as by an `ArrayField`."""
+
+Arrays: TypeAlias = Mapping[str, Array]
+NUMBERS: dict[type, type[np.generic]] = {bool: np.bool_, int: np.int64, float: np.float64}
 BLOCK_ONLY = "block_only"
 
 
 def block_only() -> Any:
-    """Declare an array of a block's rows that sweeps do not see; where rows are gathered for a sweep it is None."""
+    """Declare an array of a block's rows that sweeps do not see: it is None where rows are gathered for a sweep."""
     return dataclasses.field(default=None, metadata={BLOCK_ONLY: True})
 
 
 @dataclass(frozen=True)
 class _FieldType:
-    """How a field is made of arrays: a number's type, a state's class, or None for an array."""
+    """Type of a state's field: the type of a single number, the class of a nested state, or neither for an array."""
 
     name: str
-    number: Any
-    state: Any
+    number: type[bool] | type[int] | type[float] | None
+    state: type[State] | None
     optional: bool
     metadata: Mapping[str, bool]
 
@@ -40,10 +42,10 @@ class _FieldType:
 class State:
     """Base of all states; subclasses are frozen dataclasses."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays by name; what is None is left out, a single number is an array without dimensions."""
+        """Return the arrays by name; without those that are None; a single number has no dimensions."""
         arrays: dict[str, Array] = {}
         for field in _field_types(type(self)):
             value = getattr(self, field.name)
@@ -56,13 +58,13 @@ class State:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
+    def from_arrays(cls, arrays: Arrays) -> Self:
         """Return the state that named arrays hold.
 
         Parameters
         ----------
         arrays : mapping of str to numpy.ndarray
-            The arrays, which were checked where they come from outside. Others than those of the fields are ignored.
+            The arrays, checked before if they come from disk. Those that no field names are ignored.
 
         Returns
         -------
@@ -72,9 +74,9 @@ class State:
         Raises
         ------
         KeyError
-            An array is missing that the state cannot be without.
+            The array of a required field is missing.
         """
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for field in _field_types(cls):
             if field.state is not None:
                 if not field.optional or field.state.is_in(arrays):
@@ -87,8 +89,8 @@ class State:
         return cls(**values)
 
     @classmethod
-    def is_in(cls, arrays: Mapping[str, Any]) -> bool:
-        """Return whether named arrays hold all that the state cannot be without."""
+    def is_in(cls, arrays: Arrays) -> bool:
+        """Return whether named arrays hold all required fields."""
         return all(
             field.state.is_in(arrays) if field.state is not None else field.name in arrays
             for field in _field_types(cls)
@@ -114,25 +116,28 @@ class State:
 
 @dataclass(frozen=True)
 class GlobalState(State):
-    """What every shard needs of a model and has no row a word, such as hyperparameters and totals of topics."""
+    """Base of global states: the part of a model that every shard needs, such as hyperparameters and topic totals.
+
+    The other arrays of a model have a row for each word (`Rows`), or an entry for each document (`LocalState`).
+    """
 
 
 @dataclass(frozen=True)
 class Rows(State):
-    """What a model holds of each word of a run of the vocabulary, or of the words of a shard.
+    """Base of rows: arrays with a row for each word, of a block of the vocabulary or of the words of a shard.
 
-    Every array has a row for each word. Fields declared by `block_only` stay with the blocks.
+    Fields declared by `block_only` stay with the blocks.
     """
 
-    def of_words(self, chosen: Any, *, complete: bool) -> Self:
+    def of_words(self, index: slice | npt.NDArray[np.integer], *, complete: bool) -> Self:
         """Return the rows of some words.
 
         Parameters
         ----------
-        chosen : slice or numpy.ndarray of int
-            Places of the words.
+        index : slice or numpy.ndarray of int
+            Rows of the words.
         complete : bool
-            Whether to take also what sweeps do not see.
+            Whether to include the fields declared by `block_only`.
 
         Returns
         -------
@@ -141,12 +146,12 @@ class Rows(State):
         """
         names = [field.name for field in _field_types(type(self)) if complete or BLOCK_ONLY not in field.metadata]
         values = {name: getattr(self, name) for name in names}
-        return type(self)(**{name: None if value is None else value[chosen] for name, value in values.items()})
+        return type(self)(**{name: None if value is None else value[index] for name, value in values.items()})
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of several runs of words, one after another; numbers have the types of the first."""
-        values: dict[str, Any] = {}
+        """Return the rows of consecutive runs of words; arrays have the number types of the first run."""
+        values: dict[str, Array | None] = {}
         for field in _field_types(cls):
             pieces = [getattr(part, field.name) for part in parts]
             values[field.name] = (
@@ -155,31 +160,30 @@ class Rows(State):
         return cls(**values)
 
     def counted(self) -> Self:
-        """Return the rows by which held-out tokens are scored, where sweeps see others."""
+        """Return the rows that score held-out tokens; families in which sweeps see other rows override this."""
         return self
 
 
 @dataclass(frozen=True)
 class LocalState(State):
-    """What a shard keeps of its documents between sweeps."""
+    """Base of local states: arrays of a shard's documents that stay with the shard between sweeps."""
 
 
-_fields_of: dict[Any, tuple[_FieldType, ...]] = {}  # looked up again and again
+_cached_field_types: dict[type[State], tuple[_FieldType, ...]] = {}
 
 
-def _field_types(cls: Any) -> tuple[_FieldType, ...]:
-    """Return how each field of a state is made of arrays."""
-    if cls in _fields_of:
-        return _fields_of[cls]
+def _field_types(cls: type[State]) -> tuple[_FieldType, ...]:
+    """Return the types of a state's fields; cached, as every conversion needs them."""
+    if cls in _cached_field_types:
+        return _cached_field_types[cls]
     hints = get_type_hints(cls)
-    found = []
+    field_types = []
     for field in dataclasses.fields(cls):
         hint, optional = hints[field.name], field.default is not dataclasses.MISSING
         if get_origin(hint) in (Union, types.UnionType):
-            (hint,) = [one for one in get_args(hint) if one is not type(None)]
+            (hint,) = [member for member in get_args(hint) if member is not type(None)]
             optional = True
         state = hint if isinstance(hint, type) and issubclass(hint, State) else None
         number = hint if hint in NUMBERS else None
-        found.append(_FieldType(field.name, number, state, optional, field.metadata))
-    _fields_of[cls] = tuple(found)
-    return _fields_of[cls]
+        field_types.append(_FieldType(field.name, number, state, optional, field.metadata))
+    return _cached_field_types.setdefault(cls, tuple(field_types))

@@ -1,13 +1,14 @@
-"""The half of a model family that runs beside a shard or a block of the vocabulary.
+"""Base classes of the workers' halves of model families.
 
-A family has one class here, a `ShardModel`, and one on the driver (`collapsium.pipeline.families.base.Family`), which
-names this one. An instance carries the options and travels with every task.
+A family has two classes. Its `ShardModel` computes on the workers, with shards of documents and with blocks of the
+vocabulary. Its `collapsium.pipeline.families.base.Family` computes on the driver and names the shard model. A shard
+model has the family's options and travels with every task.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from collapsium.workers.arrays.array_fields import FamilyArrays
-    from collapsium.workers.arrays.delta import Arrays, Delta
+    from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
+    from collapsium.workers.arrays.state import Arrays
     from collapsium.workers.kernels.jit import Kernel
 
 AnyShard: TypeAlias = Any
-"""A shard of documents or of vectors; a family takes one of them, and its methods name which."""
+"""A shard of documents or of vectors; the methods of a family declare which of the two they take."""
 
 OptionsT = TypeVar("OptionsT")
 GlobalStateT = TypeVar("GlobalStateT", bound=GlobalState)
@@ -31,9 +33,9 @@ LocalT = TypeVar("LocalT", bound=LocalState)
 
 
 class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """What a family does beside a shard, or with a block of the vocabulary.
+    """A family's computation on a shard of documents or on a block of the vocabulary.
 
-    Methods change nothing in place: a task may run twice.
+    Methods change no argument in place, as a task may run twice.
 
     Parameters
     ----------
@@ -42,20 +44,22 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
 
     Attributes
     ----------
-    globals_type, rows_type, local_type, documents_type : type
-        States of the family: what every shard needs, what belongs to single words, what a shard keeps between sweeps,
-        and the part of this that a finished model keeps, of which `local_type` is a subclass.
+    global_state_type, rows_type, local_type : type
+        Classes of the global state, of the words' rows, and of the local state of a shard.
+    documents_type : type
+        Class of the part of the local state that a finished model saves; a base class of `local_type`.
     arrays : FamilyArrays
-        What the arrays of these states must hold; those from disk are checked by it.
+        Declaration of the arrays of these states, by which those from disk are checked.
     uses_labels : bool
-        Whether shards come with ``labels``, what else is known of the documents. The model's state then has the
-        training corpus's table of them, `LabelTable.packed`, as ``label_table``; `fold_in` heeds the labels too, and
-        documents without words are folded in to what their labels alone say.
+        Whether shards come with ``labels``, the categories and numbers of their documents. The global state then has
+        the training corpus's table of labels, `LabelTable.packed`, as ``label_table``. `fold_in` uses the labels too:
+        proportions of documents without words follow from their labels alone.
     uses_segments : bool
-        Whether shards and held-out pairs come with ``segments``. The held-out pairs of a document have as many as it.
+        Whether shards and held-out pairs come with ``segments``. The held-out pairs of a document have as many segments
+        as the document.
     folds_in_at_a_point : bool
-        Whether documents without words are put at one point of the prior, such as a path that is chosen, not at what
-        the prior lets one expect.
+        Whether documents without words are folded in to one point of the prior, such as the path of largest
+        probability, and not to the prior's expectation.
     """
 
     global_state_type: ClassVar[type[GlobalState]]
@@ -70,31 +74,31 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
     def __init__(self, options: OptionsT) -> None:
         self.options = options
 
-    def load_local(self, arrays: Mapping[str, Any]) -> LocalT:
-        """Return the local state that a checkpoint or a spill file holds; a family may leave its arrays on disk."""
+    def load_local(self, arrays: Arrays) -> LocalT:
+        """Return the local state in a checkpoint or in spill files; a family may leave its arrays on disk."""
         return cast(LocalT, self.local_type.from_arrays(arrays))
 
     def documents(self, local: LocalT) -> LocalState:
-        """Return the part of a local state that a finished model keeps."""
+        """Return the part of a local state that a finished model saves."""
         return self.documents_type.from_arrays(local.to_arrays())
 
     @abstractmethod
     def kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
-        """Return the kernels that a fit calls in every iteration: they are compiled before the first."""
+        """Return the kernels that a fit calls in every iteration, to be compiled before the first."""
 
     def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
-        """Return the kernels that folding in and predicting call."""
+        """Return the kernels that `fold_in` and `predict` call."""
         return self.kernels(global_state)
 
     @abstractmethod
     def initial_rows(self, words: int, global_state: GlobalStateT) -> RowsT:
-        """Return the rows of `words` words before any document has been seen."""
+        """Return the rows of `words` words before the first document is counted."""
 
     @abstractmethod
     def start(
         self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[LocalT, Delta]:
-        """Return a shard's first local state, and its counts as changes from nothing.
+        """Return a shard's first local state, and its counts as changes from zero.
 
         Parameters
         ----------
@@ -103,15 +107,15 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
         rows : Rows
             Initial rows of ``shard.words``.
         global_state : GlobalState
-            As the driver's `initialise` made them.
+            As returned by the driver's `initialise`.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
         warm : Arrays, optional
-            What another run, of any family, knows: ``document_topic``, float32, shape (documents, topics of that run),
-            its proportions of the documents; ``word_topic``, float32, shape (words of the shard, topics of that run),
-            its probabilities of the shard's words; and where that run has a tree ``topic_parent``, int64, the parent of
-            each topic among them, -1 for the root. It has at most as many topics as the option ``topics`` says. The
-            start is then q ~ ``document_topic`` ``word_topic``, and no sweep may treat it as a cold one.
+            Arrays of another run, of any family, for a warm start: its proportions ``document_topic``, float32, shape
+            (documents, topics of that run); its probabilities ``word_topic``, float32, shape (words of the shard,
+            topics of that run); and, if that run has a tree, ``topic_parent``, int64, the parent of each topic, -1 for
+            the root. The run has at most as many topics as the option ``topics``. Responsibilities are then
+            q_dwk ~ theta_dk phi_kw, and sweeps must not treat the local state as that of a cold start.
 
         Returns
         -------
@@ -125,18 +129,18 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
     def sweep(
         self, shard: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT, stream: Stream
     ) -> tuple[LocalT, Delta]:
-        """Pass once over a shard; `rows` has a row for each of ``shard.words``."""
+        """Return the new local state and the delta of one sweep; `rows` has a row for each of ``shard.words``."""
 
     @abstractmethod
     def advance(self, rows: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, GlobalStateT]:
-        """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
+        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
 
     @abstractmethod
     def fold(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
-        """Add a delta, whose word ids count from the block's first; return the rows and what `update` needs of them."""
+        """Return a block's rows after a delta, whose word ids count from its first word, and sums for `update`."""
 
     def finished_rows(self, block: RowsT, global_state: GlobalStateT) -> RowsT:
-        """Return the rows that a finished model keeps of a block."""
+        """Return a block's rows as a finished model saves them."""
         return block
 
     @abstractmethod
@@ -144,99 +148,99 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
         """Fit the local state of unseen documents with the rest of the model held fixed."""
 
     @abstractmethod
-    def predict(self, heldout: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
-        """Return what the model expects of what it has not seen; `rows` has a row for each of ``heldout.words``.
+    def predict(self, heldout: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT) -> Arrays:
+        """Return predictive probabilities of held-out pairs, or reconstruction errors of vectors.
 
         Parameters
         ----------
         heldout : Shard or VectorShard
-            Held-out pairs of the documents that `local` is of, or the vectors that it is of.
+            Held-out pairs of the documents of `local`, or the vectors of `local`.
         local : LocalState
-            As a sweep or `fold_in` left it.
+            As returned by a sweep or by `fold_in`.
         rows : Rows
-            Complete rows, with what sweeps do not see.
+            A row for each of ``heldout.words``, with the fields declared by `block_only`.
         global_state : GlobalState
-            The model's.
+            Global state of the model.
 
         Returns
         -------
         mapping of str to numpy.ndarray
-            Of documents, ``probability``, float64, shape (pairs,): that of each held-out pair. Of vectors, ``error``,
-            float64, shape (vectors,): the squared distance |t - t^|^2 of each from its reconstruction.
+            For documents ``probability``, float64, shape (pairs,). For vectors ``error``, float64, shape (vectors,):
+            the squared distance |t - t^|^2 of each vector from its reconstruction.
         """
 
     @abstractmethod
-    def probabilities(self, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
-        """Return the probability of each word under each topic, as prediction has it.
+    def probabilities(self, rows: RowsT, global_state: GlobalStateT) -> Arrays:
+        """Return the probability of each word under each topic, as used in prediction.
 
         Parameters
         ----------
         rows : Rows
-            The rows of the words.
+            Rows of the words.
         global_state : GlobalState
-            The model's.
+            Global state of the model.
 
         Returns
         -------
         mapping of str to numpy.ndarray
-            ``word_topic``, float64, shape (words, topics). Of a tree there is ``topic_parent`` too, int64: the column
-            of each column's parent, -1 for the root.
+            ``word_topic``, float64, shape (words, topics). Trees return ``topic_parent`` too, int64: the column of each
+            column's parent, -1 for the root.
         """
 
     @abstractmethod
-    def infer(self, local: Any, global_state: GlobalStateT) -> Mapping[str, Any]:
-        """Return the proportions of documents, and what else a model says of them.
+    def infer(self, local: Any, global_state: GlobalStateT) -> Arrays:
+        """Return the topic proportions of documents, and further estimates for them.
 
         Parameters
         ----------
         local : LocalState
-            What a finished model keeps of their local state (`documents_type`), or all of it.
+            Local state of the documents, or its part that a finished model saves (`documents_type`).
         global_state : GlobalState
-            The model's.
+            Global state of the model.
 
         Returns
         -------
         mapping of str to numpy.ndarray
-            ``document_topic``, float, shape (documents, topics), columns by permanent ids. Where the family has more to
-            say, arrays ``document_x``, shape (documents, n): whole numbers, such as ``document_path``, the nodes' ids
-            from the root on, or floats, such as ``document_factors``; `collapsium infer` writes each into a column
-            ``x`` of lists. Where it uses segments, ``segment_topic`` of shape (segments, topics) and ``segments``,
-            int64, how many each document has.
+            ``document_topic``, float, shape (documents, topics), columns by permanent ids. A family may add arrays
+            ``document_x``, shape (documents, n), of integers, such as the nodes' ids ``document_path``, or of floats,
+            such as ``document_factors``; `collapsium infer` writes each into a column ``x`` of lists. A family that
+            uses segments adds ``segment_topic``, shape (segments, topics), and ``segments``, int64, the number of
+            segments of each document.
         """
 
     def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:
-        """Return the tokens that a model expects of each word, as many as the corpus has; None where it has none."""
+        """Return the expected tokens of each word, whose sum is the corpus's; None if the model has no such counts."""
         return None
 
     @abstractmethod
     def document_lengths(self, local: LocalT) -> npt.NDArray[np.float64]:
-        """Return the tokens that a local state expects of each document: as many as it has."""
+        """Return the expected tokens of each document, which equal its length."""
 
 
 class Stochastic(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """A shard model that can be fitted by minibatches of shards, which then keep no local state."""
+    """A shard model that can be fitted by minibatches of shards, without local states."""
 
     @abstractmethod
     def step(self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream) -> Delta:
-        """Return the step of a shard."""
+        """Return the stochastic step of a shard."""
 
     @abstractmethod
     def blend(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
-        """Move a block by a minibatch's steps; return the rows and what `update` needs of them."""
+        """Return a block's rows after a minibatch's steps, and the sums over them that `update` needs."""
 
     @abstractmethod
     def rows_for_steps(self, rows: RowsT, factor: float) -> RowsT:
-        """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
+        """Return the rows of a batch model as the start of stochastic steps, scaled by a ratio of corpus sizes."""
 
 
 class Resumable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """A shard model that goes on from another run's local state of the same shard."""
+    """A shard model that can continue from the local state that another run saved of the same shard."""
 
     @abstractmethod
     def continue_from(
         self, shard: AnyShard, saved: Arrays, rows: RowsT, global_state: GlobalStateT
     ) -> tuple[LocalT, Delta]:
-        """Go on from what another run of the family kept of this very shard.
+        """Return the first local state and delta of a shard that another run of the family has swept.
 
         Parameters
         ----------
@@ -245,14 +249,14 @@ class Resumable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
         saved : Arrays
             The local state as arrays.
         rows, global_state : Rows and GlobalState
-            As for `start`; the global state is what the driver's `carry` made.
+            As for `start`; the global state is returned by the driver's `carry`.
 
         Returns
         -------
         local : LocalState
-            The same, so old that no sweep treats it as a cold one.
+            The saved state, which sweeps must not treat as that of a cold start.
         delta : Delta
-            Its counts, as changes from nothing.
+            Its counts as changes from zero.
         """
 
 
@@ -260,7 +264,7 @@ AnyShardModel = ShardModel[Any, Any, Any, Any]
 
 
 def fit_kernels(model: AnyShardModel, global_state: GlobalState) -> list[Kernel[..., Any]]:
-    """Return the kernels that a fit calls in every iteration, those of all families too."""
+    """Return the kernels that a fit of a model calls, with those that every family calls."""
     from collapsium.workers.kernels.special import elementary
 
     return [*model.kernels(global_state), elementary]

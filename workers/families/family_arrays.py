@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.array_fields import Arrays, Known, Sizes, check_arrays
+from collapsium.workers.arrays.array_fields import CheckContext, Sizes, check_arrays
+from collapsium.workers.arrays.state import Arrays
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import AnyShard
@@ -55,7 +56,7 @@ class ModelChecks:
         where : str
             Their folder, for the error.
         tokens : int, optional
-            Of the corpus, which no whole counts of topics exceed, where they are known.
+            Of the corpus, which no whole counts of topics exceed, if it is known.
 
         Returns
         -------
@@ -69,7 +70,7 @@ class ModelChecks:
         """
         topics = model.options.model_dump().get("topics")
         sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}
-        check_arrays(global_state, model.arrays.global_state, Known(sizes), where)
+        check_arrays(global_state, model.arrays.global_state, CheckContext(sizes), where)
         if global_state["vocabulary"] != words:
             raise DamagedError(f"{where}/vocabulary", f"expected {words} words, found {global_state['vocabulary']:g}")
         total = np.asarray(global_state.get("topic", 0))
@@ -147,8 +148,8 @@ class ModelChecks:
         part = self.model.arrays.local(self.global_state).only(self.model.documents_type.array_names())
         check_arrays(kept, part, self._known(document=documents), where)
 
-    def _known(self, shard: AnyShard | None = None, **sizes: int) -> Known:
-        return Known({**self.sizes, **sizes}, self.global_state, shard)
+    def _known(self, shard: AnyShard | None = None, **sizes: int) -> CheckContext:
+        return CheckContext({**self.sizes, **sizes}, self.global_state, shard)
 
 
 def _are_counted(places: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> bool:

@@ -9,24 +9,24 @@ import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers.arrays.array_fields import (
-    Arrays,
+    ArrayField,
+    ArrayGroup,
+    CheckContext,
     FamilyArrays,
-    Field,
-    Known,
-    Part,
     Rule,
+    all_or_none,
     ascending,
     at_most,
     counts,
-    each,
     flags,
     indices,
     numbers,
     offsets,
     optional,
-    singles,
-    together,
+    same_field,
+    scalars,
 )
+from collapsium.workers.arrays.state import Arrays
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -40,21 +40,21 @@ ONE = 1 << 15
 POSITIVE = 1e-300
 """Least parameter of a prior, or rate, that is divided by."""
 
-LISTS: dict[str, Field] = {
+LISTS: dict[str, ArrayField] = {
     "document_lists": offsets("document", "listed"),
     "document_topics": indices("u2", "listed", "topic"),
     "document_counts": counts("f4", "listed"),
     "document_rest": counts("f4", "document"),
 }
 LISTED = ascending("document_lists", "document_topics")
-PRIORS = singles("f8", "beta vocabulary", POSITIVE)
+PRIORS = scalars("f8", "beta vocabulary", POSITIVE)
 
 
-def pairs_listed(arrays: Arrays, known: Known) -> str | None:
+def pairs_listed(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the number of responsibilities: each pair has one for each topic of its document."""
-    if known.shard is None or known.shard.of_vectors or "pair_shares" not in arrays:
+    if context.shard is None or context.shard.of_vectors or "pair_shares" not in arrays:
         return None
-    expected = int(np.dot(np.diff(known.shard.offsets), np.diff(arrays["document_lists"])))
+    expected = int(np.dot(np.diff(context.shard.offsets), np.diff(arrays["document_lists"])))
     found = len(arrays["pair_shares"])
     return None if found == expected else f"expected {expected} numbers in 'pair_shares', found {found}"
 
@@ -62,10 +62,10 @@ def pairs_listed(arrays: Arrays, known: Known) -> str | None:
 def documents_have(name: str) -> Any:
     """Return the rule that an array has the tokens of each document."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:
-        if known.shard is None:
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:
+        if context.shard is None:
             return None
-        wrong = np.flatnonzero(np.asarray(arrays[name]) != known.shard.lengths)
+        wrong = np.flatnonzero(np.asarray(arrays[name]) != context.shard.lengths)
         return (
             f"expected the tokens of each document in '{name}'; document {wrong[0]} has others" if wrong.size else None
         )
@@ -75,24 +75,24 @@ def documents_have(name: str) -> Any:
 
 # Families of collapsed topics.
 
-COLLAPSED = Part({
+COLLAPSED = ArrayGroup({
     "alpha": counts("f8", "topic"),
     **PRIORS,
     **flags("active moments rows_ahead stochastic"),
-    **singles("i8", "start_every", 0),
-    **singles("f8", "corpus_tokens minibatches steps", 0),
-    **each("spread_weight topic_ahead", counts("f8", "topic")),
+    **scalars("i8", "start_every", 0),
+    **scalars("f8", "corpus_tokens minibatches steps", 0),
+    **same_field("spread_weight topic_ahead", counts("f8", "topic")),
     "topic_moments": counts("f8", "2 topic"),
     "topic_log_absent": numbers("f8", "topic"),
-    "corpus_tables": Field(("f8",), ("topic",), 0, optional=True),
-    **optional(singles("f8", "corpus_log_eta")),
+    "corpus_tables": ArrayField(("f8",), ("topic",), 0, optional=True),
+    **optional(scalars("f8", "corpus_log_eta")),
 })  # fmt: skip
-LDA = {**flags("asymmetric_beta"), **singles("f8", "beta_rate word_tables_prior", 0)}
+LDA = {**flags("asymmetric_beta"), **scalars("f8", "beta_rate word_tables_prior", 0)}
 MOVES = {
-    **singles("i8", "ask moves_idle moves_last merges deletes splits split_until", 0),
-    **singles("f8", "held_share held_before", 0, 1),
-    **singles("f8", "moves_best"),
-    **singles("f8", "unsettled", 0),
+    **scalars("i8", "ask moves_idle moves_last merges deletes splits split_until", 0),
+    **scalars("f8", "held_share held_before", 0, 1),
+    **scalars("f8", "moves_best"),
+    **scalars("f8", "unsettled", 0),
     **flags("moving split_tried"),
     "moves_seed": numbers("i8 u8", low=-np.inf, high=np.inf),
     "topic_alive": numbers("b1", "topic"),
@@ -105,54 +105,54 @@ MOVES = {
 }
 HDP = {
     **{name: one for name, one in COLLAPSED.fields.items() if name != "alpha"},
-    **optional(each("alpha_prior beta_prior gamma_prior", numbers("f8", "2", POSITIVE))),
-    **each("alpha_posterior gamma_posterior", numbers("f8", "2", 0)),
+    **optional(same_field("alpha_prior beta_prior gamma_prior", numbers("f8", "2", POSITIVE))),
+    **same_field("alpha_posterior gamma_posterior", numbers("f8", "2", 0)),
     "beta_posterior": numbers("f8", "beta_posterior", 0),
-    **singles("f8", "alpha alpha_geometric beta_geometric gamma", POSITIVE),
-    **singles("f8 i8", "hold sweeps tau_prior tau_total", 0),
-    **each("pi pi_geometric", counts("f8", "topic")),
+    **scalars("f8", "alpha alpha_geometric beta_geometric gamma", POSITIVE),
+    **scalars("f8 i8", "hold sweeps tau_prior tau_total", 0),
+    **same_field("pi pi_geometric", counts("f8", "topic")),
     "stick_order": indices("i8", "alive", "topic"),
     "stick_posterior": counts("f8", "stick 2"),
     **optional(MOVES),
 }  # fmt: skip
 
 
-def collapsed_rows(global_state: Arrays) -> Part:
+def collapsed_rows(global_state: Arrays) -> ArrayGroup:
     """Return what a finished model's rows hold: E[n_kw], and what learned parameters of words need."""
     active, moments = bool(global_state["active"]), bool(global_state["moments"])
     more = {"word_tables": counts("f8", "word")} if moments else {}
     if moments and not active:
-        more |= each("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
-    return Part({"word_topic": numbers("f4 f8", "word topic"), **more})
+        more |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
+    return ArrayGroup({"word_topic": numbers("f4 f8", "word topic"), **more})
 
 
-def collapsed_blocks(global_state: Arrays) -> Part:
+def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
     """Return what rows hold during a fit."""
-    fields: dict[str, Field] = {"word_topic": numbers("f4 f8", "word topic")}
+    fields: dict[str, ArrayField] = {"word_topic": numbers("f4 f8", "word topic")}
     if global_state["active"]:
         fields = {"word_active": numbers("f4", "word topic"), "word_rest": numbers("f8", "word")}
         if global_state["rows_ahead"]:
             fields["block_active"] = numbers("f4", "word topic")
     if global_state["moments"]:
-        fields |= each("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
+        fields |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
         fields["word_tables"] = counts("f8", "word")
-    return Part(fields)
+    return ArrayGroup(fields)
 
 
-def collapsed_local(global_state: Arrays) -> Part:
+def collapsed_local(global_state: Arrays) -> ArrayGroup:
     """Return what a local state holds: lists of topics and their responsibilities, or those of all topics."""
     if global_state["active"]:
-        shares = {"pair_shares": numbers("u2", "share", 0, ONE), **singles("i8", "age", 0)}
-        return Part({**LISTS, **shares}, (LISTED, pairs_listed))
+        shares = {"pair_shares": numbers("u2", "share", 0, ONE), **scalars("i8", "age", 0)}
+        return ArrayGroup({**LISTS, **shares}, (LISTED, pairs_listed))
     whole = {"document_topic": counts("f4", "document topic"), "pair_topic": numbers("f4", "pair topic", 0, 1.001)}
-    return Part(whole)
+    return ArrayGroup(whole)
 
 
-def _collapsed(global_state: Part) -> FamilyArrays:
+def _collapsed(global_state: ArrayGroup) -> FamilyArrays:
     return FamilyArrays(global_state, collapsed_rows, collapsed_blocks, collapsed_local)
 
 
-def hdp_sticks(arrays: Arrays, known: Known) -> str | None:
+def hdp_sticks(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the sticks of an HDP: they are of distinct topics, in their order."""
     order = arrays["stick_order"]
     if arrays["stick_posterior"].shape[0] not in (0, order.size):
@@ -162,17 +162,19 @@ def hdp_sticks(arrays: Arrays, known: Known) -> str | None:
     return None if np.unique(order).size == order.size else "expected each topic once in 'stick_order'"
 
 
-LDA_ARRAYS = _collapsed(Part({**COLLAPSED.fields, **LDA}))
-HDP_ARRAYS = _collapsed(Part({"pi": HDP["pi"], **HDP}, (hdp_sticks, together(*sorted(set(MOVES) - {"unsettled"})))))
+LDA_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **LDA}))
+HDP_ARRAYS = _collapsed(
+    ArrayGroup({"pi": HDP["pi"], **HDP}, (hdp_sticks, all_or_none(*sorted(set(MOVES) - {"unsettled"}))))
+)
 
 
 # Families of mean-field topics.
 
-MEAN_FIELD_ROWS = Part({"word_topic": counts("f8", "word topic")})
-MEAN_FIELD_BLOCKS = Part(each("block_topic word_expected", counts("f8", "word topic")))
+MEAN_FIELD_ROWS = ArrayGroup({"word_topic": counts("f8", "word topic")})
+MEAN_FIELD_BLOCKS = ArrayGroup(same_field("block_topic word_expected", counts("f8", "word topic")))
 BY_DOCUMENT = {"document_topic": counts("f4", "document topic")}
 VB_LDA_ARRAYS = FamilyArrays(
-    Part({
+    ArrayGroup({
         "alpha": numbers("f8", "topic", POSITIVE),
         **PRIORS,
         **flags("further_sweep"),
@@ -181,7 +183,7 @@ VB_LDA_ARRAYS = FamilyArrays(
     }),
     lambda global_state: MEAN_FIELD_ROWS,  # noqa: ARG005
     lambda global_state: MEAN_FIELD_BLOCKS,  # noqa: ARG005
-    lambda global_state: Part({**BY_DOCUMENT, **singles("i8", "even_sweeps_left", 0, MOST_SWEEPS)}),  # noqa: ARG005
+    lambda global_state: ArrayGroup({**BY_DOCUMENT, **scalars("i8", "even_sweeps_left", 0, MOST_SWEEPS)}),  # noqa: ARG005
 )  # fmt: skip
 
 
@@ -196,15 +198,15 @@ def table_of(global_state: Arrays) -> LabelTable:
         raise ValueError(f"expected a table of labels in 'label_table' ({error})") from None
 
 
-def labelled(arrays: Arrays, known: Known) -> str | None:
+def labelled(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the table of labels, and bind their number, ``label``."""
     try:
         table = table_of(arrays)
     except ValueError as error:
         return str(error)
     expected = len(table)
-    if known.sizes.setdefault("label", expected) != expected:
-        return f"expected {known.sizes['label']} labels in 'label_table', found {expected}"
+    if context.sizes.setdefault("label", expected) != expected:
+        return f"expected {context.sizes['label']} labels in 'label_table', found {expected}"
     return None
 
 
@@ -214,10 +216,10 @@ LABELS = {"document_labels": offsets("document", "labelled"), "document_label": 
 
 # Samplers.
 
-SAMPLED_BLOCKS = Part({"word_topic": counts("i4", "word topic")})
-GROWING_BLOCKS = Part({"word_topic": counts("i4", "word <topic")})
-SAMPLED_ROWS = Part({"word_topic": counts("i4 f8", "word topic")})
-SAMPLED = Part(
+SAMPLED_BLOCKS = ArrayGroup({"word_topic": counts("i4", "word topic")})
+GROWING_BLOCKS = ArrayGroup({"word_topic": counts("i4", "word <topic")})
+SAMPLED_ROWS = ArrayGroup({"word_topic": counts("i4 f8", "word topic")})
+SAMPLED = ArrayGroup(
     {
         **{name: field for name, field in LISTS.items() if name != "document_rest"},
         "token_topic": indices("u2", "token", "topic"),
@@ -226,17 +228,17 @@ SAMPLED = Part(
 )
 
 
-def sampled_rows(global_state: Arrays) -> Part:
+def sampled_rows(global_state: Arrays) -> ArrayGroup:
     """Return what rows of a finished model hold: whole counts, but for a model that was drawn."""
     return SAMPLED_ROWS
 
 
-def sampled_blocks(global_state: Arrays) -> Part:
+def sampled_blocks(global_state: Arrays) -> ArrayGroup:
     """Return what rows of whole counts hold during a fit."""
     return SAMPLED_BLOCKS
 
 
-def sampled_local(global_state: Arrays) -> Part:
+def sampled_local(global_state: Arrays) -> ArrayGroup:
     """Return what a sampler keeps of a shard: the topic of each token, and the documents' lists."""
     return SAMPLED
 
@@ -249,7 +251,7 @@ def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
 def some_of(name: str) -> Rule:
     """Return the rule that not all numbers of an array are nothing: they are divided by their sum."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:
         return None if (np.asarray(arrays[name]) > 0).any() else f"expected more than nothing in '{name}'"
 
     return rule
@@ -258,14 +260,14 @@ def some_of(name: str) -> Rule:
 def free_of(*names: str) -> Rule:
     """Return the rule that nothing is counted of columns that are free."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:
         wrong = [name for name in names if (np.asarray(arrays[name])[arrays["free"]] > 0).any()]
         return f"expected nothing of free columns in '{wrong[0]}'" if wrong else None
 
     return rule
 
 
-def _shares_of_tokens(arrays: Arrays, known: Known) -> str | None:
+def _shares_of_tokens(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the shares of topics: those that have tokens have one. A drawn model has others."""
     total = np.asarray(arrays["topic"])
     if total.dtype.kind == "i" and (np.asarray(arrays["pi"])[total > 0] <= 0).any():
@@ -274,7 +276,7 @@ def _shares_of_tokens(arrays: Arrays, known: Known) -> str | None:
 
 
 GIBBS_LDA_ARRAYS = FamilyArrays(
-    Part({
+    ArrayGroup({
         "alpha": numbers("f8", "topic", POSITIVE),
         **PRIORS,
         "topic": counts("i8 f8", "topic"),
@@ -285,11 +287,11 @@ GIBBS_LDA_ARRAYS = FamilyArrays(
     tokens_of_topics,
 )  # fmt: skip
 GIBBS_HDP_ARRAYS = FamilyArrays(
-    Part({
+    ArrayGroup({
         "pi": counts("f8", "topic"),
         **PRIORS,
-        **singles("f8", "alpha gamma", POSITIVE),
-        **singles("i8", "lanes start_topics", 1, 1 << 16),
+        **scalars("f8", "alpha gamma", POSITIVE),
+        **scalars("i8", "lanes start_topics", 1, 1 << 16),
         "topic": counts("i8 f8", "topic"),
         "free": numbers("b1", "topic"),
     }, (free_of("pi", "topic"), _shares_of_tokens)),
@@ -300,31 +302,31 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
 )  # fmt: skip
 
 
-def _authors(arrays: Arrays, known: Known) -> str | None:
+def _authors(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with authors: each document has at least one, and each token one of its document's."""
     many = np.diff(arrays["document_labels"])
     if many.size and many.min() < 1:
         return "expected an author of each document in 'document_labels'"
-    if known.shard is None or "token_author" not in arrays:
+    if context.shard is None or "token_author" not in arrays:
         return None
-    most = np.repeat(many, known.shard.lengths)
+    most = np.repeat(many, context.shard.lengths)
     return None if (arrays["token_author"] < most).all() else "expected authors of the document in 'token_author'"
 
 
 AUTHOR_TOPIC_ARRAYS = FamilyArrays(
-    Part(
+    ArrayGroup(
         {
             "topic": counts("i8 f8", "topic"),
             **PRIORS,
-            **singles("f8", "alpha", POSITIVE),
+            **scalars("f8", "alpha", POSITIVE),
             **LABEL_TABLE,
             "label_topic": counts("i8 f8", "author topic"),
         },
-        (labelled, lambda arrays, known: _number_of_authors(known)),  # noqa: ARG005
+        (labelled, lambda arrays, context: _number_of_authors(context)),  # noqa: ARG005
     ),
     sampled_rows,
     sampled_blocks,
-    lambda global_state: Part(  # noqa: ARG005
+    lambda global_state: ArrayGroup(  # noqa: ARG005
         {
             "document_labels": offsets("document", "labelled"),
             "document_label": indices("i4", "labelled", "author"),
@@ -338,8 +340,8 @@ AUTHOR_TOPIC_ARRAYS = FamilyArrays(
 )
 
 
-def _number_of_authors(known: Known) -> str | None:
+def _number_of_authors(context: CheckContext) -> str | None:
     """Return what is wrong with the number of authors: the labels, and one for documents without."""
-    if known.sizes["author"] == known.sizes["label"] + 1:
+    if context.sizes["author"] == context.sizes["label"] + 1:
         return None
-    return f"expected {known.sizes['label'] + 1} rows of 'label_topic', found {known.sizes['author']}"
+    return f"expected {context.sizes['label'] + 1} rows of 'label_topic', found {context.sizes['author']}"

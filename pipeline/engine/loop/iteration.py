@@ -13,8 +13,9 @@ from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 
 Part = tuple[int, int, bool] | None  # of the vocabulary, as `tasks.pick` takes it
 Summand = Future[Delta] | Future[tasks.Swept]

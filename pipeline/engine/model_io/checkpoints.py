@@ -15,9 +15,9 @@ from collapsium.storage.io.arrays import DIGESTS
 from collapsium.storage.runs.checkpoint import Checkpoint, CheckpointRecord
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
-from collapsium.workers.arrays.spill import Shelf, ShelfWriter
-from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.spill import SpillFiles, SpillWriter
+from collapsium.workers.arrays.state import Arrays, LocalState
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
@@ -295,7 +295,7 @@ def write_local(place: Checkpoint, number: int, swept: tasks.Swept) -> str:
     local = swept.local
     if isinstance(local, LocalState):
         return place.write(f"local_states/{number:05d}", local.to_arrays())
-    return place.write(f"local_states/{number:05d}", local.lying() if isinstance(local, Shelf) else local)
+    return place.write(f"local_states/{number:05d}", local.lazy_arrays() if isinstance(local, SpillFiles) else local)
 
 
 def check_part(place: Checkpoint, part: str, digest: str) -> list[str]:
@@ -348,7 +348,7 @@ def read_local(
     if scratch is None:
         local: Arrays = place.read(part, digest)
     else:
-        writer = ShelfWriter(scratch)
+        writer = SpillWriter(scratch)
         for name, rows in place.open(part, digest).items():
             for piece in rows.pieces():
                 writer.add({name: piece})

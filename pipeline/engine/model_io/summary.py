@@ -37,7 +37,7 @@ from collapsium.storage.runs.summary import (
     digest_of_model,
 )
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.arrays.array_fields import ROUNDING, bounds
+from collapsium.workers.arrays.array_fields import ROUNDING_TOLERANCE, value_range
 from collapsium.workers.date_sums import DateSums, date_sums, resolved
 from collapsium.workers.document_summaries import (
     LEAST_TOKENS,
@@ -151,8 +151,8 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
     sweeps, local = model.shard_model, model.documents(reference.number)
     found = sweeps.infer(local, model.global_state)
     theta = np.asarray(found["document_topic"], dtype=np.float64)
-    low, high = bounds(theta)
-    if low is not None and not (low >= -ROUNDING and high <= LARGEST_SHARE):
+    low, high = value_range(theta)
+    if low is not None and not (low >= -ROUNDING_TOLERANCE and high <= LARGEST_SHARE):
         where = f"{model.folder.url}/documents/{reference.number:05d}"
         raise DamagedError(where, f"expected arrays that give proportions from 0 to 1, found {low:g} to {high:g}")
     theta = np.maximum(theta, 0.0)

@@ -302,7 +302,7 @@ def _plan(
     copied = 0 if words >= NEARLY_ALL * vocabulary and blocks == 1 else footprint.shown * words
     working = at_a_time * ((footprint.swept * words + copied) + (footprint.portion if on_disk else 0))
     if on_disk:
-        working += at_a_time * SHARD_PAIR * largest + buffers.IDLE
+        working += at_a_time * SHARD_PAIR * largest + buffers.pool.settings.idle_bytes
     reading = READING if manifest.vectors is None else READING_DENSE
     memory = {
         "interpreter, libraries and kernels": INTERPRETER.get(place.scheduler, INTERPRETER["worker"]),

@@ -29,9 +29,9 @@ from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.members import restarts_of
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import GlobalState, Rows
+from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

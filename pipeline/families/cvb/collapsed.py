@@ -13,8 +13,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import FamilyOptions, Footprint, Resumable, Simulates, Stochastic, Summary
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.document_lists import PORTION, room_for
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import Parameters

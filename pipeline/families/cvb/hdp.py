@@ -21,8 +21,9 @@ from collapsium.pipeline.families.cvb import topic_moves as moves
 from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily, CollapsedOptions, Vector
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState
 from collapsium.workers.families.cvb.hdp import HdpShardModel, predictive_words
 from collapsium.workers.families.cvb.shard_model import NO_ROWS

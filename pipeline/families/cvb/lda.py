@@ -16,8 +16,9 @@ from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Summary
 from collapsium.pipeline.families.cvb import collapsed
 from collapsium.pipeline.families.cvb.collapsed import MIN_PARAMETER, CollapsedFamily, CollapsedOptions, Vector
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.global_state import LdaGlobalState
 from collapsium.workers.families.cvb.lda import LdaShardModel, word_parameters
 from collapsium.workers.families.cvb.shard_model import NO_ROWS

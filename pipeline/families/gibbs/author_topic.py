@@ -33,8 +33,9 @@ from collapsium.pipeline.families.gibbs.sampler import (
 )
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.gibbs.author_topic import AuthorSums, AuthorTopicGlobalState, AuthorTopicShardModel
 from collapsium.workers.families.gibbs.states import Vector
 from collapsium.workers.special_functions import gammaln

@@ -25,8 +25,9 @@ from collapsium.pipeline.families.gibbs.sampler import (
 )
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState, GibbsHdpShardModel, GibbsHdpSums
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, added_counts
 from collapsium.workers.families.gibbs.token_counts import padded

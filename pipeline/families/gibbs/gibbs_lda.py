@@ -21,8 +21,9 @@ from collapsium.pipeline.families.gibbs.sampler import (
     GibbsFamily,
     footprint,
 )
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.gibbs.gibbs_lda import (
     GibbsLdaGlobalState,
     GibbsLdaShardModel,

@@ -32,8 +32,8 @@ from collapsium.pipeline.families.gibbs.sampler import (
 )
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.gibbs.allowed_topics import LabelLists, TopicSizes
 from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobalState, LabelTopicsShardModel
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, SampledRows, Vector

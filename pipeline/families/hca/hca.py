@@ -30,9 +30,10 @@ from collapsium.pipeline.families.ncrp import prior as nested
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.pipeline.families.ncrp.nodes import depth_first
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.hca.hca import HcaShardModel
 from collapsium.workers.families.hca.states import (
     CANDIDATES,

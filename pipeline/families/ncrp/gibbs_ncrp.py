@@ -19,9 +19,10 @@ from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.ncrp.sample_probability import SampleProbability
 from collapsium.storage.errors import NumericalError
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.gibbs.states import MAX_TOPICS
 from collapsium.workers.families.gibbs.token_counts import padded
 from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrpShardModel

@@ -25,9 +25,10 @@ from collapsium.pipeline.families.ncrp.options import NcrpOptions
 from collapsium.pipeline.families.ncrp.prior import end_logs, learned_gamma, sticks, sticks_bound
 from collapsium.pipeline.families.ncrp.tree_update import move_nodes
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.ncrp.ncrp import NcrpShardModel
 from collapsium.workers.families.ncrp.state import NcrpGlobalState, NcrpRows, NodeTokens, SweepSums, WarmSums
 from collapsium.workers.families.ncrp.tree import FittedTree, Tree

@@ -12,8 +12,9 @@ from collapsium.pipeline.families.base import Description, Footprint, Resumable,
 from collapsium.pipeline.families.networks import generative, sampled, variational
 from collapsium.pipeline.families.networks.options import NetworkOptions
 from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.families.networks.graph import Plan
 from collapsium.workers.families.networks.sampled import SampledNetworkModel

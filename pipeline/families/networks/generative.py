@@ -10,8 +10,8 @@ import numpy as np
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Summary
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.networks.graph import LABEL, Graph, graph_of
 from collapsium.workers.families.networks.states import (
     ExpectedNetworkGlobalState,

@@ -40,8 +40,9 @@ from collapsium.pipeline.families.vb.mean_field import (
 from collapsium.pipeline.families.vb.topic_prior import MIN_SHARE, log_rate_rest, next_prior, with_prior_by_size
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.vb.hdsp import STATISTICS_PER_LABEL, HdspShardModel
 from collapsium.workers.families.vb.states import (
     FoldSums,

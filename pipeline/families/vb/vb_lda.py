@@ -16,8 +16,9 @@ from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families import hyperparameters as dirichlet
 from collapsium.pipeline.families.base import FamilyOptions, Footprint, Simulates, Summary
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS, MeanFieldFamily, topics_footprint, totals_bound
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.vb.states import FoldSums, MeanFieldRows, VbLdaGlobalState, VbLdaSums, Vector
 from collapsium.workers.families.vb.vb_lda import VbLdaShardModel
 from collapsium.workers.special_functions import digamma

@@ -24,7 +24,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
-from collapsium.workers.arrays.array_fields import FamilyArrays, Part, counts, flags, numbers, optional, singles
+from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, flags, numbers, optional, scalars
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 from collapsium.workers.families.base import ShardModel
 from tests.conftest import write_corpus
@@ -77,8 +77,8 @@ class ToyTreeDocuments(LocalState):
     document_path: Any
 
 
-TOLD = {**flags("signed"), "vocabulary": counts("f8"), **optional(singles("i8", "extra", 0, 1))}
-WORD_PART = Part({"word_topic": numbers("f8", "word 10")})
+TOLD = {**flags("signed"), "vocabulary": counts("f8"), **optional(scalars("i8", "extra", 0, 1))}
+WORD_PART = ArrayGroup({"word_topic": numbers("f8", "word 10")})
 DOCUMENTS = {"document_topic": counts("f8", "document 10"), "document_path": counts("i8", "document 3")}
 
 
@@ -92,7 +92,10 @@ class ToyTreeShardModel(ShardModel):
         ToyTreeDocuments,
     )
     arrays = FamilyArrays(
-        Part(TOLD), lambda global_state: WORD_PART, lambda global_state: WORD_PART, lambda global_state: Part(DOCUMENTS)
+        ArrayGroup(TOLD),
+        lambda global_state: WORD_PART,
+        lambda global_state: WORD_PART,
+        lambda global_state: ArrayGroup(DOCUMENTS),
     )
 
     def kernels(self, global_state):

@@ -7,28 +7,28 @@ from hypothesis import strategies as st
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import (
-    PIECE,
-    Known,
-    Part,
+    CHUNK_SIZE,
+    ArrayGroup,
+    CheckContext,
     ascending,
     at_most,
-    bounds,
     check_arrays,
     counts,
     indices,
+    never_falls,
     numbers,
     offsets,
     optional,
-    rises,
-    singles,
+    scalars,
+    value_range,
 )
 
-LISTED = Part(
+LISTED = ArrayGroup(
     {
         "lists": offsets("document", "listed"),
         "topics": indices("u2", "listed", "topic"),
         "weights": counts("f4", "listed"),
-        **singles("i8", "age", 0, 10),
+        **scalars("i8", "age", 0, 10),
         **optional({"levels": numbers("f8", "document 2", 0, 1)}),
     },
     (ascending("lists", "topics"), at_most("lists", "topic")),
@@ -47,12 +47,12 @@ def sound():
 
 def fault_of(arrays, **sizes):
     with pytest.raises(DamagedError) as caught:
-        check_arrays(arrays, LISTED, Known({"topic": 4, "document": 3, **sizes}), "place")
+        check_arrays(arrays, LISTED, CheckContext({"topic": 4, "document": 3, **sizes}), "place")
     return str(caught.value)
 
 
 def test_arrays_as_declared__pass():
-    known = Known({"topic": 4, "document": 3})
+    known = CheckContext({"topic": 4, "document": 3})
     check_arrays(sound(), LISTED, known, "place")
     check_arrays({**sound(), "levels": np.zeros((3, 2))}, LISTED, known, "place")
     assert known.sizes["listed"] == 5
@@ -90,22 +90,24 @@ def test_an_array_that_is_missing__is_named():
 
 def test_sizes_that_are_known__hold():
     assert "expected offsets up to 6, found 5" in fault_of(sound(), listed=6)
-    long = Part(LISTED.fields, (at_most("lists", "document"),))
+    long = ArrayGroup(LISTED.fields, (at_most("lists", "document"),))
     with pytest.raises(DamagedError, match="expected lists of at most 3 in 'lists', found one of 5"):
-        check_arrays({**sound(), "lists": np.array([0, 5, 5, 5])}, long, Known({"topic": 4, "document": 3}), "place")
+        check_arrays(
+            {**sound(), "lists": np.array([0, 5, 5, 5])}, long, CheckContext({"topic": 4, "document": 3}), "place"
+        )
 
 
 @given(st.lists(st.integers(-5, 5), max_size=20), st.integers(1, 4))
 def test_what_is_looked_at_in_pieces__is_as_if_at_once(values, piece):
     array = np.array(values, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collapsium.workers.arrays.array_fields.PIECE", piece)
-        assert rises(array) == bool((np.diff(array) >= 0).all())
-        assert bounds(array) == ((min(values), max(values)) if values else (None, 0.0))
+        patch.setattr("collapsium.workers.arrays.array_fields.CHUNK_SIZE", piece)
+        assert never_falls(array) == bool((np.diff(array) >= 0).all())
+        assert value_range(array) == ((min(values), max(values)) if values else (None, 0.0))
 
 
 def test_nan__is_found_in_any_piece():
-    for place in (0, PIECE - 1, PIECE, 2 * PIECE + 3):
-        values = np.zeros(2 * PIECE + 5, dtype=np.float32)
+    for place in (0, CHUNK_SIZE - 1, CHUNK_SIZE, 2 * CHUNK_SIZE + 3):
+        values = np.zeros(2 * CHUNK_SIZE + 5, dtype=np.float32)
         values[place] = np.nan
-        assert np.isnan(bounds(values)[0])
+        assert np.isnan(value_range(values)[0])

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.buffer_pool import PAGE, SMALL, WASTE, Pool
+from collapsium.workers.arrays.buffer_pool import Pool, PoolSettings
 
 DTYPES = st.sampled_from([np.uint8, np.uint16, np.int32, np.float32, np.float64]).map(np.dtype)
+SETTINGS = PoolSettings()
+SMALL, PAGE, WASTE = SETTINGS.min_bytes, SETTINGS.page_bytes, SETTINGS.max_waste
 LARGE = 2 * SMALL  # bytes of an array that is worth a piece of its own
 
 
@@ -40,9 +42,9 @@ def pool():
 
 
 @pytest.fixture
-def nothing_idle(monkeypatch):
+def nothing_idle(pool):
     """Only as many bytes may wait as are in use or were reserved."""
-    monkeypatch.setattr(buffers, "IDLE", 0)
+    pool.settings = PoolSettings(idle_bytes=0)
 
 
 @given(st.lists(st.integers(0, 40), max_size=3), DTYPES, st.booleans())
@@ -190,7 +192,7 @@ class Taking(RuleBasedStateMachine):
 
     @invariant()
     def no_more_waits_than_may(self):
-        assert self.pool._idle <= max(self.pool._used, self.pool._reserved, buffers.IDLE)
+        assert self.pool._idle <= max(self.pool._used, self.pool._reserved, SETTINGS.idle_bytes)
 
 
 TestTaking = Taking.TestCase
@@ -219,15 +221,15 @@ def test_limit__lets_go_of_what_has_waited_longest(pool):
     assert pieces(pool) == [LARGE + PAGE, LARGE + 2 * PAGE]
 
 
-def test_limit__leaves_some_however_little_is_in_use(pool, monkeypatch):
-    monkeypatch.setattr(buffers, "IDLE", 2 * LARGE)
+def test_limit__leaves_some_however_little_is_in_use(pool):
+    pool.settings = PoolSettings(idle_bytes=2 * LARGE)
     arrays = [large(pool) for _ in range(5)]
     arrays.clear()
     assert pieces(pool) == [LARGE, LARGE]
 
 
-def test_limit__is_low_where_memory_is_short(pool, monkeypatch):
-    monkeypatch.setattr(buffers, "IDLE", LARGE)
+def test_limit__is_low_where_memory_is_short(pool):
+    pool.settings = PoolSettings(idle_bytes=LARGE)
     pool.lean = True
     pool.reserve([LARGE] * 3)
     assert pieces(pool) == [LARGE]

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.arrays.document_hash import addresses, smallest
+from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
 from collapsium.workers.arrays.random_streams import Stream
 from tests.strategies import bags, documents_of
 
@@ -12,7 +12,7 @@ STREAM = Stream(3, "start", 0)
 
 def of(rows, stream=STREAM, number=0):
     """Addresses of documents that make a shard."""
-    return addresses(Shard.of(number, documents_of(rows)), stream.at(place=number))
+    return document_hashes(Shard.of(number, documents_of(rows)), stream.at(place=number))
 
 
 @given(bags(), st.data())
@@ -56,11 +56,11 @@ def test_addresses__are_spread_evenly():
 def test_smallest__of_shards_together_are_those_of_the_corpus(drawn, count, data):
     rows, _ = drawn
     there = np.array([bool(row) for row in rows])
-    whole = smallest(of(rows), count, there)
+    whole = smallest_hashes(of(rows), count, there)
     assert whole.size == min(count, len({tuple(sorted(row.items())) for row in rows if row}))
     assert (np.diff(whole) > 0).all()
     order = data.draw(st.permutations(range(len(rows))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     parts = [order[low:high] for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True) if low < high]
-    found = [smallest(of([rows[n] for n in part]), count, there[list(part)]) for part in parts]
+    found = [smallest_hashes(of([rows[n] for n in part]), count, there[list(part)]) for part in parts]
     np.testing.assert_array_equal(np.unique(np.concatenate(found))[:count], whole)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from collapsium.workers.arrays.spill import Shelf, ShelfWriter, part, shelve
+from collapsium.workers.arrays.spill import SpillFiles, SpillWriter, read_rows, spill
 
 DTYPES = st.sampled_from([np.uint16, np.int32, np.int64, np.float32, np.float64]).map(np.dtype)
 
@@ -20,13 +20,13 @@ def named(draw, max_dims=2):
     return {name: draw(arrays.arrays(draw(DTYPES), draw(shapes))) for name in sorted(names)}
 
 
-def check_equal(found, expected):
-    assert set(found) == set(expected)
-    assert len(found) == len(expected)
+def check_equal(restored, expected):
+    assert set(restored) == set(expected)
+    assert len(restored) == len(expected)
     for name, values in expected.items():
-        assert found[name].dtype == values.dtype
-        assert found[name].shape == values.shape
-        np.testing.assert_array_equal(found[name], values)
+        assert restored[name].dtype == values.dtype
+        assert restored[name].shape == values.shape
+        np.testing.assert_array_equal(restored[name], values)
 
 
 def folders(path):
@@ -35,30 +35,30 @@ def folders(path):
 
 
 @given(named())
-def test_shelf__gives_back_what_was_put_on_it(tmp_path, given_arrays):
-    shelf = shelve(given_arrays, str(tmp_path / "scratch"))
-    check_equal(shelf, given_arrays)
-    check_equal(dict(shelf), given_arrays)
-    assert shelf.nbytes == sum(values.nbytes for values in given_arrays.values())
-    assert shelve(shelf, str(tmp_path / "elsewhere")) is shelf
+def test_spill_files__have_the_arrays_that_were_spilled(tmp_path, given_arrays):
+    spilled = spill(given_arrays, str(tmp_path / "scratch"))
+    check_equal(spilled, given_arrays)
+    check_equal(dict(spilled), given_arrays)
+    assert spilled.nbytes == sum(values.nbytes for values in given_arrays.values())
+    assert spill(spilled, str(tmp_path / "elsewhere")) is spilled
     assert not (tmp_path / "elsewhere").exists()
 
 
 @given(named(), st.integers(0, 5), st.integers(0, 5))
 def test_part__equals_slicing(tmp_path, given_arrays, first, last):
-    shelf = shelve(given_arrays, str(tmp_path))
+    spilled = spill(given_arrays, str(tmp_path))
     for name, values in given_arrays.items():
         if values.ndim:
             low, high = sorted((min(first, values.shape[0]), min(last, values.shape[0])))
-            for found in (part(shelf, name, low, high), part(given_arrays, name, low, high)):
-                np.testing.assert_array_equal(found, values[low:high])
-                assert (found.dtype, found.shape) == (values.dtype, values[low:high].shape)
-            np.testing.assert_array_equal(shelf.part(name, low, None), values[low:])
+            for restored in (read_rows(spilled, name, low, high), read_rows(given_arrays, name, low, high)):
+                np.testing.assert_array_equal(restored, values[low:high])
+                assert (restored.dtype, restored.shape) == (values.dtype, values[low:high].shape)
+            np.testing.assert_array_equal(spilled.read_rows(name, low, None), values[low:])
 
 
 @given(named(), st.integers(0, 5), st.integers(0, 5))
 def test_writer__puts_portions_behind_one_another(tmp_path, given_arrays, one, two):
-    writer = ShelfWriter(str(tmp_path))
+    writer = SpillWriter(str(tmp_path))
     low, high = sorted((one, two))
     rows = {name: values for name, values in given_arrays.items() if values.ndim}
     for first, last in ((0, low), (low, high), (high, 5)):
@@ -70,45 +70,45 @@ def test_writer__puts_portions_behind_one_another(tmp_path, given_arrays, one, t
 def test_writer__takes_arrays_that_are_not_contiguous(tmp_path):
     table = np.arange(12).reshape(3, 4)
     given_arrays = {"rows": table.T, "steps": np.arange(10)[::3], "column": table[:, 1]}
-    check_equal(shelve(given_arrays, str(tmp_path)), given_arrays)
+    check_equal(spill(given_arrays, str(tmp_path)), given_arrays)
 
 
-def test_shelf__takes_its_files_with_it(tmp_path):
-    shelf = shelve({"a": np.arange(3)}, str(tmp_path))
-    other = shelve({"a": np.arange(4)}, str(tmp_path))
+def test_spill_files__are_removed_with_the_last_reference(tmp_path):
+    spilled = spill({"a": np.arange(3)}, str(tmp_path))
+    other = spill({"a": np.arange(4)}, str(tmp_path))
     assert len(folders(tmp_path)) == 2
-    held = shelf["a"]
-    del shelf
+    values_read = spilled["a"]
+    del spilled
     assert len(folders(tmp_path)) == 1
-    np.testing.assert_array_equal(held, np.arange(3))
+    np.testing.assert_array_equal(values_read, np.arange(3))
     check_equal(other, {"a": np.arange(4)})
     del other
     assert folders(tmp_path) == []
 
 
-def test_shelf__begins_another_beside_it(tmp_path):
-    shelf = shelve({"a": np.arange(3)}, str(tmp_path))
-    writer = shelf.writer()
+def test_spill_files__have_a_writer_of_others(tmp_path):
+    spilled = spill({"a": np.arange(3)}, str(tmp_path))
+    writer = spilled.writer()
     writer.add({"b": np.zeros((2, 0))})
     other = writer.finish()
     assert len(folders(tmp_path)) == 2
-    del shelf, writer
+    del spilled, writer
     assert len(folders(tmp_path)) == 1
     check_equal(other, {"b": np.zeros((2, 0))})
 
 
 @given(named())
-def test_shelf__is_pickled_as_a_plain_dict(tmp_path, given_arrays):
-    shelf = shelve(given_arrays, str(tmp_path))
+def test_spill_files__are_pickled_as_a_plain_dict(tmp_path, given_arrays):
+    spilled = spill(given_arrays, str(tmp_path))
     for protocol in (4, pickle.HIGHEST_PROTOCOL):
-        found = pickle.loads(pickle.dumps(shelf, protocol))
-        assert type(found) is dict
-        check_equal(found, given_arrays)
-    assert isinstance(shelf, Shelf)
+        restored = pickle.loads(pickle.dumps(spilled, protocol))
+        assert type(restored) is dict
+        check_equal(restored, given_arrays)
+    assert isinstance(spilled, SpillFiles)
 
 
-def test_shelf__knows_only_what_it_holds(tmp_path):
-    shelf = shelve({"a": np.arange(3)}, str(tmp_path))
-    assert "b" not in shelf
+def test_spill_files__have_no_other_names(tmp_path):
+    spilled = spill({"a": np.arange(3)}, str(tmp_path))
+    assert "b" not in spilled
     with pytest.raises(KeyError):
-        shelf["b"]
+        spilled["b"]

@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
+from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.spill import Shelf
+from collapsium.workers.arrays.spill import SpillFiles
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.document_lists import (
     WHOLE,
     Floats,
@@ -258,7 +259,7 @@ def sweep(
         documents = int((shard.lengths > 0).sum())
         parts["tables"] = fresh(tables + _background_tables(grown, prior, documents), "topic")
     arrays = after.finish(age)
-    new_local = SpilledLocal(arrays) if isinstance(arrays, Shelf) else ActiveLocal.from_arrays(arrays)
+    new_local = SpilledLocal(arrays) if isinstance(arrays, SpillFiles) else ActiveLocal.from_arrays(arrays)
     return new_local, Delta(parts, {"word": shard.words})
 
 

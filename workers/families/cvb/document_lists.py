@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays
-from collapsium.workers.arrays.spill import Shelf, part
+from collapsium.workers.arrays.spill import SpillFiles, read_rows
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
@@ -177,11 +177,11 @@ def portions(shard: Shard, local: Arrays) -> Iterator[Portion]:
         pairs = DocumentPairs(shard.offsets[first : last + 1] - low, shard.position[low:high], shard.counts[low:high])
         state = ActiveState(
             starts[first : last + 1] - starts[first],
-            part(local, "pair_shares", int(starts[first]), int(starts[last])),
-            part(local, "document_counts", *listed),
-            part(local, "document_rest", first, last),
+            read_rows(local, "pair_shares", int(starts[first]), int(starts[last])),
+            read_rows(local, "document_counts", *listed),
+            read_rows(local, "document_rest", first, last),
         )
-        active = ActiveTopics(lists[first : last + 1] - listed[0], part(local, "document_topics", *listed))
+        active = ActiveTopics(lists[first : last + 1] - listed[0], read_rows(local, "document_topics", *listed))
         yield Portion(pairs, active, state, first, low)
 
 
@@ -204,7 +204,7 @@ class Gathering:
     """
 
     def __init__(self, shard: Shard, before: Arrays, chosen: Sequence[tuple[Steps, Ints]], *, same: bool) -> None:
-        self._writer = before.writer() if isinstance(before, Shelf) else None
+        self._writer = before.writer() if isinstance(before, SpillFiles) else None
         self._sizes: list[Ints] = []
         self._lists, topic = before["document_lists"], before["document_topics"]
         self._done = dict.fromkeys(CHANGING, 0)

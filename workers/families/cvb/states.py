@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.spill import Shelf
+from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Array, LocalState, Rows, block_only
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
 from collapsium.workers.kernels.cvb.records import ActiveTopics
@@ -233,11 +233,11 @@ class SpilledLocal(CollapsedDocuments):
 
     Attributes
     ----------
-    shelf : Shelf
+    shelf : SpillFiles
         The arrays of an `ActiveLocal`.
     """
 
-    shelf: Shelf
+    shelf: SpillFiles
 
     def to_arrays(self) -> Any:
         """Return the arrays, which stay on disk."""
@@ -262,7 +262,7 @@ def local_of(arrays: Mapping[str, Array]) -> DenseDocuments | ActiveLocal | Spil
     if not ActiveLocal.is_in(arrays):
         dense: DenseDocuments = (DenseLocal if DenseLocal.is_in(arrays) else DenseDocuments).from_arrays(arrays)
         return dense
-    if isinstance(arrays, Shelf):
+    if isinstance(arrays, SpillFiles):
         return SpilledLocal(arrays)
     local: ActiveLocal = ActiveLocal.from_arrays(arrays)
     return local

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb import active as listed
 from collapsium.workers.families.cvb import dense
 from collapsium.workers.families.cvb.document_lists import LEAST, Ints, Steps, room

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta, change, fresh
+from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import LocalState, State
+from collapsium.workers.arrays.state import Arrays, LocalState, State
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import pair_probability
 from collapsium.workers.families.gibbs.allowed_topics import LabelLists

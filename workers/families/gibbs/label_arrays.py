@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from collapsium.workers.arrays.array_fields import (
-    PIECE,
-    Arrays,
+    CHUNK_SIZE,
+    ArrayGroup,
+    CheckContext,
     FamilyArrays,
-    Known,
-    Part,
     ascending,
     counts,
     flags,
-    singles,
+    scalars,
 )
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
     LABELS,
@@ -28,24 +28,27 @@ from collapsium.workers.families.topic_arrays import (
 )
 
 
-def _topics_of_labels(arrays: Arrays, known: Known) -> str | None:
+def _topics_of_labels(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the number of topics: those of all labels, and the background's."""
-    expected = known.sizes["label"] * int(arrays["label_topics"]) + int(arrays["background_topics"])
+    expected = context.sizes["label"] * int(arrays["label_topics"]) + int(arrays["background_topics"])
     return None if arrays["topic"].size == expected else f"expected {expected} topics, found {arrays['topic'].size}"
 
 
-def _topics_of_tokens(arrays: Arrays, known: Known) -> str | None:
+def _topics_of_tokens(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the topics of tokens: each is one that its document may have."""
-    if known.shard is None or "token_topic" not in arrays:
+    if context.shard is None or "token_topic" not in arrays:
         return None
-    each, background = (int(known.global_state[name]) for name in ("label_topics", "background_topics"))
-    lists, labels, topics = np.asarray(arrays["document_labels"]), known.sizes["label"], known.sizes["topic"]
+    each, background = (int(context.global_state[name]) for name in ("label_topics", "background_topics"))
+    lists, labels, topics = np.asarray(arrays["document_labels"]), context.sizes["label"], context.sizes["topic"]
     owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
     pairs = np.append(owner * labels + arrays["document_label"], -1)  # ascend, but for the end that nothing equals
-    document = np.repeat(np.arange(lists.size - 1), known.shard.lengths)
+    document = np.repeat(np.arange(lists.size - 1), context.shard.lengths)
     free = (np.diff(lists) == 0) & (background == 0)
-    for first in range(0, document.size, PIECE):
-        here, topic = document[first : first + PIECE], arrays["token_topic"][first : first + PIECE].astype(np.int64)
+    for first in range(0, document.size, CHUNK_SIZE):
+        here, topic = (
+            document[first : first + CHUNK_SIZE],
+            arrays["token_topic"][first : first + CHUNK_SIZE].astype(np.int64),
+        )
         wanted = here * labels + topic // each
         has = pairs[np.searchsorted(pairs[:-1], wanted)] == wanted
         if not (np.where(topic < topics - background, has, True) | free[here]).all():
@@ -54,13 +57,13 @@ def _topics_of_tokens(arrays: Arrays, known: Known) -> str | None:
 
 
 LABEL_TOPICS_ARRAYS = FamilyArrays(
-    Part(
+    ArrayGroup(
         {
             "topic": counts("i8 f8", "topic"),
             **PRIORS,
-            **singles("f8", "alpha", POSITIVE),
-            **singles("i8", "background_topics", 0, 1 << 16),
-            **singles("i8", "label_topics", 1, 1 << 16),
+            **scalars("f8", "alpha", POSITIVE),
+            **scalars("i8", "background_topics", 0, 1 << 16),
+            **scalars("i8", "label_topics", 1, 1 << 16),
             **flags("carried single_topics"),
             **LABEL_TABLE,
         },
@@ -68,7 +71,7 @@ LABEL_TOPICS_ARRAYS = FamilyArrays(
     ),
     sampled_rows,
     sampled_blocks,
-    lambda global_state: Part(  # noqa: ARG005
+    lambda global_state: ArrayGroup(  # noqa: ARG005
         {**SAMPLED.fields, **LABELS},
         (*SAMPLED.rules, ascending("document_labels", "document_label"), _topics_of_tokens),
     ),

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Arrays, Delta, fresh
+from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.arrays.state import Arrays, LocalState
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import FOLD_IN_SWEEPS
 from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from collapsium.workers.arrays.delta import Arrays, Delta, fresh
+from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import LocalT, OptionsT, Resumable
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts, pair_probability

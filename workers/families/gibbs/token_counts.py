@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Part, change, fresh
+from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.states import ActiveTopics, Counts, Ints, TokenTopics, Vector
 from collapsium.workers.kernels.cvb import words

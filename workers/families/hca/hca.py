@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
-from collapsium.workers.arrays.document_hash import smallest, vector_addresses
+from collapsium.workers.arrays.delta import Delta, Part, fresh
+from collapsium.workers.arrays.document_hash import smallest_hashes, vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.hca.leaf_splits import LeafProbes
 from collapsium.workers.families.hca.states import (
@@ -109,8 +110,8 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         spread = np.tile(np.eye(depth), (count, 1, 1)) if global_state.factorised else None
         best, factors = np.zeros(count, dtype=np.int32), np.zeros((count, depth))
         local = VectorFactors(DocumentEnds.empty(count), best, factors, spread)
-        hashes = vector_addresses(shard, stream)
-        chosen = smallest(hashes, global_state.clustering.max_seeds, np.ones(count, dtype=bool))
+        hashes = vector_hashes(shard, stream)
+        chosen = smallest_hashes(hashes, global_state.clustering.max_seeds, np.ones(count, dtype=bool))
         return local, Delta({"candidates": fresh(np.ones(chosen.size), "document")}, {"document": chosen})
 
     def sweep(
@@ -303,7 +304,7 @@ def _cluster(shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, st
     columns, clustering = global_state.fitted.node_parent.size, global_state.clustering
     seeds, label = clustering.seeds, np.full(shard.documents, -1, dtype=np.int32)
     if clustering.stage == SEEDING:
-        own = vector_addresses(shard, stream.at(purpose="start", iteration=0))
+        own = vector_hashes(shard, stream.at(purpose="start", iteration=0))
         place = np.minimum(np.searchsorted(seeds, own), seeds.size - 1)
         label[:] = np.where(seeds[place] == own, place, -1)
     else:

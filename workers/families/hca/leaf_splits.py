@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.delta import Part, fresh
-from collapsium.workers.arrays.document_hash import vector_addresses
+from collapsium.workers.arrays.document_hash import vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.hca.states import Splits
 
@@ -60,7 +60,7 @@ class LeafProbes:
 
     def __init__(self, shard: VectorShard, stream: Stream, probe: npt.NDArray[Any], splits: Splits) -> None:
         self._shard, self._probe = shard, probe * splits.probe_scale
-        self._address = vector_addresses(shard, stream.at(purpose="probe", iteration=0))
+        self._address = vector_hashes(shard, stream.at(purpose="probe", iteration=0))
         self._split, self._lines = np.asarray(splits.split, dtype=np.int64)[:2], bool(splits.split[2])
         self.probes, self.gain = np.zeros(probe.shape), np.zeros(probe.shape[1])
         self.other: tuple[int, Ints] | None = None  # the column, and the vectors

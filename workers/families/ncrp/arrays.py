@@ -10,21 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.array_fields import (
-    Arrays,
+    ArrayField,
+    ArrayGroup,
+    CheckContext,
     FamilyArrays,
-    Field,
-    Known,
-    Part,
     Rule,
     counts,
-    each,
     flags,
     indices,
     numbers,
     offsets,
     optional,
-    singles,
+    same_field,
+    scalars,
 )
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, POSITIVE, SAMPLED_ROWS, free_of
 
@@ -59,11 +59,11 @@ def tree(parents: str, depth: str = "") -> Rule:
         The rule.
     """
 
-    def rule(arrays: Arrays, known: Known) -> str | None:
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:
         if parents not in arrays:  # nothing is kept of a tree before a trial
             return None
         columns = np.asarray(arrays[parents])
-        levels = int(arrays[depth]) if depth else known.sizes["level"]
+        levels = int(arrays[depth]) if depth else context.sizes["level"]
         if not columns.size or columns[0] != ROOT or (columns[1:] == ROOT).any():
             return f"expected the root in the first column of '{parents}', and no other"
         lost = np.flatnonzero((columns != FREE) & (Tree(columns, levels).levels < 0))
@@ -75,17 +75,17 @@ def tree(parents: str, depth: str = "") -> Rule:
 def nodes_of(name: str, parents: str) -> Rule:
     """Return the rule that all columns that an array names are nodes of the tree that the global state holds."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:
-        there = np.asarray(known.global_state[parents]) != FREE
+    def rule(arrays: Arrays, context: CheckContext) -> str | None:
+        there = np.asarray(context.global_state[parents]) != FREE
         named = np.asarray(arrays[name])
         return None if there[named[named >= 0]].all() else f"expected columns of nodes in '{name}'"
 
     return rule
 
 
-def _paths(arrays: Arrays, known: Known) -> str | None:
+def _paths(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with paths: each goes down from the root, and ends where -1 begins."""
-    path, parents = np.asarray(arrays["document_path"]), np.asarray(known.global_state["node_parent"])
+    path, parents = np.asarray(arrays["document_path"]), np.asarray(context.global_state["node_parent"])
     if path.shape[1] and ((path[:, 0] > 0).any() or not _goes_down(path, parents)):
         return "expected paths from the root down in 'document_path'"
     return None
@@ -99,18 +99,18 @@ def _goes_down(path: np.ndarray, parents: np.ndarray) -> bool:
     return True
 
 
-def _counted_levels(arrays: Arrays, known: Known) -> str | None:
+def _counted_levels(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the number of a document's tokens at the levels: none, or all of them."""
-    if known.shard is None:
+    if context.shard is None:
         return None
     found = np.asarray(arrays["document_level"]).sum(axis=1, dtype=np.int64)
-    expected = np.where(np.asarray(arrays["document_path"])[:, 0] >= 0, known.shard.lengths, 0)
+    expected = np.where(np.asarray(arrays["document_path"])[:, 0] >= 0, context.shard.lengths, 0)
     return None if (found == expected).all() else "expected the tokens of each document in 'document_level'"
 
 
-def _whole(arrays: Arrays, known: Known) -> str | None:
+def _whole(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the counts of a fit that goes on: they are whole numbers. A drawn tree has others."""
-    wrong = [name for name in ("node_documents", "topic") if known.global_state[name].dtype.kind != "i"]
+    wrong = [name for name in ("node_documents", "topic") if context.global_state[name].dtype.kind != "i"]
     return f"expected whole counts in '{wrong[0]}' of the global state" if wrong else None
 
 
@@ -121,23 +121,23 @@ def _tokens_of_nodes(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
 
 
 GIBBS_NCRP_ARRAYS = FamilyArrays(
-    Part(
+    ArrayGroup(
         {
             "alpha": numbers("f8", "level", POSITIVE),
             "eta": numbers("f8", "level", POSITIVE),
-            **singles("f8", "gamma vocabulary", POSITIVE),
-            **singles("i8", "warm_topics", 0),
-            **singles("i8", "lanes shards", 1),
+            **scalars("f8", "gamma vocabulary", POSITIVE),
+            **scalars("i8", "warm_topics", 0),
+            **scalars("i8", "lanes shards", 1),
             **flags("another_round"),
             "node_parent": indices("i8", "topic", "topic", FREE),
-            **each("node_documents topic", counts("i8 f8", "topic")),
+            **same_field("node_documents topic", counts("i8 f8", "topic")),
             "free": numbers("b1", "topic"),
         },
         (tree("node_parent"), free_of("node_documents", "topic")),
     ),
     lambda global_state: SAMPLED_ROWS,  # noqa: ARG005
-    lambda global_state: Part(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
-    lambda global_state: Part(  # noqa: ARG005
+    lambda global_state: ArrayGroup(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
+    lambda global_state: ArrayGroup(  # noqa: ARG005
         {
             "document_path": indices("i4", "document level", "topic", -1),
             "document_level": counts("i4", "document level"),
@@ -153,8 +153,8 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
 # Variational trees.
 
 NEXT = {
-    **singles("i8", "depth next_depth", 1, MOST_DEPTH),
-    **singles("i8", f"{MOVED} next_grown next_merged next_pruned", 0),
+    **scalars("i8", "depth next_depth", 1, MOST_DEPTH),
+    **scalars("i8", f"{MOVED} next_grown next_merged next_pruned", 0),
     "node_parent": indices("i8", "topic", "topic", FREE),
     "next_parent": indices("i8", "next", "next", FREE),
     "end_log": numbers("f8", "topic", LEAST_LOG, 0.0),
@@ -168,15 +168,15 @@ LISTS = {
 TREES = (tree("node_parent", "depth"), tree("next_parent", "next_depth"))
 
 
-def fitted(arrays: Arrays, known: Known) -> str | None:
+def fitted(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the columns of a fit that goes on: both trees have the same. A drawn one has fewer."""
-    columns = known.global_state["node_parent"].size
+    columns = context.global_state["node_parent"].size
     names = ("next_parent", "end_log", "next_end_log", "cluster_counts")
-    wrong = [name for name in names if name in known.global_state and known.global_state[name].size != columns]
+    wrong = [name for name in names if name in context.global_state and context.global_state[name].size != columns]
     return f"expected {columns} columns in '{wrong[0]}' of the global state" if wrong else None
 
 
-def _moves(columns: str, size: str = "move") -> dict[str, Field]:
+def _moves(columns: str, size: str = "move") -> dict[str, ArrayField]:
     return {
         "move_source": indices("i8", size, columns, -1),
         "move_target": indices("i8", size, columns),
@@ -184,43 +184,43 @@ def _moves(columns: str, size: str = "move") -> dict[str, Field]:
     }
 
 
-def _levels_of_tree(arrays: Arrays, known: Known) -> str | None:
+def _levels_of_tree(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the level counts of documents: they have one for each level of the tree."""
-    levels, depth = arrays["document_level"].shape[1], int(known.global_state["depth"])
+    levels, depth = arrays["document_level"].shape[1], int(context.global_state["depth"])
     return None if levels == depth else f"expected {depth} levels in 'document_level', found {levels}"
 
 
-def _ncrp_local(global_state: Arrays) -> Part:
+def _ncrp_local(global_state: Arrays) -> ArrayGroup:
     pairs = {"pair_level": numbers("f4", "pair depth", 0, 1.001)} if global_state["factorised"] else {}
     fields = {"document_level": counts("f8", "document depth"), **LISTS, **pairs}
-    return Part(fields, (_levels_of_tree, nodes_of("document_ends", "node_parent")))
+    return ArrayGroup(fields, (_levels_of_tree, nodes_of("document_ends", "node_parent")))
 
 
 NCRP_BLOCKS = {"word_rest": numbers("f8", "word"), "word_topic": numbers("f8", "word topic")}
-NCRP_ROWS = Part({**NCRP_BLOCKS, "word_rest": replace(NCRP_BLOCKS["word_rest"], optional=True)})
+NCRP_ROWS = ArrayGroup({**NCRP_BLOCKS, "word_rest": replace(NCRP_BLOCKS["word_rest"], optional=True)})
 NCRP_ARRAYS = FamilyArrays(
-    Part(
+    ArrayGroup(
         {
             "alpha": numbers("f8", "level", POSITIVE),
             "eta": numbers("f8", "level", POSITIVE),
-            **singles("f8", "gamma vocabulary", POSITIVE),
+            **scalars("f8", "gamma vocabulary", POSITIVE),
             **NEXT,
-            **each("node_passes node_tokens", counts("f8", "topic")),
+            **same_field("node_passes node_tokens", counts("f8", "topic")),
             **_moves("next"),
             **flags("another_round compares_affinity factorised point seeding seeds_root"),
-            **singles("i8", "clustering_sweeps comparisons_without_merge max_clustering_sweeps", 0),
-            **singles("i8", "max_seeds planned_iterations", 0),
-            **singles("i8", "hash_limit", 0, np.inf),
-            **singles("f8", "absent_tokens admission_factor uncounted"),
+            **scalars("i8", "clustering_sweeps comparisons_without_merge max_clustering_sweeps", 0),
+            **scalars("i8", "max_seeds planned_iterations", 0),
+            **scalars("i8", "hash_limit", 0, np.inf),
+            **scalars("f8", "absent_tokens admission_factor uncounted"),
             "seed_candidates": numbers("i8 u8", "candidate", -np.inf, np.inf),
             "seeds": numbers("i8 u8", "seed", -np.inf, np.inf),
             "seed_columns": indices("i8", "seeded below", "next"),
-            **each("compared_first compared_second", indices("i8", "compared", "next")),
+            **same_field("compared_first compared_second", indices("i8", "compared", "next")),
         },
         TREES,
     ),
     lambda global_state: NCRP_ROWS,  # noqa: ARG005
-    lambda global_state: Part(NCRP_BLOCKS, (fitted,)),  # noqa: ARG005
+    lambda global_state: ArrayGroup(NCRP_BLOCKS, (fitted,)),  # noqa: ARG005
     _ncrp_local,
 )
 
@@ -230,24 +230,24 @@ NCRP_ARRAYS = FamilyArrays(
 SAVED = "saved_"
 
 
-def _hca_rows(names: str, *rules: Rule) -> Callable[[Arrays], Part]:
+def _hca_rows(names: str, *rules: Rule) -> Callable[[Arrays], ArrayGroup]:
     fields = {
         "word_node": numbers("f8", "word topic+1"),
         "word_saved": numbers("f8", "word topic+1"),
         "word_probe": numbers("f8", "word topic"),
     }
-    part = Part({name: fields[name] for name in names.split()}, rules)
+    part = ArrayGroup({name: fields[name] for name in names.split()}, rules)
     return lambda global_state: part  # noqa: ARG005
 
 
-def _hca_local(global_state: Arrays) -> Part:
+def _hca_local(global_state: Arrays) -> ArrayGroup:
     depth = str(int(global_state["full_depth"]))
     factors = {"document_factors": numbers("f8", f"document {depth}")}
     if global_state["factorised"]:
         factors["document_spread"] = numbers("f8", f"document {depth} {depth}")
     fields = {"document_best": indices("i4", "document", "topic"), **LISTS, **factors}
     fields |= optional({f"{name}_saved": one for name, one in factors.items()})
-    return Part(fields, (nodes_of("document_ends", "node_parent"), nodes_of("document_best", "node_parent")))
+    return ArrayGroup(fields, (nodes_of("document_ends", "node_parent"), nodes_of("document_best", "node_parent")))
 
 
 _GAUSSIAN = {
@@ -255,20 +255,20 @@ _GAUSSIAN = {
     **NEXT,
     "end_log": numbers("f8", "end", LEAST_LOG, 1e3),
     "next_end_log": numbers("f8", "end", LEAST_LOG, 1e3),
-    **each("node_ends node_passes", numbers("f8", "topic")),
-    **each("next_gram solve next_solve", numbers("f8", "topic+1 topic+1")),
-    **each("spread next_spread", counts("f8", "topic+1")),
+    **same_field("node_ends node_passes", numbers("f8", "topic")),
+    **same_field("next_gram solve next_solve", numbers("f8", "topic+1 topic+1")),
+    **same_field("spread next_spread", counts("f8", "topic+1")),
     **_moves("next+1"),
-    **singles("f8", "tau vocabulary", POSITIVE),
-    **singles("f8", "documents kl last_bound log_tau trial_bound"),
+    **scalars("f8", "tau vocabulary", POSITIVE),
+    **scalars("f8", "documents kl last_bound log_tau trial_bound"),
     **flags("another_round factorised restoring separate_factors"),
-    **singles("i8", "calm chain_sweeps_left rounds trial_left", 0),
-    **singles("i8", "full_depth", 1, MOST_DEPTH),
-    **singles("i8", "max_seeds", 0),
-    **singles("i8", "stage", 0, 3),
+    **scalars("i8", "calm chain_sweeps_left rounds trial_left", 0),
+    **scalars("i8", "full_depth", 1, MOST_DEPTH),
+    **scalars("i8", "max_seeds", 0),
+    **scalars("i8", "stage", 0, 3),
     "trial_leaf": indices("i8", "", "next", -1),
     "split": indices("i8", "3", "next", -1),
-    **each("cluster_counts probe_scale", numbers("f8", "cluster")),
+    **same_field("cluster_counts probe_scale", numbers("f8", "cluster")),
     "tried": counts("i8", "cluster"),
     "seeds": numbers("i8 u8", "seed", -np.inf, np.inf),
 }
@@ -276,14 +276,14 @@ _GAUSSIAN = {
 _SAVED = {**_GAUSSIAN, **_moves("next+1", "saved_move")}
 
 
-def _enough_ends(arrays: Arrays, known: Known) -> str | None:
+def _enough_ends(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the prior masses of ends: each node has one. A drawn tree has room for more."""
     ends, nodes = arrays["end_log"].size, arrays["node_parent"].size
     return None if ends >= nodes else f"expected {nodes} numbers in 'end_log', found {ends}"
 
 
 HCA_ARRAYS = FamilyArrays(
-    Part(
+    ArrayGroup(
         {
             **_GAUSSIAN,
             **optional({f"{SAVED}{name}": one for name, one in _SAVED.items()}),

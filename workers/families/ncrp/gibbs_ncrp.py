@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta, fresh
+from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.token_counts import add_word_changes, delta_ids, widened, word_changes

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Arrays, Delta, fresh
-from collapsium.workers.arrays.document_hash import addresses, smallest
+from collapsium.workers.arrays.delta import Delta, fresh
+from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.ncrp.state import NcrpGlobalState, NcrpLocal
 from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, Tree, Vector
 
@@ -40,7 +41,7 @@ def joined_documents(shard: Shard, global_state: NcrpGlobalState, stream: Stream
     limit = global_state.initialisation.hash_limit
     if limit >= ALL:
         return np.ones(shard.documents, dtype=bool)
-    return addresses(shard, stream.at(purpose="start", iteration=0)) <= limit
+    return document_hashes(shard, stream.at(purpose="start", iteration=0)) <= limit
 
 
 def select_documents(shard: Shard, local: NcrpLocal, chosen: Chosen) -> tuple[Shard, NcrpLocal]:
@@ -70,7 +71,7 @@ def merge_documents(shard: Shard, local: NcrpLocal, after: NcrpLocal, chosen: Ch
 def seed_counts(shard: Shard, global_state: NcrpGlobalState, stream: Stream) -> Delta:
     """Return the words of the documents that start nodes, and to a root that has none those of all documents."""
     seeds, columns = global_state.initialisation.seeds, global_state.fitted.node_parent.size
-    hashes = addresses(shard, stream.at(purpose="start", iteration=0))
+    hashes = document_hashes(shard, stream.at(purpose="start", iteration=0))
     word_topic = np.zeros((shard.words.size, columns))
     if global_state.initialisation.seeds_root:
         np.add.at(word_topic[:, 0], shard.position, shard.counts)
@@ -88,8 +89,8 @@ def draw_ends(
     shard: Shard, ends: DocumentEnds, count: int, stream: Stream, joined: Chosen
 ) -> tuple[npt.NDArray[np.int64], Vector]:
     """Draw an end from q(c_n) for the shard's documents of smallest hash; return hashes and columns."""
-    hashes = addresses(shard, stream)
-    chosen = smallest(hashes, count, joined & (shard.lengths > 0))
+    hashes = document_hashes(shard, stream)
+    chosen = smallest_hashes(hashes, count, joined & (shard.lengths > 0))
     documents = {int(value): number for number, value in reversed(list(enumerate(hashes)))}
     columns = np.zeros(chosen.size)
     for place, value in enumerate(chosen):

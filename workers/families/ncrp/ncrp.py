@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
-from collapsium.workers.arrays.document_hash import addresses, smallest
+from collapsium.workers.arrays.delta import Delta, Part, fresh
+from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.ncrp import initialisation
@@ -101,7 +102,9 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
             return initialisation.warm_start(shard, global_state, warm)
         alpha = global_state.level_priors(global_state.upcoming.next_depth)[0]
         local = _even_levels(shard, alpha, factorised=global_state.factorised)
-        candidates = smallest(addresses(shard, stream), global_state.initialisation.max_seeds, shard.lengths > 0)
+        candidates = smallest_hashes(
+            document_hashes(shard, stream), global_state.initialisation.max_seeds, shard.lengths > 0
+        )
         parts = {"candidates": fresh(np.ones(candidates.size), "document")}
         return local, Delta(parts, {"document": candidates})
 

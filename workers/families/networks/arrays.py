@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.array_fields import (
-    ROUNDING,
-    Arrays,
+    ROUNDING_TOLERANCE,
+    ArrayField,
+    ArrayGroup,
+    CheckContext,
     FamilyArrays,
-    Field,
-    Known,
-    Part,
     ascending,
     counts,
     indices,
@@ -22,6 +21,7 @@ from collapsium.workers.arrays.array_fields import (
     offsets,
     optional,
 )
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT, Graph, Plan, segments_of
 from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
 from collapsium.workers.families.topic_arrays import (
@@ -46,7 +46,7 @@ MOST_TOPICS_OF_A_PAIR = 16
 """Topics that a pair has responsibilities of, at most (`responsibilities.MAX_TOPICS`)."""
 
 
-def _plan(global_state: Arrays, known: Known) -> str | None:
+def _plan(global_state: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the plan, or with the number of shared nodes."""
     plan = Plan.from_arrays(global_state)
     scope, every, field = plan.kinds.T
@@ -67,7 +67,7 @@ def _plan(global_state: Arrays, known: Known) -> str | None:
         return "expected parents over no less than their children are over in 'links'"
     above = sum(one.size for one in plan.shared_nodes())
     found = len(global_state["shared_customers"])
-    known.sizes["above"] = above
+    context.sizes["above"] = above
     return None if found == above else f"expected {above} rows of 'shared_customers', found {found}"
 
 
@@ -75,7 +75,7 @@ MOST_CUSTOMERS = (1 << 31) - 1
 """Customers of a topic that a vector has at most: kernels count them in 32 bits."""
 
 
-def _shared_counts(global_state: Arrays, known: Known) -> str | None:
+def _shared_counts(global_state: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the whole counts of shared nodes: which tables have no customers."""
     customers, tables = np.asarray(global_state["shared_customers"]), np.asarray(global_state["shared_tables"])
     if customers.max(initial=0) > MOST_CUSTOMERS or tables.max(initial=0) > MOST_CUSTOMERS:
@@ -95,7 +95,7 @@ def _shared_counts(global_state: Arrays, known: Known) -> str | None:
     return None if sound.all() else "expected tables of customers, and customers of tokens, in 'shared_tables'"
 
 
-NETWORK: dict[str, Field] = {
+NETWORK: dict[str, ArrayField] = {
     "alpha": numbers("f8", "topic", POSITIVE),
     **PRIORS,
     "strength": numbers("f8", "kind", POSITIVE),
@@ -116,29 +116,29 @@ EXPECTED_GLOBAL_STATE = {
     **NETWORK,
     "topic": counts("f8", "topic"),
     "shared_customers": counts("f8", "vector topic"),
-    "shared_log_absent": numbers("f8", "vector topic", high=ROUNDING),
+    "shared_log_absent": numbers("f8", "vector topic", high=ROUNDING_TOLERANCE),
     "shared_mean": counts("f8", "vector topic"),
     "shared_response": numbers("f8", "vector topic"),
 }
 
 
-def _links(global_state: Arrays, known: Known) -> str | None:
+def _links(global_state: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the kinds that links name."""
     links = np.asarray(global_state["links"])
-    kinds = known.sizes["kind"]
+    kinds = context.sizes["kind"]
     if links.size and not ((links[:, :2] >= 0) & (links[:, :2] < kinds)).all():
         return "expected kinds of the network in 'links'"
     scope = np.asarray(global_state["kinds"])[:, 0]
     return None if ((scope >= 0) & (scope <= SEGMENT)).all() else "expected scopes from 0 to 3 in 'kinds'"
 
 
-def _counts(rows: Arrays, known: Known) -> str | None:
+def _counts(rows: Arrays, context: CheckContext) -> str | None:
     """Return which counts of a fit that goes on are not whole; those of a drawn model are not."""
-    whole = known.global_state["topic"].dtype.kind == "i"
+    whole = context.global_state["topic"].dtype.kind == "i"
     return None if whole else "expected whole counts in 'topic' of the global state"
 
 
-GRAPH: dict[str, Field] = {
+GRAPH: dict[str, ArrayField] = {
     "document_nodes": counts("i8", "document+1"),
     "node_kind": indices("i4", "node", "kind"),
     "node_edges": offsets("node", "edge"),
@@ -171,10 +171,10 @@ EXPECTED = {
 }
 
 
-def _graph(arrays: Arrays, known: Known) -> str | None:
+def _graph(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the nodes of a shard: each follows the plan, and its parents stand before it."""
-    graph, plan = Graph.from_arrays(arrays), Plan.from_arrays(known.global_state)
-    above, nodes, kinds = len(known.global_state["shared_customers"]), graph.node_kind.size, len(plan.kinds)
+    graph, plan = Graph.from_arrays(arrays), Plan.from_arrays(context.global_state)
+    above, nodes, kinds = len(context.global_state["shared_customers"]), graph.node_kind.size, len(plan.kinds)
     bounds, sizes = (graph.document_nodes[0], graph.document_nodes[-1]), np.diff(graph.document_nodes)
     if bounds != (above, nodes) or (sizes < 0).any():
         return f"expected offsets from {above} to {nodes} that never fall in 'document_nodes'"
@@ -215,22 +215,25 @@ def _longest(graph: Graph, plan: Plan, owner: npt.NDArray[np.int64]) -> int:
     return max(longest, 1)
 
 
-def _own(arrays: Arrays, known: Known) -> str | None:
+def _own(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the lists of nodes' own topics: each node of documents has one."""
-    lists, below = np.asarray(arrays["own_offsets"]), known.sizes["node"] - len(known.global_state["shared_customers"])
+    lists, below = (
+        np.asarray(arrays["own_offsets"]),
+        context.sizes["node"] - len(context.global_state["shared_customers"]),
+    )
     entries = len(arrays["own_topic"])
     if lists.size == below + 1 and lists[0] == 0 and lists[-1] == entries and (np.diff(lists) >= 0).all():
         return None
     return f"expected offsets of {below} nodes from 0 to {entries} that never fall in 'own_offsets'"
 
 
-def _tables(arrays: Arrays, known: Known) -> str | None:
+def _tables(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the tables of edges: each has customers, as far as the local state counts them."""
     tables, own = EdgeTables.from_arrays(arrays).record, OwnTokens.from_arrays(arrays).record
     found = tables.topic.size
     if (tables.start + tables.entries > found).any() or tables.entries.sum(dtype=np.int64) != found:
         return f"expected {found} entries in 'table_entries', at places that 'table_start' has"
-    graph, topics = Graph.from_arrays(arrays), known.sizes["topic"]
+    graph, topics = Graph.from_arrays(arrays), context.sizes["topic"]
     before, lengths = np.append(0, np.cumsum(own.tokens, dtype=np.int64)), np.asarray(arrays["document_tokens"])
     tokens = np.diff(before[own.offsets[graph.document_nodes - graph.shared]])
     if lengths.max(initial=0) > MOST_CUSTOMERS or (tokens != lengths).any():
@@ -239,18 +242,18 @@ def _tables(arrays: Arrays, known: Known) -> str | None:
     find_unseated(graph.record, np.asarray(graph.document_nodes), tables, own, topics, customers, unseated)
     if unseated[0] or tables.entries[: graph.node_edges[graph.shared]].any():
         return "expected tables that have customers, and customers that have tables, in 'table_number'"
-    shard = known.shard
+    shard = context.shard
     if shard is None or shard.of_vectors or "token_topic" not in arrays:
         return None
     unlisted, pairs = np.zeros(1, dtype=np.int64), graph.node_pairs(shard)
     find_unlisted(pairs.offsets, pairs.counts, np.asarray(arrays["token_topic"]), own, topics, unlisted)
     if unlisted[0] >= 0:
         return "expected the topics of each node's tokens in 'own_topic'"
-    counted = customers <= np.asarray(known.global_state["shared_customers"])
+    counted = customers <= np.asarray(context.global_state["shared_customers"])
     return None if counted.all() else "expected tables that 'shared_customers' of the global state counts"
 
 
-def _responsibilities(arrays: Arrays, known: Known) -> str | None:
+def _responsibilities(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the number of responsibilities."""
     if "pair_size" not in arrays:
         return None
@@ -258,11 +261,11 @@ def _responsibilities(arrays: Arrays, known: Known) -> str | None:
     return None if expected == found else f"expected {expected} numbers in 'pair_topic', found {found}"
 
 
-def _segments(arrays: Arrays, known: Known) -> str | None:
+def _segments(arrays: Arrays, context: CheckContext) -> str | None:
     """Return what is wrong with the segments of the documents of a shard: they are its own."""
-    if known.shard is None or known.shard.of_vectors:
+    if context.shard is None or context.shard.of_vectors:
         return None
-    same = np.array_equal(segments_of(known.shard).documents, arrays["document_segments"])
+    same = np.array_equal(segments_of(context.shard).documents, arrays["document_segments"])
     return None if same else "expected the segments of each document in 'document_segments'"
 
 
@@ -272,19 +275,19 @@ def _tokens(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
 
 
 LOCAL_RULES = (_graph, _own, ascending("own_offsets", "own_topic"), _segments, documents_have("document_tokens"))
-SAMPLED_LOCAL = Part(SAMPLED, (*LOCAL_RULES, _tables))
-EXPECTED_LOCAL = Part(EXPECTED, (*LOCAL_RULES, _responsibilities))
-EXPECTED_ROWS = Part({"word_topic": counts("f8", "word topic")})
+SAMPLED_LOCAL = ArrayGroup(SAMPLED, (*LOCAL_RULES, _tables))
+EXPECTED_LOCAL = ArrayGroup(EXPECTED, (*LOCAL_RULES, _responsibilities))
+EXPECTED_ROWS = ArrayGroup({"word_topic": counts("f8", "word topic")})
 
 SAMPLED_ARRAYS = FamilyArrays(
-    Part(SAMPLED_GLOBAL_STATE, (_links, _plan, _shared_counts)),
+    ArrayGroup(SAMPLED_GLOBAL_STATE, (_links, _plan, _shared_counts)),
     lambda global_state: SAMPLED_ROWS,  # noqa: ARG005
-    lambda global_state: Part(SAMPLED_BLOCKS.fields, (_counts,)),  # noqa: ARG005
+    lambda global_state: ArrayGroup(SAMPLED_BLOCKS.fields, (_counts,)),  # noqa: ARG005
     lambda global_state: SAMPLED_LOCAL,  # noqa: ARG005
     _tokens,
 )
 EXPECTED_ARRAYS = FamilyArrays(
-    Part(EXPECTED_GLOBAL_STATE, (_links, _plan)),
+    ArrayGroup(EXPECTED_GLOBAL_STATE, (_links, _plan)),
     lambda global_state: EXPECTED_ROWS,  # noqa: ARG005
     lambda global_state: EXPECTED_ROWS,  # noqa: ARG005
     lambda global_state: EXPECTED_LOCAL,  # noqa: ARG005

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
 from collapsium.workers.families.gibbs.states import Counts, SampledRows, TokenTopics
 from collapsium.workers.families.gibbs.token_counts import (

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
+from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import State
+from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.token_counts import corpus_sums
 from collapsium.workers.families.networks.arrays import EXPECTED_ARRAYS

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import numbered
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
+from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.vb.hdsp_arrays import HDSP_ARRAYS
 from collapsium.workers.families.vb.shard_model import (

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
+from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import pair_probability

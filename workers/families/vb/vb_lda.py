@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Delta, fresh
+from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.topic_arrays import VB_LDA_ARRAYS
 from collapsium.workers.families.vb.shard_model import (

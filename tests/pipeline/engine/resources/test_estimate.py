@@ -24,6 +24,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
 from collapsium.workers import tasks
+from collapsium.workers.arrays.buffer_pool import PoolSettings
 from tests.conformance import arrays_of, problem_of
 
 PLENTY = 1e18  # bytes that no plan of these tests reaches
@@ -330,7 +331,7 @@ def test_fit__refuses_before_anything_runs(small, tmp_path, scheduler):
 def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(small, tmp_path, monkeypatch):
     """To the same bits; but for these constants a small corpus would take more that way."""
     monkeypatch.setattr("collapsium.pipeline.engine.resources.estimate.INTERPRETER", dict.fromkeys(INTERPRETER, 0.0))
-    monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.IDLE", 0)
+    monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.pool.settings", PoolSettings(idle_bytes=0))
     monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 500)
     options = {"family": "lda", "topics": 5, "iterations": 3}
     whole = estimate(small[0], family="lda", topics=5)
@@ -344,7 +345,7 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
         scratch = tmp_path / f"scratch of {name}"
 
         def look(event, scratch=scratch):
-            seen.append((event["event"], scratch.name, any(scratch.glob("*/shelf-*"))))
+            seen.append((event["event"], scratch.name, any(scratch.glob("*/spill-*"))))
 
         models.append(
             fit(small[0], tmp_path / name, memory=memory, scratch=str(scratch), sinks=[look], workers=2, **options)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.arrays.spill import Shelf, shelve
+from collapsium.workers.arrays.spill import SpillFiles, spill
 from collapsium.workers.families.cvb import document_lists as module
 from collapsium.workers.families.cvb.document_lists import Gathering, cut, portions, starts_of
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
@@ -85,7 +85,7 @@ def test_cut__covers_all_documents_in_runs_as_long_as_may_be(state, size):
 @given(listed_shards(), st.sampled_from(SIZES), st.booleans())
 def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_disk):
     local = local_of(state)
-    before = shelve(local, str(tmp_path)) if on_disk else local
+    before = spill(local, str(tmp_path)) if on_disk else local
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PORTION", size)
         found = list(portions(state.shard, before))
@@ -114,7 +114,7 @@ def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_di
 @given(listed_shards(), st.sampled_from(SIZES), st.booleans(), st.booleans())
 def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_disk, same):
     local = local_of(state)
-    before = shelve(local, str(tmp_path)) if on_disk else local
+    before = spill(local, str(tmp_path)) if on_disk else local
     noise = np.random.default_rng(0)
     expected = {**local, "age": np.array(4)}
     for name in module.CHANGING:
@@ -132,7 +132,7 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
                 done[name] += values.size
             after.add(replace(portion, state=ActiveState(*made)))
         found = after.finish(4)
-    assert isinstance(found, Shelf) == on_disk
+    assert isinstance(found, SpillFiles) == on_disk
     check_equal(found, expected)
     check_equal(before, local)
 
@@ -144,9 +144,9 @@ def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_p
         patch.setattr(module, "PORTION", size)
         memory = gathered(state.shard, local, shortened)
         patch.setattr(module, "PORTION", other)
-        disk = gathered(state.shard, shelve(local, str(tmp_path)), shortened)
+        disk = gathered(state.shard, spill(local, str(tmp_path)), shortened)
     assert isinstance(memory, dict)
-    assert isinstance(disk, Shelf)
+    assert isinstance(disk, SpillFiles)
     check_equal(disk, memory)
     np.testing.assert_array_equal(np.diff(memory["document_lists"]), np.maximum(np.diff(state.lists) - 1, 0))
     starts = starts_of(state.shard.offsets, memory["document_lists"])

@@ -5,7 +5,7 @@ import pytest
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.array_fields import Known, check_arrays
+from collapsium.workers.arrays.array_fields import CheckContext, check_arrays
 from collapsium.workers.families.gibbs.label_arrays import LABEL_TOPICS_ARRAYS
 from tests.strategies import shard_of
 
@@ -29,7 +29,7 @@ def global_state_of(background):
 
 def check(token_topic, background=0):
     """The first document has label a, the second a and b, the third none."""
-    known = Known({}, shard=SHARD)
+    known = CheckContext({}, shard=SHARD)
     global_state = global_state_of(background)
     check_arrays(global_state, LABEL_TOPICS_ARRAYS.global_state, known, "global_state")
     part = LABEL_TOPICS_ARRAYS.local(global_state)
@@ -41,7 +41,7 @@ def check(token_topic, background=0):
         "document_label": np.array([0, 0, 1], dtype=np.int32),
         "token_topic": np.array(token_topic, dtype=np.uint16),
     }
-    known = Known({**known.sizes, "document": 3, "token": 6}, global_state, SHARD)
+    known = CheckContext({**known.sizes, "document": 3, "token": 6}, global_state, SHARD)
     check_arrays(local, part, known, "local")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.array_fields import Known, Part, check_arrays
+from collapsium.workers.arrays.array_fields import ArrayGroup, CheckContext, check_arrays
 from collapsium.workers.families.ncrp.arrays import LISTS
 
 LOCAL = {
@@ -16,7 +16,7 @@ LOCAL = {
 
 def check(masses):
     changed = {**LOCAL, "document_masses": np.array(masses, dtype=np.float32)}
-    check_arrays(changed, Part(LISTS), Known({"document": 2, "topic": 4}), "local")
+    check_arrays(changed, ArrayGroup(LISTS), CheckContext({"document": 2, "topic": 4}), "local")
 
 
 def test_probabilities_of_listed_ends__pass():
