@@ -21,7 +21,7 @@ CORPORA ?= 1000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
-.PHONY: demo test test-all lint types contracts check docs docs-links pages deploy-check lowest newest hashes bench chaos fuzz clean help
+.PHONY: demo test test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
@@ -32,7 +32,8 @@ help:
 	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
 	@echo "make deploy-check    what lies in deploy/, as far as it can be checked without a cluster"
 	@echo "make lowest     the main job with the lowest versions that pyproject.toml allows"
-	@echo "make newest     the main job with the newest versions, on each Python of PYTHONS=\"$(PYTHONS)\" that there is"
+	@echo "make dist       the source distribution and the wheel, in build/dist"
+	@echo "make newest     the main job from the wheel with the newest versions, on $(PYTHON) and each of PYTHONS=\"$(PYTHONS)\" that there is"
 	@echo "make hashes     deploy/requirements.txt, the container's packages with their hashes, from constraints.txt"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each; HOSTILE=$(HOSTILE) changed arrays of each family's runs"
@@ -124,12 +125,19 @@ lowest: $(READY)
 	$(UV) pip install --python build/lowest/venv --resolution lowest-direct --editable '$(WITH_EXTRAS)'
 	build/lowest/venv/bin/python -m tests.main_job build/lowest/job $(EXTRAS)
 
-newest: $(READY)
-	for python in $(PYTHONS); do \
+# The source distribution and the wheel made from it, as they would be published.
+dist: $(READY)
+	rm -rf build/dist
+	$(BIN)/python -m build --outdir build/dist .
+	$(BIN)/twine check --strict build/dist/*
+
+newest: dist
+	for python in $(PYTHON) $(PYTHONS); do \
 		$$python --version || { echo "$$python is not there: not tried"; continue; }; \
 		rm -rf build/newest; \
 		$(UV) venv --python $$python build/newest/venv && \
-		$(UV) pip install --python build/newest/venv --editable '$(WITH_EXTRAS)' && \
+		$(UV) pip install --python build/newest/venv "$$(echo build/dist/*.whl)[$(subst $(space),$(comma),$(EXTRAS))]" && \
+		build/newest/venv/bin/collapsium --version && \
 		build/newest/venv/bin/python -m tests.main_job build/newest/job $(EXTRAS) || exit 1; \
 	done
 
