@@ -12,21 +12,24 @@ from collapsium.pipeline.options import Location, Locations, Names, Options, Tex
 class TopicOptions(Options):
     """How much is listed of topics."""
 
-    words: Annotated[int | None, Value("N")] = Field(None, description="words of each (default: 10, and 5 in pictures)")
+    words: Annotated[int | None, Value("N")] = Field(
+        None, description="number of words shown for each topic (default: 10, and 5 in pictures)"
+    )
 
 
 class LabelOptions(Options):
     """What labels say of topics."""
 
-    heading = "labels (of families that take them)"
+    heading = "labels (families with labels)"
     given: Annotated[Texts | None, Value("LABEL,LABEL")] = Field(
         None,
-        description="expected topics given these labels (value, or field=value where several fields have it) and "
-        "numbers (name=number); may be given again, and a label with a comma by itself",
+        description="print the topics expected of a document with these labels: a value, field=value if "
+        "several fields have that value, or name=number for a covariate; may be repeated, and a "
+        "label that contains a comma needs a flag of its own",
     )
-    labels: bool = Field(False, description="each label, with the topics that it raises most")
+    labels: bool = Field(False, description="print each label with the topics that it raises most")
     csv: Annotated[Location | None, Value("FILE")] = Field(
-        None, description="of `labels`: write the whole table, a row a label and topic"
+        None, description="with `labels`: write the complete table, one row for each label and topic"
     )
 
 
@@ -34,45 +37,51 @@ class EvaluateOptions(Options):
     """What is scored, and how."""
 
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="further tokens of the training documents or, with `unseen`, of those"
+        None, description="score held-out tokens of the training documents or, with `unseen`, of those documents"
     )
     unseen: Annotated[Locations | None, Value("CORPUS|TEXTS", text=True)] = Field(
         None,
-        description="other documents or vectors: a corpus with the same vocabulary or columns, or texts, read as the "
-        "model's own were",
+        description="score other documents or vectors: a corpus with the same vocabulary or columns, or "
+        "texts, which are read as the model's documents were",
     )
     in_document: Annotated[Locations | None, Value("CORPUS|TEXTS", text=True)] = Field(
-        None, description="other documents, likewise, whose tokens are fitted and scored alike"
+        None, description="score other documents on the same tokens that their proportions are fitted to"
     )
     given_labels: bool = Field(
-        False, description="of `unseen`, also the score given labels alone where there are none: that of the prior"
+        False,
+        description="with `unseen`: print the score given the labels alone, also for families without labels "
+        "(it is then the score under the prior)",
     )
     field: Annotated[Names, Value("NAME,...")] = Field(
         (),
-        description="of `unseen`, how well this field of labels, or number, is predicted: accuracy, F1, confusion "
-        "matrix (`json` has all of it); may be repeated",
+        description="with `unseen`: score the prediction of this field of labels, or covariate: accuracy, F1 "
+        "and confusion matrix (complete with `json`); may be repeated",
     )
-    seed: Annotated[int, Value("S")] = Field(0, description="chooses the halves of unseen documents")
+    seed: Annotated[int, Value("S")] = Field(0, description="seed by which the tokens of unseen documents are halved")
 
 
 class CoherenceOptions(Options):
     """In what documents the topics' words are counted."""
 
     coherence: Annotated[Location | None, Value("CORPUS|TEXTS")] = Field(
-        None, description="documents in which the topics' words are counted, such as the training ones"
+        None,
+        description="documents in which co-occurrences of the topics' words are counted, such as the training corpus",
     )
 
 
 class InferOptions(Options):
     """How proportions are written."""
 
-    dense: bool = Field(False, description="of .parquet and .csv: a column for each topic")
-    segments: bool = Field(False, description="a row a segment, of families that know segments: id, segment, ...")
-    threshold: Annotated[float | None, Value("F", expected="a share in [0, 1)")] = Field(
-        None, ge=0, lt=1, description="of sparse output: leave out smaller proportions (default: 0.001)"
+    dense: bool = Field(False, description=".parquet and .csv: one column for each topic")
+    segments: bool = Field(
+        False, description="one row for each segment instead of each document, for families that model segments"
     )
-    seed: Annotated[int, Value("S")] = Field(0, description="for families that draw numbers")
+    threshold: Annotated[float | None, Value("F", expected="a share in [0, 1)")] = Field(
+        None, ge=0, lt=1, description="sparse output: leave out smaller proportions (default: 0.001)"
+    )
+    seed: Annotated[int, Value("S")] = Field(0, description="seed, for families that draw random numbers")
     member: Annotated[int | None, Value("M")] = Field(
         None,
-        description="of an ensemble or of samples: whose proportions (default: the first restart's, the last sample's)",
+        description="number of the restart or sample whose proportions are written (default: the first "
+        "restart, the last sample)",
     )

@@ -1,4 +1,4 @@
-"""The command line, one module a command.
+"""The command line, with one module for each command.
 
 `main` is the entry point. Nothing imports this package.
 """

@@ -1,4 +1,7 @@
-"""The command line as the command-line library has it: its commands, of which only the one that is called is loaded."""
+"""The command line in cyclopts: the list of commands, parsing, and messages about wrong usage.
+
+Only the module of the command that is called is imported.
+"""
 
 from __future__ import annotations
 
@@ -20,40 +23,37 @@ from collapsium.storage.errors import flag_of, suggestion
 _WITH_OPTIONS = Group(OPTIONS, sort_key=1)
 _HERE = "collapsium.pipeline.cli"
 COMMANDS = {
-    "ingest": ("corpora.ingest", "read files into a corpus"),
+    "ingest": ("corpora.ingest", "make a corpus from files of texts, word counts or vectors"),
     "append": ("corpora.append", "add documents or vectors to a corpus"),
-    "split": ("corpora.split", "split documents' tokens, whole documents or labels into training and held-out parts"),
-    "flatten": ("corpora.flatten", "make documents of the segments of a corpus"),
-    "estimate": ("runs.estimate", "predict the memory, disk and traffic of a fit"),
+    "split": ("corpora.split", "split tokens, documents or labels into a training and a held-out corpus"),
+    "flatten": ("corpora.flatten", "make a corpus whose documents are the segments of another"),
+    "estimate": ("runs.estimate", "estimate the memory, disk space and network traffic of a fit"),
     "fit": ("runs.fit", "fit a model family to a corpus"),
-    "watch": ("runs.watch", "watch a run, here or elsewhere"),
-    "compare": ("runs.compare", "compare families over numbers of topics and seeds: a table and plots"),
+    "watch": ("runs.watch", "follow the progress of a run, from any machine"),
+    "compare": ("runs.compare", "compare families over numbers of topics and seeds, as a table and plots"),
     "topics": ("models.topics", "print the topics of a model, or draw their tree"),
-    "report": ("models.report", "write a page that shows a run: topics, examples, labels, the course of the fit"),
-    "plot": ("models.plot", "draw the course of a fit, its topics' sizes and their map, as PNG or SVG"),
-    "evaluate": (
-        "models.evaluate",
-        "score a model on held-out tokens, unseen documents or vectors, or its topics' coherence",
-    ),
-    "infer": ("models.infer", "write topic proportions of documents, seen or unseen"),
-    "predict": ("models.predict", "predict labels or ratings of documents from their words"),
-    "export": ("models.export", "write a model for pyLDAvis or gensim, or as tables (CSV)"),
-    "simulate": ("corpora.simulate", "draw a corpus with known truth"),
-    "info": ("models.info", "say what a corpus, run, comparison or model is"),
-    "verify": ("models.verify", "check a corpus, run, comparison or model, and name what is broken"),
-    "batch": ("runs.batch", "ingest or append, fit, evaluate, infer and publish, as one job"),
+    "report": ("models.report", "write an HTML report of a run: topics, examples, labels, course of the fit"),
+    "plot": ("models.plot", "draw the course of a fit, topic sizes and a topic map, as PNG or SVG"),
+    "evaluate": ("models.evaluate", "score a model on held-out data, or compute the coherence of its topics"),
+    "infer": ("models.infer", "write the topic proportions of documents, seen or unseen"),
+    "predict": ("models.predict", "predict a label or rating of documents from their words"),
+    "export": ("models.export", "export a model to pyLDAvis, to gensim, or as tables (CSV)"),
+    "simulate": ("corpora.simulate", "draw a corpus from the generative model of a family"),
+    "info": ("models.info", "print what a corpus, run, comparison or model holds"),
+    "verify": ("models.verify", "check a corpus, run, comparison or model for damage"),
+    "batch": ("runs.batch", "run a job: ingest or append, fit, evaluate, infer and publish"),
     "versions": ("runs.versions", "list the published versions of a batch job"),
     "rollback": ("runs.rollback", "make an older version of a batch job the current one"),
-    "sample-texts": ("corpora.sample_texts", "write texts of Python's own documentation, to try things on"),
-    "demo": ("runs.demo", "ingest, fit and print topics of text that is on this machine"),
+    "sample-texts": ("corpora.sample_texts", "write sample texts: entries of Python's documentation"),
+    "demo": ("runs.demo", "try it on text of this machine: ingest, fit and print topics"),
 }
-"""Module of each command, imported when it is called, and what the list of commands says of it."""
+"""The module of each command, and its summary in the list of commands."""
 
 DESCRIPTION = """\
 Bayesian topic models on corpora that outgrow one machine.
 
-A corpus is ingested once, cut into shards on disk; a fit sweeps the shards on
-Dask workers and writes a run, with its events and, at the end, its model."""
+A corpus is ingested once, into shards on disk. A fit sweeps the shards with threads
+or Dask workers and writes a run: a folder with events, checkpoints and the model."""
 
 EPILOG = """\
 example:
@@ -64,42 +64,43 @@ example:
 
 exit codes:
   0    done
-  1    an input is missing or damaged, or the work failed; what was there before is as it was
-  2    wrong usage: an unknown command or option, or a value that an option cannot take, also in a TOML file
+  1    an input is missing or damaged, or the work failed; existing files are unchanged
+  2    wrong usage: an unknown command or option, or an invalid value, also in a TOML file
   3    batch: the new model scores worse than the published one
-  4    batch: another process works on the job
-  5    another process has taken the work over, as this one slept; it has written nothing since
+  4    batch: another process is working on the job
+  5    another process took over the work while this one was suspended
   130  interrupted (Ctrl-C or SIGTERM)
-  141  whoever read the output has closed it
+  141  the reader of the output closed the pipe
 
-`collapsium COMMAND --help` teaches a command, `collapsium fit --family hdp --help` a family's options."""
+`collapsium COMMAND --help` explains a command.
+`collapsium fit --family hdp --help` lists the options of a family."""
 
 
 def load_command(name: str) -> Command:
     """Import a command."""
-    found = import_module(f"{_HERE}.{COMMANDS[name][0]}").COMMAND
-    assert isinstance(found, Command)  # noqa: S101
-    return found
+    command = import_module(f"{_HERE}.{COMMANDS[name][0]}").COMMAND
+    assert isinstance(command, Command)  # noqa: S101
+    return command
 
 
 class RootOptions(Options):
-    """Options of all commands, which stand before the command."""
+    """Options before the name of a command."""
 
-    debug: bool = Field(False, description="on an error, show where in the code it came from")
+    debug: bool = Field(False, description="show the traceback of an error")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A command line that was read.
+    """A parsed command line.
 
     Attributes
     ----------
     call : Call
-        What is asked for.
+        The command with its arguments and flags.
     command : str
-        The command's name; empty where none is named.
+        The command's name; empty if none is named.
     debug : bool
-        Whether errors are shown with where they come from.
+        Whether errors are shown with a traceback.
     """
 
     call: Call
@@ -108,7 +109,7 @@ class Line:
 
 
 def parse(words: Sequence[str]) -> Line:
-    """Read a command line.
+    """Parse a command line.
 
     Parameters
     ----------
@@ -118,24 +119,24 @@ def parse(words: Sequence[str]) -> Line:
     Returns
     -------
     Line
-        What is asked for.
+        The command with its arguments and flags.
 
     Raises
     ------
     UsageError
-        There is no such command or option, an argument is missing, or a value cannot be read.
+        A command or option is unknown, an argument is missing, or a value is invalid.
     SystemExit
-        Help or the version was asked for, and is printed.
+        Help or the version has been printed.
     """
-    place = next((number for number, word in enumerate(words) if not word.startswith("-")), len(words))
+    position = next((number for number, word in enumerate(words) if not word.startswith("-")), len(words))
     debug = False
-    if place == len(words) or place:
-        root = Command(_nothing, (RootOptions,), epilog=EPILOG)
-        call = _read(_root(root), root, words[:place])
+    if position == len(words) or position:
+        root = Command(_no_command, (RootOptions,), epilog=EPILOG)
+        call = _read(_root(root), root, words[:position])
         debug = call.flags.of(RootOptions).debug
-        if place == len(words):
+        if position == len(words):
             return Line(call, "", debug)
-    name, rest = words[place], words[place + 1 :]
+    name, rest = words[position], words[position + 1 :]
     if name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}{suggestion(name, COMMANDS)}")
     command = load_command(name)
@@ -145,13 +146,13 @@ def parse(words: Sequence[str]) -> Line:
         raise UsageError(error.message, name) from None
 
 
-def _nothing(flags: Flags) -> None:  # noqa: ARG001
-    """Stand for a command line without a command."""
+def _no_command(flags: Flags) -> None:  # noqa: ARG001
+    """Refuse a command line without a command."""
     raise UsageError("the following arguments are required: COMMAND")
 
 
 def _root(command: Command) -> App:
-    """Return the program without a command, which lists the commands and loads none."""
+    """Return the program without a command, which lists the commands and imports none of them."""
     app = App(
         name="collapsium",
         version=f"collapsium {version('collapsium')}",
@@ -163,13 +164,13 @@ def _root(command: Command) -> App:
         app.command(f"{_HERE}.{module}:COMMAND", name=name, help=text, sort_key=place)
     _describe_help(app)
     for flag in app.version_flags:
-        app[flag].group = app["--help"].group
+        app[flag].group, app[flag].help = app["--help"].group, "show the version and exit"
     app.default(command.bound(("collapsium",)))
     return app
 
 
 def command_app(name: str, command: Command, words: Sequence[str]) -> App:
-    """Return a command as the command-line library has it.
+    """Return a command as a cyclopts application.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ def command_app(name: str, command: Command, words: Sequence[str]) -> App:
 def _describe_help(app: App) -> None:
     """List ``--help`` among the options."""
     for flag in app.help_flags:
-        app[flag].group, app[flag].help = (_WITH_OPTIONS,), "show this help and end"
+        app[flag].group, app[flag].help = (_WITH_OPTIONS,), "show this help and exit"
 
 
 def _settings(description: str) -> dict[str, Any]:
@@ -212,40 +213,41 @@ def _settings(description: str) -> dict[str, Any]:
 
 
 def _read(app: App, command: Command, words: Sequence[str]) -> Call:
-    """Read the words behind a command, or behind the program's name."""
+    """Parse the words after a command, or after the program's name."""
     try:
         function, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise UsageError(explained(error, command, words)) from None
-    found = function(*bound.args, **bound.kwargs)  # prints help or the version
-    if isinstance(found, Call):
-        return found
+    # Other functions than the command's own print help or the version.
+    call = function(*bound.args, **bound.kwargs)
+    if isinstance(call, Call):
+        return call
     if function == app.help_print and command.epilog:
         print(command.epilog if isinstance(command.epilog, str) else command.epilog())
     raise SystemExit(0)
 
 
 def explained(error: CycloptsError, command: Command, words: Sequence[str]) -> str:
-    """Return in a line what is wrong with a command line.
+    """Return an error of cyclopts as one line.
 
     Parameters
     ----------
     error : CycloptsError
-        As the command-line library has it.
+        The error.
     command : Command
         The command.
     words : sequence of str
-        What stood behind it.
+        The words after the command.
 
     Returns
     -------
     str
-        The line.
+        The message.
     """
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         name = error.argument.field_info.name
-        given = any(word == flag_of(name) or word.startswith(f"{flag_of(name)}=") for word in words)
-        if given or name.startswith("family_"):
+        has_flag = any(word == flag_of(name) or word.startswith(f"{flag_of(name)}=") for word in words)
+        if has_flag or name.startswith("family_"):
             return f"argument {flag_of(name.removeprefix('family_'))}: expected one argument"
         return f"the following arguments are required: {command.missing_from(name)}"
     if isinstance(error, CoercionError) and error.token is not None:
@@ -258,7 +260,7 @@ def explained(error: CycloptsError, command: Command, words: Sequence[str]) -> s
 
 
 def _unreadable(flag: str, text: str, command: Command) -> str:
-    """Return what is wrong with a value."""
+    """Return the message about a value that cannot be read."""
     field = next((one for name, one in command.fields.items() if spelled_flag(name, one) == flag), None)
     if field is None:
         return f"argument {flag}: invalid value: {text!r}"
@@ -272,7 +274,7 @@ def _unreadable(flag: str, text: str, command: Command) -> str:
 
 
 def _unknown(word: str, error: UnknownOptionError, command: Command, words: Sequence[str]) -> str:
-    """Return what is wrong with an option that is not there: the family, whose it may be, or the option."""
+    """Return the message about an unknown option: the family may be wrong, or the option."""
     flag = word.partition("=")[0]
     wrong, hint = ("", "") if command.family is None else command.family.unknown(words)
     if wrong:

@@ -1,4 +1,4 @@
-"""Commands: a function of positional arguments and flags, made of the models of options that it takes."""
+"""A command: a function of positional arguments, with the models of options whose fields are its flags."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from collapsium.pipeline.options import (
 from collapsium.storage.errors import flag_of
 
 _Model = TypeVar("_Model", bound=Options)
-_MENTION = re.compile(r"`([a-z][a-z0-9_]*)`")  # of another option in a description
-_FAMILY = "family_"  # what the parameters of a family's options begin with, which may be called as the command's own
+_MENTION = re.compile(r"`([a-z][a-z0-9_]*)`")
+"""The name of a parameter or function in a message or description of the library."""
+_FAMILY = "family_"
+"""Prefix of the parameters of a family's options, as a command may have options of the same names."""
 FUNCTIONS = (
     "append",
     "batch",
@@ -42,20 +44,20 @@ FUNCTIONS = (
     "predict",
     "split",
 )
-"""Functions that messages of the library name, which are commands here."""
+"""Functions of the library with a command of the same name; messages may mention them."""
 ARGUMENTS, OPTIONS = "arguments", "options"
-"""Headings of positional arguments, and of options that have none of their own."""
+"""Headings of the positional arguments, and of the options without a heading of their own."""
 
 
 class UsageError(Exception):
-    """A command was called in a way that it does not take.
+    """A command line is not valid.
 
     Parameters
     ----------
     message : str
-        What is wrong.
+        The reason.
     command : str, optional
-        The command, whose help tells more.
+        The command whose help explains its options.
     """
 
     def __init__(self, message: str, command: str = "") -> None:
@@ -65,16 +67,16 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Flags:
-    """The options that a command was given.
+    """The options of a command line.
 
     Attributes
     ----------
     values : mapping
-        By name; those that were not named are not there.
+        Options of the command by name, without those that the command line leaves out.
     family : mapping of str to str
-        Options of the family, as they were written.
+        Options of the family by name, with their values as text.
     words : tuple of str
-        The whole command line.
+        The complete command line.
     """
 
     values: Mapping[str, Any]
@@ -83,17 +85,17 @@ class Flags:
 
     @property
     def json(self) -> bool:
-        """Whether the result is printed as JSON."""
+        """True if the result is printed as JSON."""
         return bool(self.values.get("as_json"))
 
-    def given(self, *models: type[Options]) -> dict[str, Any]:
-        """Return the options of models that were named."""
+    def named(self, *models: type[Options]) -> dict[str, Any]:
+        """Return the options of some models that the command line names."""
         names = [name for model in models for name in model.model_fields]
         return {name: self.values[name] for name in names if name in self.values}
 
     def of(self, model: type[_Model]) -> _Model:
-        """Return the options of a model, checked."""
-        return model(**self.given(model))
+        """Return the options of a model, validated; those that are not named have their defaults."""
+        return model(**self.named(model))
 
 
 @dataclass(frozen=True)
@@ -105,32 +107,32 @@ class Call:
     run : callable
         The command.
     arguments : tuple
-        Its positional arguments; None for those that were left out.
+        Its positional arguments; None for each optional one that is left out.
     flags : Flags
         Its options.
     """
 
     run: Callable[..., int | None]
-    arguments: tuple[Any, ...] = ()
+    arguments: tuple[object, ...] = ()
     flags: Flags = field(default_factory=lambda: Flags({}, {}))
 
     def __call__(self) -> int | None:
-        """Do it, and return the exit code."""
+        """Run the command and return its exit code."""
         return self.run(*self.arguments, flags=self.flags)
 
 
 class FamilySource(Protocol):
-    """Finds the family that a command line names."""
+    """Looks up the family that a command line names."""
 
     def config(self, words: Sequence[str]) -> tuple[str, type[BaseModel]]:
         """Return the heading and the options of the family."""
 
     def unknown(self, words: Sequence[str]) -> tuple[str, str]:
-        """Return what is wrong with the family's name, and a hint for options that nobody knows; empty if nothing."""
+        """Return an error about the family's name and a hint for unknown options; empty strings if there is none."""
 
 
 class Flag(NamedTuple):
-    """A parameter of the function that the command-line library calls, with the heading that it stands under."""
+    """A parameter of the function that cyclopts calls, with its heading in help."""
 
     name: str
     kind: Any
@@ -146,13 +148,13 @@ class Command:
     Attributes
     ----------
     run : callable
-        What it does: a function of its positional arguments and of `Flags`. It returns the exit code, None for 0.
+        A function of the positional arguments and of `Flags`. It returns the exit code, None for 0.
     options : tuple of type of Options
         The models whose fields are its flags.
     epilog : str or callable
-        What its help ends with, or a function that makes it.
+        The end of its help, or a function that returns it.
     family : FamilySource or None
-        What finds the family that the command line names, whose options are flags too.
+        Looks up the family that the command line names, whose options are flags too.
     """
 
     run: Callable[..., int | None]
@@ -162,7 +164,7 @@ class Command:
 
     @property
     def description(self) -> str:
-        """What the command is for: the text of its module."""
+        """The purpose of the command, which is the docstring of its module."""
         return sys.modules[self.run.__module__].__doc__ or ""
 
     @property
@@ -178,11 +180,11 @@ class Command:
 
     @property
     def usage(self) -> str:
-        """How it is called."""
+        """The usage line, without the command's name."""
         return " ".join(["[OPTIONS]", *self._required(), *map(label_of, self.arguments)])
 
     def missing_from(self, name: str) -> str:
-        """Name what is required, beginning with an argument that was not given."""
+        """Return the required arguments from a missing one on, and the required options."""
         labels = {one.name: label_of(one).partition(" ")[0] for one in self.arguments if one.default is one.empty}
         names = list(labels)
         positional = [labels[one] for one in names[names.index(name) :]] if name in labels else []
@@ -198,16 +200,16 @@ class Command:
     def bound(
         self, words: Sequence[str] = (), heading: str = "", config: type[BaseModel] | None = None
     ) -> Callable[..., Call]:
-        """Return a function whose parameters are the arguments and flags, for the command-line library.
+        """Return a function for cyclopts, whose parameters are the arguments and flags.
 
         Parameters
         ----------
         words : sequence of str, optional
             The command line.
         heading : str, optional
-            What the options of the family that it names stand under.
+            Heading of the family's options, if the command line names a family.
         config : type of BaseModel, optional
-            These options.
+            The family's options.
 
         Returns
         -------
@@ -217,7 +219,7 @@ class Command:
         flags = [flag for model in self.options for flag in _flags(model)]
         flags += [] if config is None else _family_flags(heading, config)
 
-        def call(*arguments: Any, **values: Any) -> Call:
+        def call(*arguments: object, **values: Any) -> Call:
             own = {name: value for name, value in values.items() if not name.startswith(_FAMILY)}
             family = {name.removeprefix(_FAMILY): text for name, text in values.items() if name not in own}
             left_out = [None] * (len(self.arguments) - len(arguments))
@@ -243,7 +245,7 @@ def described(argument: inspect.Parameter) -> tuple[Any, Parameter]:
 
 
 def label_of(argument: inspect.Parameter) -> str:
-    """Return what stands for a positional argument."""
+    """Return the placeholder of a positional argument in the usage line."""
     kind, parameter = described(argument)
     text = f"{parameter.metavar} ..." if get_origin(kind) is list else str(parameter.metavar)
     return text if argument.default is argument.empty else f"[{text}]"
@@ -255,7 +257,7 @@ def _positional(argument: inspect.Parameter, group: Group) -> inspect.Parameter:
 
 
 def _parameters(flags: Iterable[Flag], groups: Mapping[str, Group]) -> Iterator[inspect.Parameter]:
-    """Return keyword parameters; those that are not given are not passed on, whatever their default says."""
+    """Return keyword parameters; cyclopts passes on only those that the command line names."""
     for flag in flags:
         note = Parameter.combine(flag.parameter, Parameter(group=groups[flag.heading]))
         if flag.required:
@@ -291,7 +293,7 @@ def _metavar(annotation: Any) -> str:
 
 
 def spelling(name: str) -> str:
-    """Return what the command line calls a parameter or a function: a flag or a command."""
+    """Return the flag of a parameter, or the command of a function."""
     if name == "resume":
         return "`collapsium fit --resume`"
     return f"`collapsium {name}`" if name in FUNCTIONS else flag_of(name)
@@ -303,19 +305,27 @@ def in_flags(text: str) -> str:
 
 
 def help_of(field: FieldInfo) -> str:
-    """Return what help says of an option: its description with flags for parameters, and its default."""
+    """Return the help of an option: its description, with flags for parameters, and its default."""
     text = in_flags(field.description or "")
     if field.is_required():
         return f"{text} (required)"
     default = field.default
-    if default is None or default is False or default == () or "(default" in text:
+    if default is None or default is False or default in ((), {}) or "(default" in text:
         return text
-    shown = json.dumps(default) if isinstance(default, tuple) else default
-    return f"{text} (default: {f'{shown:g}' if isinstance(shown, float) else shown})"
+    return f"{text} (default: {_default_text(field)})"
+
+
+def _default_text(field: FieldInfo) -> str:
+    default = field.default
+    if isinstance(default, tuple) and value_of(field).text:
+        return ",".join(map(str, default))
+    if isinstance(default, tuple | bool):
+        return json.dumps(default)
+    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _kind(field: FieldInfo) -> Any:
-    """Return the type by which the command-line library reads a flag; the model reads the rest."""
+    """Return the type that cyclopts reads a flag as; the model converts the result."""
     kinds = kinds_of(field.annotation)
     several = next((kind for kind in kinds if get_origin(kind) is tuple), None)
     choice = next((kind for kind in kinds if get_origin(kind) is Literal), None)
@@ -333,7 +343,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def _converter(kind: Any, field: FieldInfo) -> Callable[[Any, Sequence[Token]], Any] | None:
-    """Return what reads a flag where the command-line library would read more, or otherwise, than is meant."""
+    """Return a converter for a flag that cyclopts would read otherwise than intended, else None."""
     if kind in (int, float):
         return lambda _, tokens: kind(tokens[-1].value)
     if kind == float | str:

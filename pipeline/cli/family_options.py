@@ -1,4 +1,4 @@
-"""Options of the families: flags made of their fields, `--set`, and what a configuration file says."""
+"""Options of the families on the command line: flags, `--set` and the configuration file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from collapsium.storage.runs.run import Run
 
 
 class FamilyFlags(Options):
-    """The family, and options of it as text; its own options are flags too once it is named."""
+    """The family, and its options as text; with a family named, these are flags too."""
 
     family: Annotated[str | None, Value("|".join(family_names()))] = Field(
-        None, description="the model family; with --help, its options too"
+        None, description="model family; together with --help, its options are listed"
     )
     settings: Annotated[Texts, Value("NAME=VALUE", flag="--set")] = Field(
-        (), description="an option of the family, as a TOML value: --set 'learn=[\"alpha\"]'"
+        (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'; may be repeated"
     )
 
 
@@ -33,21 +33,21 @@ class ConfigOptions(Options):
     """A file of options."""
 
     config: Annotated[Location | None, Value("FILE.toml")] = Field(
-        None, description="options by name, as for fit; flags and --set go over it"
+        None, description="TOML file with options; flags and --set take precedence"
     )
 
 
 class TopicCountOptions(Options):
     """The number of topics, which is an option of most families."""
 
-    topics: int | None = Field(None, description="number of topics, or the most there can be")
+    topics: int | None = Field(None, description="number of topics, or the largest number of topics")
 
 
 class NamedFamily:
-    """The family that ``--family``, the configuration file or the run to resume names."""
+    """Looks up the family that ``--family``, the configuration file or the run to resume names."""
 
     def config(self, words: Sequence[str]) -> tuple[str, type[BaseModel]]:
-        """Return the heading and the options of the family; of none what most have."""
+        """Return the heading and the options of the family; without a family, the number of topics."""
         family = requested_family(words)
         if family not in family_names():
             return OPTIONS, TopicCountOptions
@@ -55,7 +55,7 @@ class NamedFamily:
         return f"options of {family} ({config.model_config.get('title', '')})", config
 
     def unknown(self, words: Sequence[str]) -> tuple[str, str]:
-        """Return what is wrong with the family's name, and a hint for options that nobody knows; empty if nothing."""
+        """Return an error about the family's name and a hint for unknown options; empty strings if there is none."""
         family = requested_family(words)
         if family is None:
             return "", "; options of a family need --family"
@@ -65,20 +65,21 @@ class NamedFamily:
 
 def _value_behind(words: Sequence[str], flag: str) -> str | None:
     """Return the last value of a flag."""
-    found = None
+    value = None
     for number, word in enumerate(words):
         if word.startswith(f"{flag}="):
-            found = word.partition("=")[2]
+            value = word.partition("=")[2]
         elif word == flag and number + 1 < len(words):
-            found = words[number + 1]
-    return found
+            value = words[number + 1]
+    return value
 
 
 def requested_family(words: Sequence[str]) -> str | None:
     """Return the family that ``--family``, the configuration file or the run to resume names."""
     family, config, resumed = (_value_behind(words, flag) for flag in ("--family", "--config", "--resume"))
     if family is None and config is not None:
-        with contextlib.suppress(OSError, ValueError):  # what is wrong with the file is said when it is used
+        # Errors of the file are reported when the command reads it.
+        with contextlib.suppress(OSError, ValueError):
             family = parse_toml(read_toml_text(config)).get("family")
     if family is None and resumed is not None:
         with contextlib.suppress(CollapsiumError):
@@ -110,8 +111,8 @@ def family_options(flags: Flags) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked for with ``--config``, ``--set`` and flags, each over the one before.
+class FamilyRequest:
+    """A family with its options and the command's, from ``--config``, ``--set`` and flags.
 
     Attributes
     ----------
@@ -120,7 +121,7 @@ class Asked:
     options : dict
         The family's options and the command's.
     keys : Keys or None
-        Options that the configuration file names, as it names them.
+        The options of the configuration file that nothing overrides, as the file spells them.
     """
 
     family: str
@@ -129,7 +130,7 @@ class Asked:
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Name the options that errors are about as the configuration file does, where it names them."""
+        """Let errors name options of the configuration file as the file spells them."""
         try:
             yield
         except OptionError as error:
@@ -138,8 +139,8 @@ class Asked:
             raise self.keys.explain(error) from error
 
 
-def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None = None) -> Asked:
-    """Put together what ``--config``, ``--set`` and the flags say, each over the one before.
+def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None = None) -> FamilyRequest:
+    """Combine ``--config``, ``--set`` and the flags, in ascending order of precedence.
 
     Parameters
     ----------
@@ -148,27 +149,27 @@ def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None =
     models : sequence of type of Options
         The command's own options.
     recorded : str, optional
-        The family of the run that is resumed, which need not be named then.
+        The family of the run that is resumed; the default.
 
     Returns
     -------
-    Asked
-        All of it.
+    FamilyRequest
+        The family and all options.
 
     Raises
     ------
     OptionError
-        No family is named, or an option has no such name.
+        No family is named, or an option is unknown.
     InputError
-        The configuration file is wrong.
+        The configuration file is invalid.
     """
     path, chosen = flags.values.get("config"), flags.values.get("family", recorded)
     options = read_config(path, chosen) if path is not None else {}
-    own, given = family_options(flags), flags.given(*models)
-    given.pop("family", None)
+    own, named = family_options(flags), flags.named(*models)
+    named.pop("family", None)
     keys = None
     if path is not None:
-        written = (name for name in read_toml(path) if name.replace("-", "_") not in {*given, *own})
+        written = (name for name in read_toml(path) if name.replace("-", "_") not in {*named, *own})
         keys = Keys.of(path, written)
     family = chosen or options.get("family")
     options.pop("family", None)
@@ -177,7 +178,7 @@ def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None =
     known = load_family(family).Options.model_fields
     for name in own:
         if name in RUN_NAMES:
-            raise OptionError(f"--set: '{name}' is no option of a family; say `{name}`")
+            raise OptionError(f"--set: '{name}' is not an option of a family; use `{name}` instead")
         if name not in known:
             raise OptionError(f"--set: unknown option '{name}' of family '{family}'{suggestion(name, known)}")
-    return Asked(family, {**options, **own, **given}, keys)
+    return FamilyRequest(family, {**options, **own, **named}, keys)

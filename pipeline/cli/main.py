@@ -1,4 +1,4 @@
-"""The command ``collapsium``: runs a command, and says in one line what went wrong."""
+"""Entry point of the command ``collapsium``: runs a command and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from collapsium.pipeline.cli.app import parse
@@ -20,9 +21,21 @@ from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError
 
-FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130  # exit codes
-SAME = 1.0  # seconds within which further signals are the first one again: `timeout` sends two
-ZARR_SECONDS = 10.0  # that Zarr's event loop may take to stop
+FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130
+"""Exit codes."""
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """Timing of interrupts, in seconds."""
+
+    repeated_signal: float = 1.0
+    """Signals within this time count as one: `timeout` sends one to the process and one to its group."""
+    zarr_stop: float = 10.0
+    """Timeout for stopping Zarr's event loop."""
+
+
+SHUTDOWN = Shutdown()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Its words; by default those of the process.
+        Command line without the program's name; by default that of the process.
 
     Returns
     -------
@@ -41,21 +54,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises
     ------
     SystemExit
-        The command line is wrong, or its help is printed; with the same codes.
+        The command line is invalid, or help has been printed.
     """
     with guarded_streams():
         return _run(argv)
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """Run a command behind guards of its streams; see `main`."""
+    """Run a command and return its exit code; see `main`."""
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     _interrupts.clear()
     atexit.unregister(_ended)
     atexit.register(_ended)
-    warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)  # of a dashboard: it takes another
-    for library in ("distributed", "asyncio"):  # what a user shall know, the commands say themselves
+    # Dask's dashboard then takes another port.
+    warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
+    # Commands report errors of workers and of the cluster themselves.
+    for library in ("distributed", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
     try:
         line = parse(list(sys.argv[1:] if argv is None else argv))
@@ -73,8 +88,8 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return _interrupt(form)
     except BrokenPipeError:
-        # `collapsium topics RUN | head` is no error. (The signal itself must stay ignored: it would end a driver whose
-        # scheduler has died.) What is still to be written goes nowhere.
+        # `collapsium topics RUN | head` is no error. The signal itself must stay ignored, as it would end a driver
+        # whose scheduler has died. Remaining output is discarded.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -82,16 +97,18 @@ def _run(argv: Sequence[str] | None) -> int:
         if line.debug:
             raise
         if _interrupts and not isinstance(error, CollapsiumError | OSError | MemoryError):
-            return _interrupt(form)  # a library met the interrupt in the middle of something and raised its own error
+            # A library was interrupted and raised an error of its own.
+            return _interrupt(form)
         text, table = _explained(error), ""
-        if isinstance(error, CapacityError):  # whose table is of no use in one line
+        if isinstance(error, CapacityError):
+            # Its table does not fit into one line.
             text, _, table = text.partition("\n")
         code = _fail(text, _code_of(error), form)
         if table:
             print(table, file=sys.stderr)
         return code
     finally:
-        # Functions run at exit in the reverse order of their registration, and Zarr's was registered by its import.
+        # Exit handlers run in reverse order of registration, so this one runs before that of Zarr.
         atexit.unregister(_stop_zarr)
         atexit.register(_stop_zarr)
     return result
@@ -104,14 +121,14 @@ def _code_of(error: Exception) -> int:
 
 
 def _explained(error: Exception) -> str:
-    """Say what went wrong; options have the names that they have on the command line."""
+    """Return the message of an error, with options named as on the command line."""
     if isinstance(error, CollapsiumError):
         return error.spelled(spelling)
     if isinstance(error, MemoryError):
-        return "memory ran out; `collapsium estimate` says what a fit takes, --memory lets it keep more on disk"
+        return "out of memory; see `collapsium estimate` for what a fit needs, and set --memory to spill more to disk"
     if isinstance(error, OSError):
         return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
-    return f"{type(error).__name__}: {error} (a defect; `collapsium --debug ...` shows where)"
+    return f"{type(error).__name__}: {error} (this is a bug; `collapsium --debug ...` shows the traceback)"
 
 
 def _interrupt(form: str | None) -> int:
@@ -123,7 +140,7 @@ def _interrupt(form: str | None) -> int:
 
 
 def _refuse(text: str, command: str) -> NoReturn:
-    """Say what is wrong with a command line, and whose help tells more."""
+    """Exit with a message about a command line, and the command whose help explains it."""
     program = f"collapsium {command}".rstrip()
     raise SystemExit(_fail(f"{text}; see `{program} --help`", USAGE))
 
@@ -133,34 +150,36 @@ def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:
     return code
 
 
-_interrupts: list[float] = []  # when each came
+_interrupts: list[float] = []
+"""Times of the signals, by the monotonic clock."""
 
 
 def _ended() -> None:
-    """Let no signal kill what has ended: the interpreter's last steps would put the system's handlers back."""
+    """Ignore signals from now on: at exit the interpreter restores handlers that would kill the process."""
     if _interrupts:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
 
 def _stop_zarr() -> None:
-    """Wait for Zarr's event loop to stop; Zarr itself gives it 0.2 s, and on a busy machine prints a traceback then."""
+    """Wait for Zarr's event loop to stop; Zarr waits 0.2 s and then prints a traceback on a busy machine."""
     module = sys.modules.get("zarr.core.sync")
     for loop, thread in zip(getattr(module, "loop", []), getattr(module, "iothread", []), strict=False):
         if loop is not None and thread is not None and not loop.is_closed():
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(timeout=ZARR_SECONDS)
+            thread.join(timeout=SHUTDOWN.zarr_stop)
 
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
-    """SIGTERM ends a command as Ctrl-C does; the second time, at once: nothing on disk is ever half replaced."""
+    """Interrupt the command, as Ctrl-C does; a second signal stops it at once, as all writes are atomic."""
     now = time.monotonic()
-    if _interrupts and now - _interrupts[-1] < SAME:  # one to the process, and one to its group
+    if _interrupts and now - _interrupts[-1] < SHUTDOWN.repeated_signal:
         _interrupts.append(now)
         return
     _interrupts.append(now)
     if len(_interrupts) > 1:
-        shown = b"\x1b[?25h" if os.isatty(2) else b""  # a live view has hidden the cursor
-        os.write(2, shown + b"collapsium: stopped at once\n")
+        # A live view has hidden the cursor.
+        show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
+        os.write(2, show_cursor + b"collapsium: stopped at once\n")
         os._exit(INTERRUPTED)
     raise KeyboardInterrupt

@@ -1,30 +1,32 @@
-"""Options of commands that take texts where a corpus is expected, and lines on what came of reading them."""
+"""Output of commands that accept texts in place of a corpus."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
 
 TEXTS = (
-    "a corpus with the model's vocabulary; or texts, files, folders or globs of any format of `collapsium ingest`, "
-    "read as the model's own documents were"
+    "a corpus with the model's vocabulary; or texts (files, folders or globs of any format of `collapsium ingest`), "
+    "which are read as the model's documents were"
 )
 
 
 def print_notice(line: str) -> None:
-    """Print a line for the user on standard error."""
+    """Print a line to standard error."""
     print(f"collapsium: {line}", file=sys.stderr)
 
 
 def print_unknown(unknown: UnknownWords | None) -> None:
-    """Print how many tokens of texts are unknown; nothing of a corpus."""
+    """Print how many tokens of texts the vocabulary lacks; nothing for a corpus."""
     if unknown is not None:
         print(f"  {unknown.text()}")
 
 
-def with_unknown(found: dict[str, Any], unknown: UnknownWords | None) -> dict[str, Any]:
-    """Return what JSON says, with how many tokens of texts are unknown."""
-    return {name: value for name, value in found.items() if name != "unknown"} | (unknown.record() if unknown else {})
+def with_unknown(record: Mapping[str, object], unknown: UnknownWords | None) -> dict[str, object]:
+    """Return a record for JSON with the number of tokens of texts that the vocabulary lacks."""
+    rest = {name: value for name, value in record.items() if name != "unknown"}
+    return rest if unknown is None else {**rest, **unknown.record()}

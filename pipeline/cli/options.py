@@ -1,4 +1,4 @@
-"""Options that are the command line's alone: the log's format, callbacks, and how a result is printed."""
+"""Options of the command line alone: the log's format, callbacks, and JSON output."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ class CallbackOptions(Options):
 
     callback: Annotated[Texts, Value("MODULE:NAME")] = Field(
         (),
-        description="call this function, or what this class makes, with each event, a dict; may be given again; "
-        "an error "
-        "in it is told and does not end the run. collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow "
-        "(extra: mlflow)",
+        description="call this function, or an instance of this class, with each event (a dict); may be "
+        "repeated. An error in it is reported and does not stop the run. "
+        "collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow (needs the extra "
+        "'mlflow')",
     )
 
 
 class QuietOptions(Options):
-    """Whether progress is shown."""
+    """Silence progress."""
 
-    quiet: bool = Field(False, description="show no progress")
+    quiet: bool = Field(False, description="do not show progress")
 
 
 class LogOptions(Options):
-    """How progress and errors are written."""
+    """Format of progress and errors."""
 
     log_format: Literal["text", "json"] | None = Field(
         None,
-        description="lines on standard error: text, each with its time (ISO 8601), or json, an object a line "
-        "with time, "
-        "level, message and figures (default: a live view in a terminal, else text)",
+        description="print lines to standard error: text, each line with its time (ISO 8601); or json, one "
+        "object a line with time, level, message and figures (default: a live view in a terminal, "
+        "else text)",
     )
 
 
 class JsonOptions(Options):
-    """How a result is printed."""
+    """Format of a result."""
 
-    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print JSON, for programs")
+    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print JSON")
 
 
 class LineJsonOptions(Options):
-    """How a result is printed in a line."""
+    """Format of a result of one line."""
 
-    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print one line of JSON, for programs")
+    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print one line of JSON")
 
 
 class SharesJsonOptions(Options):
-    """How shares by period are printed."""
+    """Format of shares by period."""
 
     heading = "time"
-    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print the shares of all topics")
+    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print the shares of all topics as JSON")
 
 
 def callbacks_of(flags: Flags, run: str, notice: Callable[[str], None]) -> list[Sink]:
-    """Import the callbacks that were named, and tell them what run they will hear of.
+    """Import the callbacks and send them an event with the run's folder.
 
     Parameters
     ----------
     flags : Flags
-        Of a command with `CallbackOptions`.
+        Flags of a command with `CallbackOptions`.
     run : str
         The run's folder.
     notice : callable
-        Receives in a line what one of them raised.
+        Receives a line about each error of a callback.
 
     Returns
     -------
@@ -81,9 +81,9 @@ def callbacks_of(flags: Flags, run: str, notice: Callable[[str], None]) -> list[
     Raises
     ------
     OptionError
-        One cannot be imported.
+        A callback cannot be imported.
     """
-    found = guarded(flags.of(CallbackOptions).callback, notice)
-    for sink in found:
+    sinks = guarded(flags.of(CallbackOptions).callback, notice)
+    for sink in sinks:
         sink({"event": "run", "iteration": 0, "elapsed": 0.0, "run": run})
-    return found
+    return sinks

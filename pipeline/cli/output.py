@@ -1,9 +1,9 @@
-"""Output of commands: JSON, errors, and the report of an ingest."""
+"""Output of commands: JSON, errors, and reports of ingesting."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import LogLines
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 
 
 def print_error(text: str, form: str | None = None) -> None:
-    """Write in a line why a command failed; `form` is as for `collapsium.pipeline.monitoring.console.LogLines`."""
+    """Print an error in one line; `form` is as for `collapsium.pipeline.monitoring.console.LogLines`."""
     if form is None:
         print(f"collapsium: error: {plain(text)}", file=sys.stderr)
     else:
         LogLines(form=form).write(text, "error")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print JSON with floats in their shortest exact form."""
     print(json_text(value, indent=2))
 
 
-def say_report(report: Report, one: str = "document") -> None:
-    """Print what ingesting left out, and why; nothing where nothing was. `one` is what the corpus holds one of."""
+def print_report(report: Report, unit: str = "document") -> None:
+    """Print the numbers of an ingest that are not zero: documents left out, words dropped, and so on."""
     known = "its id is" if report.skipped_documents == 1 else "their ids are"
-    found = [
-        (report.skipped_documents, f"left out, as {known} there already"),
-        (report.missing_text, "without a text, kept"),
+    remarks = [
+        (report.skipped_documents, f"left out, as {known} in the corpus already"),
+        (report.missing_text, "without a text, stored empty"),
         (report.replaced_bytes, "with bytes that are not UTF-8, which were replaced"),
-        (report.empty_documents, "without a word that is kept, kept"),
+        (report.empty_documents, "without any word of the vocabulary, stored empty"),
     ]
-    for number, what in found:
+    for number, remark in remarks:
         if number:
-            print(f"  {counted(number, one)} {what}")
+            print(f"  {counted(number, unit)} {remark}")
     if report.unmatched_rows:
-        print(f"  {counted(report.unmatched_rows, 'id')} of side files that no document has")
+        print(f"  {counted(report.unmatched_rows, 'id')} in side files without a document")
     if report.phrases:
         print(f"  {counted(report.phrases, 'phrase')} of two words")
     if report.segments:

@@ -1,9 +1,8 @@
-"""All commands with their options, as data, from which a page of reference can be made."""
+"""All commands with their options as data, for the reference pages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic.fields import FieldInfo
 
@@ -15,7 +14,7 @@ from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits
 
 @dataclass(frozen=True)
 class OptionEntry:
-    """An option.
+    """An option, as the reference lists it.
 
     Attributes
     ----------
@@ -26,30 +25,30 @@ class OptionEntry:
     kinds : tuple of str
         The types of its value.
     default : object
-        Its default; None where it is required, or left open.
+        Its default; None if it is required or has no fixed default.
     required : bool
-        Whether it must be given.
+        Whether it has no default.
     choices : tuple of str
-        The values that it can have, where these are few.
+        Its possible values; empty if they are not enumerated.
     limits : dict
         The limits of a number, by ``ge``, ``gt``, ``le`` and ``lt``.
     unit : str or None
         The unit of its value.
     metavar : str or None
-        What stands for its value in help.
+        Placeholder of its value in help.
     heading : str
-        The group that it stands in; empty for the command's own.
+        Heading of its group; empty for the command's own options.
     description : str
-        What it says.
+        Its help text.
     """
 
     name: str
     flag: str
     kinds: tuple[str, ...]
-    default: Any
+    default: object
     required: bool
     choices: tuple[str, ...]
-    limits: dict[str, Any]
+    limits: dict[str, float]
     unit: str | None
     metavar: str | None
     heading: str
@@ -58,16 +57,16 @@ class OptionEntry:
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """A command.
+    """A command, as the reference lists it.
 
     Attributes
     ----------
     name : str
         Its name.
     summary : str
-        What the list of commands says of it.
+        One line, as in the list of commands.
     description : str
-        What it is for.
+        Its purpose, in paragraphs.
     arguments : dict of str to str
         Descriptions of its positional arguments.
     options : tuple of OptionEntry

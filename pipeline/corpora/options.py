@@ -34,33 +34,43 @@ class IngestOptions(Options):
 
     like: Annotated[Location | None, Value("RUN|CORPUS")] = Field(
         None,
-        description="read documents as those of a run, a model or a corpus: its vocabulary, tokenizer, phrases, stop "
-        "words and segments, and its fields where the sources have them; a function or a regular expression that it "
-        "names runs only if `tokenizer` or `segments` names it again",
+        description="read documents as those of a run, a model or a corpus were read: the same vocabulary, "
+        "tokenizer, phrases, stop words and segments, and the same fields if the sources have "
+        "them. A function or regular expression that its record names is used only if `tokenizer` "
+        "or `segments` names it again",
     )
-    format: Format | None = Field(None, description="default: told from the first name")
+    format: Format | None = Field(
+        None, description="format of the sources, see below (default: recognised by the name of the first)"
+    )
     vocabulary: Annotated[Words, Value("FILE|CORPUS|RUN", text=True)] = Field(
         None,
-        description="words, one a line or a column 'word' of Parquet, or a corpus, a run or a model that has them; of "
-        "vectors names of columns; for uci, vocab.NAME.txt beside docword.NAME.txt is found by itself",
+        description="use these words: a file with one word a line, a Parquet file with a column 'word', or a "
+        "corpus, run or model to take the vocabulary from. For vectors, the names of the columns. "
+        "For uci, vocab.NAME.txt next to docword.NAME.txt is used by default",
     )
-    min_documents: Annotated[int, Value("N", unit="documents")] = Field(0, description="drop words in fewer documents")
+    min_documents: Annotated[int, Value("N", unit="documents")] = Field(
+        0, description="drop words that occur in fewer than N documents"
+    )
     max_document_share: Annotated[float, Value("F")] = Field(
-        1.0, description="drop words in a larger share of the documents"
+        1.0, description="drop words that occur in more than this share of the documents"
     )
     shard_tokens: Annotated[int | None, Value("N", unit="tokens")] = Field(
         None,
-        description="tokens of a shard, values of vectors (default: an eighth of the corpus, between 100,000 and "
-        "2,000,000)",
+        description="tokens in a shard, or values for vectors (default: an eighth of the corpus, between "
+        "100,000 and 2,000,000)",
     )
     max_decompressed: Annotated[Size, Value("SIZE", unit="bytes", text=True)] = Field(
         None,
-        description="what may come out of each compressed file, such as 20GB (default: 200 times its size, at least "
-        "256MB)",
+        description="refuse a compressed file that expands to more than this, such as 20GB (default: 200 "
+        "times its size, at least 256MB)",
     )
-    max_words: Number = Field(None, description="keep only the N words in most documents (ties: tokens, spelling)")
+    max_words: Number = Field(
+        None,
+        description="keep only the N words that occur in most documents; ties are broken by number of tokens, "
+        "then by spelling",
+    )
     index_base: Literal[0, 1] | None = Field(
-        None, description="the first index of svmlight (default: 0 where a file has it, else 1)"
+        None, description="first index of svmlight files (default: 0 if the file has an index 0, else 1)"
     )
 
 
@@ -70,39 +80,40 @@ class FieldOptions(Options):
     heading = "fields (jsonl, csv, parquet; columns of vectors)"
     id: FieldName = Field(
         None,
-        description="field of the document's id (default: id); for vectors, the column or array of ids (default: they "
-        "are numbered)",
+        description="field of the document's id (default: id); for vectors, the column or array of ids "
+        "(default: vectors are numbered)",
     )
     text: FieldName = Field(None, description="field of the text (default: text)")
-    title: FieldName = Field(None, description="field of a title to keep")
-    date: FieldName = Field(None, description="field of a date to keep")
+    title: FieldName = Field(None, description="field of a title, stored with the document")
+    date: FieldName = Field(None, description="field of a date, stored with the document")
     labels: Annotated[Names, Value("FIELD,...")] = Field(
         (),
-        description="fields of labels, each a string or a list of strings, or NAME=FIELD to name it; may be "
-        "repeated; of "
-        "vectors columns that are labels and no values, by name or by number from the left (1) or the right (-1)",
+        description="fields of labels, each a string or a list of strings; NAME=FIELD stores a field under "
+        "another name; may be repeated. For vectors, the columns that are labels, by name or by "
+        "number from the left (1) or the right (-1)",
     )
     covariates: Annotated[Names, Value("FIELD,...")] = Field(
         (),
-        description="fields of numbers to keep, each perhaps NAME=FIELD; what is missing is no zero; may be repeated",
+        description="fields of numbers, stored as covariates; NAME=FIELD stores a field under another name; a "
+        "missing number stays missing; may be repeated",
     )
 
 
 class SideFileOptions(Options):
     """Labels and numbers of documents that lie beside them."""
 
-    heading = "side files (labels and numbers of documents that lie beside them)"
+    heading = "side files (labels and covariates in files of their own)"
     label_files: Annotated[Locations, Value("FILE")] = Field(
         (),
-        description="labels of the documents: a line a document in the order in which they are read, or .csv, .tsv, "
-        ".jsonl or .parquet, records with the documents' ids (`id`) in any order, all of whose fields are labels, or "
-        "covariates if they are numbers, where `labels` and `covariates` name none of them; NAME=FILE names the field; "
-        "may be repeated",
+        description="labels of the documents. Either one line a document, in the order of the documents; or "
+        ".csv, .tsv, .jsonl or .parquet records in any order, matched by document id (`id`). All "
+        "fields of such records become labels, or covariates if they are numbers, unless `labels` "
+        "and `covariates` choose some. NAME=FILE names the field of labels; may be repeated",
     )
     label_names: Annotated[Locations, Value("FILE")] = Field(
         (),
-        description="names, one a line, of labels of side files that are numbers from 1; FIELD=FILE says of which "
-        "field; may be repeated",
+        description="for label files that hold numbers from 1: a file with the names, one a line; FIELD=FILE "
+        "says which field the names are for; may be repeated",
     )
 
 
@@ -112,41 +123,43 @@ class WordOptions(Options):
     heading = "texts (text, jsonl, csv, parquet, mallet)"
     stop_words: Annotated[Words, Value("LIST", text=True)] = Field(
         None,
-        description="words to leave out: english (the default), none, languages' codes, or files of words, whose names "
-        "have a dot or a slash; with commas between, such as de,fr or english,mine.txt",
+        description="words to leave out: english (the default), none, language codes, or files of words "
+        "(names with a dot or a slash); separated by commas, such as de,fr or english,mine.txt",
     )
-    min_letters: Number = Field(None, description="leave out words of fewer letters (default: 2, by the tokenizer)")
+    min_letters: Number = Field(
+        None, description="leave out words of fewer than N letters (default: 2, set by the tokenizer)"
+    )
     normalise: Annotated[str | None, Value("HOW")] = Field(
         None,
-        description="put words in a normal form: stem:LANGUAGE (Snowball) or lemma:LANGUAGE (Simplemma), such as "
-        "lemma:english or stem:de (default: as they are written; extra: normalise)",
+        description="reduce words to a normal form: stem:LANGUAGE (Snowball) or lemma:LANGUAGE (Simplemma), "
+        "such as lemma:english or stem:de (default: words as written; needs the extra "
+        "'normalise')",
     )
     tokenizer: Tokenizer = Field(
         None,
-        description="a function from a text to a list of words, which the workers import (default: words of two "
-        "characters or more in lower case, the first a letter)",
+        description="Python function that turns a text into a list of words; the workers must be able to "
+        "import it (default: lower-case words of two or more characters that begin with a letter)",
     )
     segments: Annotated[str | None, Value("HOW")] = Field(
         None,
-        description="keep what documents are made of, for families that know segments: paragraphs (between blank "
-        "lines), sentences, lines, headings:REGEX (a line that the regular expression matches from its beginning "
-        "begins "
-        "a segment; what stands before the first is one too), or column (the text is a list of strings, each a "
-        "segment). White space alone is no segment, but an entry of a list is; a segment whose words are all dropped "
-        "stays, empty (default: none)",
+        description="store the segments of each document, for families that model them: paragraphs (separated "
+        "by blank lines), sentences, lines, headings:REGEX (each line that begins with a match "
+        "starts a segment; the text before the first match is a segment too), or column (the text "
+        "is a list of strings, one a segment). Segments of white space are skipped, except "
+        "entries of a list; a segment without any word of the vocabulary is stored empty "
+        "(default: none)",
     )
     phrases: Literal["npmi", "count"] | None = Field(
         None,
-        description="join words that often follow one another (new_york), by normalised pointwise mutual "
-        "information or "
-        "count",
+        description="join words that often follow one another, such as new_york: by normalised pointwise "
+        "mutual information (npmi) or by count",
     )
-    phrase_count: Number = Field(None, description="times that a phrase must occur (default: 5)")
+    phrase_count: Number = Field(None, description="how often a phrase must occur (default: 5)")
     phrase_threshold: Annotated[float | None, Value("X")] = Field(
-        None, description="what its score must exceed (default: npmi 0.5, count 10)"
+        None, description="score that a phrase must exceed (default: 0.5 for npmi, 10 for count)"
     )
     bad_bytes: Literal["error", "replace"] | None = Field(
-        None, description="text that is not UTF-8 is an error (the default), or is replaced"
+        None, description="text that is not UTF-8: stop with an error (the default), or replace the invalid bytes"
     )
 
 
@@ -155,28 +168,35 @@ class VectorOptions(Options):
 
     heading = "vectors"
     values: Annotated[str | None, Value("NAME")] = Field(
-        None, description="the array of vectors, where there are several"
+        None, description="name of the array of vectors, if the source has several arrays"
     )
     header: Literal["yes", "no"] | None = Field(
-        None, description="whether the first line names the columns (default: if it has no number)"
+        None, description="whether the first line names the columns (default: yes if it holds no number)"
     )
 
 
 class AppendOptions(Options):
     """What is added to a corpus."""
 
-    grow: bool = Field(False, description="give new words that the corpus's cuts keep ids behind the others")
-    skip_existing: bool = Field(False, description="leave out documents whose ids are there already")
-    format: Format | None = Field(None, description="default: told from the first name, or the corpus's")
+    grow: bool = Field(
+        False,
+        description="add new words to the vocabulary if they pass the corpus's pruning rules; the ids of "
+        "known words stay",
+    )
+    skip_existing: bool = Field(False, description="leave out documents whose ids the corpus already has")
+    format: Format | None = Field(
+        None, description="format of the sources (default: recognised by the name of the first, or that of the corpus)"
+    )
     tokenizer: Tokenizer = Field(
         None,
-        description="must be said again where the corpus was made with one: what a corpus names is not run by itself",
+        description="needed again if the corpus was ingested with `tokenizer`: code that a corpus names never "
+        "runs by itself",
     )
     headings: Pattern = Field(
-        None, description="must be named again where the corpus was made with `segments` headings:REGEX"
+        None, description="needed again if the corpus was ingested with `segments` headings:REGEX"
     )
     max_decompressed: Annotated[Size, Value("SIZE", unit="bytes", text=True)] = Field(
-        None, description="what may come out of each compressed file"
+        None, description="refuse a compressed file that expands to more than this (default: as for ingest)"
     )
 
 
@@ -184,54 +204,61 @@ class SplitOptions(Options):
     """What is held out."""
 
     fraction: Annotated[float | None, Value("F")] = Field(
-        None, description="each token's probability of being held out, or each document's (default: 0.1)"
+        None, description="probability that a token is held out, or a document with `documents` (default: 0.1)"
     )
-    documents: bool = Field(False, description="hold out whole documents, or vectors")
+    documents: bool = Field(False, description="hold out complete documents, or vectors, instead of tokens")
     folds: Annotated[int | None, Value("K")] = Field(
-        None, description="hold out one of K folds of whole documents, or vectors"
+        None, description="cross-validation: divide the documents, or vectors, into K folds and hold out one of them"
     )
-    fold: Annotated[int | None, Value("I")] = Field(None, description="which fold, from 0 to K-1")
+    fold: Annotated[int | None, Value("I")] = Field(None, description="the fold to hold out, from 0 to K-1")
     drop_labels: Annotated[float | None, Value("F")] = Field(
-        None, description="each label's probability of being dropped; tokens stay"
+        None, description="probability that a label is held out; all tokens stay in both parts"
     )
     field: Annotated[str | None, Value("NAME")] = Field(
-        None, description="the field of labels to drop from, or a covariate (default: all labels)"
+        None,
+        description="with `drop_labels`: the field of labels, or the covariate, to drop from (default: all labels)",
     )
-    seed: Annotated[int, Value("S")] = Field(0, description="another seed is another split")
+    seed: Annotated[int, Value("S")] = Field(0, description="seed of the random split")
 
 
 class SimulateOptions(Options):
     """Sizes of a corpus that is drawn."""
 
     documents: Annotated[int, Value("D")] = Field(description="number of documents, or vectors")
-    words: Annotated[int, Value("W")] = Field(description="size of the vocabulary, or columns")
+    words: Annotated[int, Value("W")] = Field(description="size of the vocabulary, or number of columns")
     tokens: Annotated[float | None, Value("N")] = Field(
-        None, description="mean number of tokens of a document; required, but of vectors"
+        None, description="mean number of tokens of a document; required unless the family is one of vectors"
     )
-    seed: Annotated[int, Value("S")] = Field(0, description="another seed is another corpus")
+    seed: Annotated[int, Value("S")] = Field(0, description="seed of the random numbers")
     shard_tokens: Annotated[int | None, Value("N", unit="tokens")] = Field(
-        None, description="tokens of a shard, about (default: as for ingest)"
+        None, description="approximate number of tokens in a shard (default: as for ingest)"
     )
 
 
 class ReadingOptions(Options):
     """Where texts for a model differ from its own documents."""
 
-    heading = "texts for a model (read as its own documents were: these options say where they differ)"
+    heading = "texts for a model (by default read as the model's documents were)"
     format: Annotated[str | None, Value("FORMAT")] = Field(
-        None, description="as of ingest (default: told from the first name, or the model's own)"
+        None,
+        description="format of the texts (default: recognised by the name of the first, or that of the "
+        "model's documents)",
     )
-    id: FieldName = Field(None, description="field of the ids")
-    text: FieldName = Field(None, description="field of the texts")
+    id: FieldName = Field(None, description="field of the document's id")
+    text: FieldName = Field(None, description="field of the text")
     vocabulary: Annotated[Words, Value("FILE", text=True)] = Field(
-        None, description="of counted words: the words of their numbers, if none lie beside them"
+        None,
+        description="for files of word counts: the words that their numbers stand for, if no vocabulary file "
+        "lies next to them",
     )
     tokenizer: Tokenizer = Field(
         None,
-        description="must be named again where the model's texts were cut by one: what a model names is not run by "
-        "itself",
+        description="needed again if the model's documents were read with `tokenizer`: code that a model "
+        "names never runs by itself",
     )
     headings: Pattern = Field(
-        None, description="must be named again where the model's texts were cut into segments by headings:REGEX"
+        None, description="needed again if the model's documents were read with segments headings:REGEX"
     )
-    bad_bytes: Literal["error", "replace"] | None = Field(None, description="text that is not UTF-8")
+    bad_bytes: Literal["error", "replace"] | None = Field(
+        None, description="text that is not UTF-8: stop with an error, or replace the invalid bytes"
+    )

@@ -10,7 +10,7 @@ from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS
 from collapsium.pipeline.options import Location, Options, Value
 from collapsium.storage.errors import OptionError
 
-_WHERE = "where it runs"
+_WHERE = "execution"
 
 
 class SchedulerOptions(Options):
@@ -19,12 +19,14 @@ class SchedulerOptions(Options):
     heading = _WHERE
     scheduler: Annotated[str, Value("WHERE")] = Field(
         "threads",
-        description="threads: worker threads in this process; local: a Dask cluster of worker processes on this "
-        "machine, "
-        "with its dashboard; serial: one task after another; or a Dask scheduler's address such as tcp://host:8786",
+        description="threads: threads of this process; local: a Dask cluster of processes on this machine, "
+        "with a dashboard; serial: one task after another; or the address of a Dask scheduler, "
+        "such as tcp://host:8786",
     )
     workers: Annotated[int | None, Value("N")] = Field(
-        None, description="workers to start (default: one a processor), or to wait for"
+        None,
+        description="number of workers to start (default: one for each processor); for a cluster at an "
+        "address, the number to wait for",
     )
 
 
@@ -34,10 +36,10 @@ class CertificateOptions(Options):
     heading = _WHERE
     tls_ca: Annotated[Location | None, Value("FILE")] = Field(
         None,
-        description="certificate of the authority, for a cluster whose messages are encrypted (tls://..., or local)",
+        description="certificate of the authority, for an encrypted cluster (scheduler tls://HOST:PORT, or local)",
     )
-    tls_cert: Annotated[Location | None, Value("FILE")] = Field(None, description="this side's certificate")
-    tls_key: Annotated[Location | None, Value("FILE")] = Field(None, description="its private key")
+    tls_cert: Annotated[Location | None, Value("FILE")] = Field(None, description="certificate of this process")
+    tls_key: Annotated[Location | None, Value("FILE")] = Field(None, description="private key of this process")
 
     @property
     def tls(self) -> TLS | None:
@@ -67,12 +69,13 @@ class TimeoutOptions(Options):
 class MemoryOptions(Options):
     """What work may take."""
 
-    heading = "what it may take"
+    heading = "memory and disk"
     memory: Annotated[str | int | None, Value("SIZE", unit="bytes")] = Field(
         None,
-        description="what each worker process may hold, such as 750MB or 1.5GB (threads are one process); local states "
-        "that do not fit lie on disk (default: what the machine has left, or what the cluster says)",
+        description="memory limit of each worker process, such as 750MB or 1.5GB; threads count as one "
+        "process. Local states that exceed it are spilled to disk (default: the machine's free "
+        "memory, or the cluster's limit)",
     )
     scratch: Annotated[Location | None, Value("FOLDER")] = Field(
-        None, description="where they lie, on each machine (default: the system's temporary folder)"
+        None, description="folder for spill files, on each machine (default: the system's temporary folder)"
     )

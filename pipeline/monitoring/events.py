@@ -1,27 +1,27 @@
-"""Events: what a run tells, as dicts of plain values."""
+"""Events of a run: dicts of plain values that sinks receive, and that `events.jsonl` records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
+Event = dict[str, Any]
+"""An event; its key ``event`` has the kind, and the other keys depend on the kind."""
+Sink = Callable[[Event], None]
+"""Receives events."""
 
-Sink = Callable[[dict[str, Any]], None]
 
-
-def first(name: str, **fields: Any) -> dict[str, Any]:
+def first(name: str, **fields: Any) -> Event:
     """Return an event before the first iteration."""
     return {"event": name, "iteration": 0, "elapsed": 0.0, **fields}
 
 
-def has_iterations(events: Sequence[dict[str, Any]]) -> bool:
-    """Say whether an iteration has been told."""
+def has_iterations(events: Sequence[Event]) -> bool:
+    """Return whether an iteration is among some events."""
     return any(event.get("event") == "iteration" for event in events)
 
 
-def tell(listeners: Sequence[Sink], event: dict[str, Any]) -> None:
-    """Tell all who listen."""
+def tell(listeners: Sequence[Sink], event: Event) -> None:
+    """Send an event to all sinks."""
     for listener in listeners:
         listener(event)

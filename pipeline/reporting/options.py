@@ -29,10 +29,10 @@ class FoldingOptions(Options):
 
     heading = "trees"
     min_share: Annotated[float | None, Value("SHARE")] = Field(
-        None, description="fold nodes that have less, with those below them, such as 0.01"
+        None, description="fold nodes whose subtree has a smaller share of the tokens, such as 0.01"
     )
     levels: Annotated[int | None, Value("N")] = Field(
-        None, description="fold nodes below the first N levels; the root is the first"
+        None, description="show the first N levels and fold the nodes below; the root is level 1"
     )
 
 
@@ -41,12 +41,12 @@ class TreeFileOptions(Options):
 
     heading = "trees"
     picture: Annotated[Texts, Value("FILE")] = Field(
-        (), description="draw the tree, by the file's ending as .svg or .png; may be given again (extra: plots)"
+        (), description="draw the tree into a .svg or .png file; may be repeated (needs the extra 'plots')"
     )
     graphml: Annotated[Location | None, Value("FILE")] = Field(
         None,
-        description="write the tree for networkx, Gephi, yEd and others: nodes with label, words, share, below and "
-        "level, edges from parent to child",
+        description="write the tree as GraphML for networkx, Gephi or yEd: nodes with label, words, share, "
+        "below and level; edges from parent to child",
     )
 
 
@@ -54,12 +54,12 @@ class ReportOptions(Options):
     """What a report shows besides."""
 
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="where the training corpus lies by now, if the run has no summary of it"
+        None, description="location of the training corpus, needed only if the run has no summary of its documents"
     )
     texts: Annotated[Locations | None, Value("SOURCE")] = Field(
         None,
-        description="texts that were ingested (file, folder or glob; may be given again): passages of the example "
-        "documents are shown, with the topics' words marked",
+        description="source texts of the corpus (files, folders or globs): the report then shows passages of "
+        "the example documents with the topics' words marked; may be repeated",
     )
 
 
@@ -68,9 +68,9 @@ class PlotOptions(Options):
 
     what: Annotated[Texts | None, Value("WHAT")] = Field(
         None,
-        description="score, objective, topics, parameters, sizes, map, labels, segments, time, tree; may be "
-        "given again "
-        "(default: all that there is, but labels, segments, time and tree)",
+        description="panel to draw: score, objective, topics, parameters, sizes, map, labels, segments, time "
+        "or tree; may be repeated (default: all that the run has, except labels, segments, time "
+        "and tree)",
     )
 
 
@@ -79,9 +79,9 @@ class SegmentPlotOptions(Options):
 
     heading = "segments"
     document: Annotated[str | None, Value("ID")] = Field(
-        None, description="the document (default: that of most segments)"
+        None, description="id of the document (default: the one with most segments)"
     )
-    beside: Annotated[Location | None, Value("RUN")] = Field(None, description="another run, to be drawn next to it")
+    beside: Annotated[Location | None, Value("RUN")] = Field(None, description="another run, drawn next to this one")
 
 
 class TimePlotOptions(Options):
@@ -89,10 +89,11 @@ class TimePlotOptions(Options):
 
     heading = "time"
     period: Annotated[str | None, Value("PERIOD")] = Field(
-        None, description="hour, day, week, month, quarter, year or decade"
+        None,
+        description="hour, day, week, month, quarter, year or decade (default: one that gives about 10 to 60 periods)",
     )
     csv: Annotated[Location | None, Value("FILE")] = Field(
-        None, description="write the shares of all topics: a row for each period and topic"
+        None, description="write the shares of all topics, one row for each period and topic"
     )
 
 
@@ -102,43 +103,45 @@ class TopicPlotOptions(Options):
     heading = "segments and time"
     topics: Annotated[TopicIds | None, Value("ID,...", expected="ids of topics", text=True)] = Field(
         None,
-        description="topics that have colours, ten at most, or panels, twelve at most (default: the largest; of time "
-        "also those that change most)",
+        description="ids of the topics to draw: at most ten colours (segments), at most twelve panels (time) "
+        "(default: the largest and, for time, those that change most)",
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="where the training corpus of the run lies by now"
+        None, description="location of the run's training corpus, if it was moved"
     )
 
 
 class ExportOptions(Options):
     """For whom a model is written."""
 
-    to: Literal["csv", "gensim", "pyldavis"] = Field(description="for whom")
+    to: Literal["csv", "gensim", "pyldavis"] = Field(description="format of the export")
 
 
 class TableOptions(Options):
     """What the tables of an export hold."""
 
-    heading = "csv"
+    heading = "tables (--to csv)"
     threshold: Annotated[float, Value("F", expected="a share in [0, 1)")] = Field(
         0.001, ge=0, lt=1, description="leave out smaller probabilities and proportions"
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="where the training corpus lies by now, if it was moved"
+        None, description="location of the run's training corpus, if it was moved"
     )
 
 
 class PredictOptions(Options):
     """What is predicted."""
 
-    field: Annotated[str, Value("NAME")] = Field(description="the field of labels, or the number, to predict")
+    field: Annotated[str, Value("NAME")] = Field(description="the field of labels, or the covariate, to predict")
     values: Annotated[Candidates | None, Value("V,V")] = Field(
         None,
-        description="among what to choose; may be given again, and a value with a comma by itself (default: all labels "
-        "of the field in training, or all numbers, where they are few)",
+        description="candidate values, separated by commas; may be repeated, and a value that contains a "
+        "comma needs a flag of its own (default: all labels of the field in training, or all "
+        "numbers if they are few)",
     )
     confusion: Annotated[Location | None, Value("FILE")] = Field(
         None,
-        description="picture to draw, .png or .svg: documents by what they have and what was predicted (extra: plots)",
+        description="draw the confusion matrix of known and predicted values into a .png or .svg file (needs "
+        "the extra 'plots')",
     )
-    seed: Annotated[int, Value("S")] = Field(0, description="for families that draw numbers")
+    seed: Annotated[int, Value("S")] = Field(0, description="seed, for families that draw random numbers")

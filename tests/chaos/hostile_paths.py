@@ -286,7 +286,7 @@ def try_path(seed, place, *, family=None):
                 return f"seed {seed} ({family}): {' '.join(words)}: raw {type(error).__name__}: {error}"
             finally:
                 signal.alarm(0)
-            if code not in (0, 1, 2) or "a defect" in said.getvalue() or "Error: " in said.getvalue():
+            if code not in (0, 1, 2) or "this is a bug" in said.getvalue() or "Error: " in said.getvalue():
                 return f"seed {seed} ({family}): {' '.join(words)}: exit {code}: {said.getvalue()[-500:]}"
     return None
 

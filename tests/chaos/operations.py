@@ -149,7 +149,7 @@ def try_all(name, kinds=("kill", "full"), every=1):
                 lay()
                 code, said, _ = run(words, place, number, kind)
                 tried += 1
-                raw = code not in (DONE, 1, KILLED) or "Traceback" in said or "a defect" in said
+                raw = code not in (DONE, 1, KILLED) or "Traceback" in said or "this is a bug" in said
                 fault = f"exit code {code}: {said.strip()[-300:]}" if raw else None
                 # What an addition has left is cleaned by the next, which is made in any case.
                 if kind == "full" and code == DONE and name not in APPENDING and files_of(place) != expected:

@@ -111,5 +111,5 @@ def test_driver__keeps_a_checkpoint_when_the_container_is_stopped(image, tmp_pat
     finally:
         running.kill()
     assert running.returncode == 130, said
-    assert "is kept" in said
+    assert "is saved" in said
     assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()

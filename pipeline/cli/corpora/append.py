@@ -1,8 +1,8 @@
-"""Add documents, or vectors, to a corpus, as new shards behind those that there are.
+"""Add documents, or vectors, to a corpus, as new shards.
 
-They are read and tokenized as the corpus was. Its shards stay as they are, and so
-does its vocabulary, unless it grows (--grow). The manifest is replaced last: an
-addition that is cut short leaves the corpus as it was.
+The new documents are read and tokenized as the corpus was. Existing shards stay
+as they are, and so does the vocabulary, unless --grow adds new words. The
+manifest is replaced last, so an interrupted append leaves the corpus unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json, say_report
+from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
@@ -27,28 +27,28 @@ EPILOG = """examples:
 
 
 def execute(
-    corpus: Annotated[str, argument("CORPUS", "what to add to")],
+    corpus: Annotated[str, argument("CORPUS", "corpus to extend")],
     sources: Annotated[list[str], argument("SOURCE", "files, folders or globs, local or fsspec URLs")],
     /,
     flags: Flags,
 ) -> None:
-    """Add, and say what came of it."""
+    """Append, and print the sizes of the corpus."""
     from collapsium.pipeline.corpora.append.additions import Addition
     from collapsium.pipeline.corpora.append.append import append_told
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
     from collapsium.storage.readers.side_files.columns import Wanted
 
-    options, sides, where = flags.of(AppendOptions), flags.of(SideFileOptions), flags.of(SchedulerOptions)
+    options, side_files, execution = flags.of(AppendOptions), flags.of(SideFileOptions), flags.of(SchedulerOptions)
     addition = Addition(
         options.grow,
         options.skip_existing,
         options.format,
         options.tokenizer,
         options.max_decompressed,
-        where.scheduler,
-        where.workers,
+        execution.scheduler,
+        execution.workers,
         flags.of(CertificateOptions).tls,
-        Wanted(sides.label_files, sides.label_names),
+        Wanted(side_files.label_files, side_files.label_names),
         options.headings,
     )
     with counting("appending") as progress:
@@ -56,7 +56,7 @@ def execute(
     manifest, report, unknown = added.manifest, added.report, UnknownWords.of([added.report])
     if added.repeated and not flags.json:
         there = counted(report.documents, manifest.holds[:-1])
-        print(f"{corpus}: {there} were added before, the same as these; nothing is added")
+        print(f"{corpus}: these {there} were added before; nothing to add")
         return
     warning = unknown.warning(added.history, grow=options.grow, option="--grow")
     if warning is not None:
@@ -69,7 +69,7 @@ def execute(
             f"{corpus}: {counted(report.documents, 'vector')} added, now {manifest.documents:,} vectors of "
             f"{manifest.vocabulary.words:,} columns, {counted(len(manifest.shards), 'shard')}"
         )
-        say_report(report, "vector")
+        print_report(report, "vector")
         return
     print(
         f"{corpus}: {counted(report.documents, 'document')} added, now {manifest.documents:,} documents, "
@@ -77,7 +77,7 @@ def execute(
     )
     if unknown.tokens:
         print(f"  {unknown.text()}")
-    say_report(report)
+    print_report(report)
 
 
 COMMAND = Command(

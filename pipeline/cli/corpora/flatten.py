@@ -1,9 +1,10 @@
-"""Make a corpus whose documents are the segments of another.
+"""Make a corpus whose documents are the segments of another corpus.
 
-The segments of the document ID are called ID#1, ID#2 and so on, those without a word too, and have
-its title, date, labels and covariates. The vocabulary and the shards stay: of both parts of a split
-(`collapsium split`) the segments are the same documents again, so that families that know no
-segments are fitted, and scored, on segments. A document without segments has none.
+The segments of a document with id ID become documents ID#1, ID#2 and so on,
+empty segments included. Each has the title, date, labels and covariates of its
+document. The vocabulary and the shards stay. Flatten both parts of a split
+(`collapsium split`) to fit and score families without segments on segments. A
+document without segments becomes no document.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ EPILOG = """examples:
 
 def execute(
     corpus: Annotated[str, argument("CORPUS", "a corpus with segments")],
-    out: Annotated[str, argument("OUT", "folder to make")],
+    out: Annotated[str, argument("OUT", "folder of the new corpus")],
     /,
     flags: Flags,
 ) -> None:
-    """Flatten, and say what came of it."""
+    """Flatten, and print the sizes of the new corpus."""
     from collapsium.pipeline.corpora.ingest import flatten
 
     with counting("flattening") as progress:

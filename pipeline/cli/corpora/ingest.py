@@ -1,9 +1,10 @@
-"""Read files of a format that corpora are distributed in, and write a corpus.
+"""Read documents or vectors from files of common formats, and write a corpus.
 
-A corpus is a folder: a manifest with digests, the vocabulary, and Parquet shards
-of about equal tokens. Texts are read and tokenized on workers, and the corpus is
-the same for any number of them; `ingest.json` in it tells how, and what was
-dropped. Nothing is left behind if an input turns out to be wrong.
+A corpus is a folder with a manifest, the vocabulary and Parquet shards of about
+equally many tokens; the manifest has a digest of every file. Texts are read and
+tokenized by the workers; the corpus is the same for any number of workers. The
+file `ingest.json` of the corpus records how it was read and what was dropped. If
+an input is invalid, no corpus is written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.new_texts import print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json, say_report
+from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
     from collapsium.storage.building.ingest_record import History
 
-SHOWN = 10  # constant columns that are named
+MAX_NAMED_COLUMNS = 10
+"""Constant columns that the output names."""
 EPILOG = (
     "formats:\n"
     + "\n".join(f"  {name:8} {text}" for name, text in FORMATS.items())
@@ -50,31 +52,33 @@ examples:
 
 
 def execute(
-    sources: Annotated[list[str], argument("SOURCE", "files, folders or, of texts, globs, local or fsspec URLs")],
-    corpus: Annotated[str, argument("CORPUS", "folder to make")],
+    sources: Annotated[
+        list[str], argument("SOURCE", "files, folders or (for texts) globs; local paths or fsspec URLs")
+    ],
+    corpus: Annotated[str, argument("CORPUS", "folder of the new corpus")],
     /,
     flags: Flags,
 ) -> None:
-    """Ingest, and say what came of it."""
+    """Ingest, and print the sizes of the corpus."""
     from collapsium.pipeline.corpora.ingest import ingest
     from collapsium.storage.building.ingest_record import read_history
 
-    options = flags.given(IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions, SchedulerOptions)
+    options = flags.named(IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions, SchedulerOptions)
     with counting("ingesting") as progress:
         manifest = ingest(sources, corpus, **options, tls=flags.of(CertificateOptions).tls, progress=progress)
     history = read_history(Folder(corpus))
     unknown = _unknown_of(flags, history)
     if flags.json:
-        told = {} if history is None else {"ingest": with_unknown(history.record()["report"], unknown)}
-        print_json(manifest.record() | told)
+        report = {} if history is None else {"ingest": with_unknown(history.record()["report"], unknown)}
+        print_json(manifest.record() | report)
         return
     if manifest.vectors is not None:
         shards = counted(len(manifest.shards), "shard")
         columns = f"{manifest.vocabulary.words:,} columns"
         print(f"{corpus}: {manifest.documents:,} vectors of {columns}, {shards}")
-        _say_constant(corpus, manifest.vectors.constant)
+        _print_constant_columns(corpus, manifest.vectors.constant)
         if history is not None:
-            say_report(history.report, "vector")
+            print_report(history.report, "vector")
         return
     print(
         f"{corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "
@@ -82,19 +86,19 @@ def execute(
     )
     print_unknown(unknown)
     if history is not None:
-        say_report(history.report)
+        print_report(history.report)
 
 
 def _unknown_of(flags: Flags, history: History | None) -> UnknownWords | None:
-    """Return how many tokens the vocabulary lacks, where it was given; of ``--like`` warn if they are many."""
+    """Return the unknown words under ``--vocabulary`` or ``--like``; with the latter, warn if there are many."""
     from collapsium.pipeline.corpora.new_texts import notice_of, warning_of
     from collapsium.pipeline.corpora.recorded_reading import recorded_reading
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
     from collapsium.storage.readers.open import TEXTS
 
     like = flags.values.get("like")
-    given = history is not None and flags.values.get("vocabulary") is not None and history.kind in TEXTS
-    if history is None or (like is None and not given):
+    has_vocabulary = history is not None and flags.values.get("vocabulary") is not None and history.kind in TEXTS
+    if history is None or (like is None and not has_vocabulary):
         return None
     unknown = UnknownWords.of([history.report])
     if like is not None:
@@ -105,14 +109,15 @@ def _unknown_of(flags: Flags, history: History | None) -> UnknownWords | None:
     return unknown if unknown.tokens else None
 
 
-def _say_constant(folder: str, constant: tuple[int, ...]) -> None:
-    """Name the columns that are the same in all vectors; they are kept."""
+def _print_constant_columns(folder: str, constant: tuple[int, ...]) -> None:
+    """Print the names of the columns that have the same value in all vectors."""
     if not constant:
         return
     words = Corpus(folder).vocabulary.words
-    named = ", ".join(words[column] for column in constant[:SHOWN])
-    more = f" and {len(constant) - SHOWN} more" if len(constant) > SHOWN else ""
-    print(f"the same in all vectors: {named}{more} ({counted(len(constant), 'column')}, kept)")
+    named = ", ".join(words[column] for column in constant[:MAX_NAMED_COLUMNS])
+    rest = len(constant) - MAX_NAMED_COLUMNS
+    others = f" and {rest} more" if rest > 0 else ""
+    print(f"the same in all vectors: {named}{others} ({counted(len(constant), 'column')}, kept)")
 
 
 COMMAND = Command(

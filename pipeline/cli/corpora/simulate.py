@@ -1,7 +1,8 @@
-"""Draw a corpus with known truth from a family's own model, of any size, shard by shard.
+"""Draw a corpus from the generative model of a family, with known ground truth.
 
-The true topics are printed by `collapsium topics CORPUS`; the true proportions
-lie in CORPUS/truth/proportions, as `collapsium infer` writes them, from 0.0001 up.
+The corpus is drawn shard by shard and may have any size. `collapsium topics
+CORPUS` prints the true topics. CORPUS/truth/proportions has the true topic
+proportions from 0.0001 up, in the format of `collapsium infer`.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.corpus.manifest import VECTORS
 
-EPILOG = """example:
-  collapsium simulate planted --family lda --documents 1000 --words 500 --topics 10 --tokens 100 --seed 3
+EPILOG = """examples:
+  collapsium simulate drawn --family lda --documents 1000 --words 500 --topics 10 --tokens 100 --seed 3
   collapsium simulate tree --family hca --depth 3 --documents 2000 --words 30"""
 
 
-def execute(corpus: Annotated[str, argument("CORPUS", "folder to make")], /, flags: Flags) -> None:
-    """Simulate, and say what came of it."""
+def execute(corpus: Annotated[str, argument("CORPUS", "folder of the new corpus")], /, flags: Flags) -> None:
+    """Simulate, and print the sizes of the corpus."""
     from collapsium.pipeline.corpora.simulate import simulate
 
-    asked = gather(flags, (SimulateOptions,))
+    request = gather(flags, (SimulateOptions,))
     with counting("simulating") as progress:
-        manifest = simulate(corpus, family=asked.family, progress=progress, **asked.options)
-    vectors = load_family(asked.family).corpus_kind == VECTORS
-    kind, number = ("columns", asked.options["words"]) if vectors else ("tokens", manifest.tokens)
-    what = "vectors" if vectors else "documents"
-    print(f"{corpus}: {manifest.documents:,} {what}, {number:,} {kind}, {counted(len(manifest.shards), 'shard')}")
+        manifest = simulate(corpus, family=request.family, progress=progress, **request.options)
+    vectors = load_family(request.family).corpus_kind == VECTORS
+    kind, number = ("columns", request.options["words"]) if vectors else ("tokens", manifest.tokens)
+    units = "vectors" if vectors else "documents"
+    print(f"{corpus}: {manifest.documents:,} {units}, {number:,} {kind}, {counted(len(manifest.shards), 'shard')}")
 
 
 COMMAND = Command(execute, (FamilyFlags, SimulateOptions), epilog=EPILOG, family=NamedFamily())

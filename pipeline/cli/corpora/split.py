@@ -1,11 +1,15 @@
-"""Split every document's tokens, whole documents, or labels into a training and a held-out corpus.
+"""Split a corpus into a training and a held-out corpus: tokens, documents or labels.
 
-Of tokens: both keep the documents, the vocabulary and the shards of the whole, so a
-model fitted to the one can be scored on the other by document completion
-(`collapsium fit --heldout`). Of whole documents (--documents, --folds): both keep the
-vocabulary; score with `collapsium evaluate --unseen`. Of labels (--drop-labels): both keep
-the documents with all of their tokens; the training part has the labels that are left, the
-held-out part those that were dropped. Vectors are split whole, or by labels.
+Tokens (the default): both parts have all documents, the same vocabulary and the
+same shards. A model fitted to the training part is scored on the held-out tokens
+by document completion (`collapsium fit --heldout`).
+
+Documents (--documents, --folds): each document is in one of the parts; both have
+the same vocabulary. Score the held-out documents with `collapsium evaluate
+--unseen`. Vectors are always split this way, or by labels.
+
+Labels (--drop-labels): both parts have all documents with all tokens. The
+training part has the remaining labels, the held-out part the dropped ones.
 """
 
 from __future__ import annotations
@@ -28,18 +32,18 @@ EPILOG = """examples:
 
 
 def execute(
-    corpus: Annotated[str, argument("CORPUS", "what to split")],
-    train: Annotated[str, argument("TRAIN", "folder to make")],
-    heldout: Annotated[str, argument("HELDOUT", "folder to make")],
+    corpus: Annotated[str, argument("CORPUS", "corpus to split")],
+    train: Annotated[str, argument("TRAIN", "folder of the training corpus")],
+    heldout: Annotated[str, argument("HELDOUT", "folder of the held-out corpus")],
     /,
     flags: Flags,
 ) -> None:
-    """Split, and say what came of it."""
+    """Split, and print the sizes of both parts."""
     from collapsium.pipeline.corpora.ingest import split
 
     options = flags.of(SplitOptions)
     with counting("splitting") as progress:
-        split(corpus, train, heldout, **flags.given(SplitOptions), progress=progress)
+        split(corpus, train, heldout, **flags.named(SplitOptions), progress=progress)
     folders = {"train": train, "heldout": heldout}
     if flags.json:
         print_json({part: Corpus(folder).manifest.record() for part, folder in folders.items()})
@@ -57,12 +61,12 @@ def execute(
 
 
 def _labels(corpus: Corpus) -> str:
-    """Count the labels, and the numbers, of a corpus."""
+    """Return the numbers of labels and covariates of a corpus, as text."""
     from collapsium.storage.building.label_split import summary
 
-    found = summary(corpus)
-    numbers = {name: one["documents"] for name, one in found.get("covariates", {}).items()}
-    parts = [counted(sum(one["labels"] for one in found.get("labels", {}).values()), "label")]
+    counts = summary(corpus)
+    numbers = {name: one["documents"] for name, one in counts.get("covariates", {}).items()}
+    parts = [counted(sum(one["labels"] for one in counts.get("labels", {}).values()), "label")]
     return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])
 
 

@@ -1,19 +1,30 @@
-"""Score a model, and print how the score is defined.
+"""Score a model on held-out data, and print the definition of the score.
 
---heldout: document completion, on held-out tokens of the training documents.
---unseen: new documents, half of whose tokens are fitted and half scored; of a
-family of vectors, new vectors, and how much their reconstruction leaves of them.
---unseen OBSERVED --heldout SCORED: new documents of which all tokens of OBSERVED are
-fitted and those of SCORED scored, two parts of one corpus as `collapsium split` makes
-them: the same tokens for any model, also of what `collapsium flatten` made of both.
-With labels, --unseen gives two scores: by halves, and given the labels alone, no word
-looked at, as (40) of Kim and Oh (2017); labels that training did not have count as missing.
---given-labels asks for the second of any family: without labels it is the prior's, which
-can be compared. --field NAME: how well that label or number is predicted from the words.
---in-document: new documents, each fitted and scored on the same tokens, as papers
-on trees of topics do; scores of this kind compare with each other alone.
---coherence: whether the topics' words meet in documents, by themselves or beside a score.
-Of restarts or kept samples the mean of their predictions is scored, and each.
+--heldout CORPUS: document completion, the score of held-out tokens of the
+training documents.
+
+--unseen CORPUS: new documents. The topic proportions are fitted to half of each
+document's tokens, and the other half is scored. For families of vectors the
+score is the error of reconstruction of new vectors.
+
+--unseen OBSERVED --heldout SCORED: new documents, split beforehand by `collapsium
+split`. Proportions are fitted to OBSERVED, and SCORED is scored. All models are
+then scored on the same tokens, also after `collapsium flatten` of both parts.
+
+--unseen with labels: a second score, given the labels alone, without any word of
+the document; Kim and Oh (2017), eq. (40). Labels that training did not have count
+as missing. With --given-labels, families without labels print this score too; it
+is then the score under the prior. --field NAME scores the prediction of a label
+or covariate from the words.
+
+--in-document CORPUS: new documents, fitted to and scored on the same tokens, as
+papers on trees of topics do. Compare such scores only with each other.
+
+--coherence CORPUS: coherence (NPMI) and diversity of the topics, alone or together
+with a score.
+
+For restarts or samples, the mean of their predictions is scored, and each member
+as well.
 """
 
 from __future__ import annotations
@@ -36,8 +47,10 @@ if TYPE_CHECKING:
     from collapsium.pipeline.analysis.evaluate import Evaluation, Reconstruction
     from collapsium.pipeline.analysis.labels.classification import Classification
 
-CLASSES = 20  # of a field, that are printed
-EMPTY = ("members", "given_labels", "fields")
+MAX_CLASSES = 20
+"""Classes of a field that are printed, those of most documents."""
+OPTIONAL_KEYS = ("members", "given_labels", "fields")
+"""Keys that JSON leaves out if they are empty."""
 
 
 def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: Flags) -> None:
@@ -48,44 +61,44 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
 
     options, counted_in = flags.of(EvaluateOptions), flags.of(CoherenceOptions).coherence
     _require_documents(options, counted_in)
-    where = {**flags.given(SchedulerOptions), "tls": flags.of(CertificateOptions).tls}
-    reading = flags.given(ReadingOptions)
-    found: dict[str, Any] = {}
+    execution = {**flags.named(SchedulerOptions), "tls": flags.of(CertificateOptions).tls}
+    reading = flags.named(ReadingOptions)
+    record: dict[str, object] = {}
     lines: list[str] = []
-    if _named(options):
-        score = evaluate(run, **flags.given(EvaluateOptions), notice=print_notice, **where, **reading)
-        found.update(with_unknown(_told(asdict(score)), getattr(score, "unknown", None)))
+    if _source_count(options):
+        score = evaluate(run, **flags.named(EvaluateOptions), notice=print_notice, **execution, **reading)
+        record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if counted_in is not None:
-        coherent = coherence(run, counted_in, **where, **({} if is_corpus(counted_in) else reading))
-        found["coherence"] = _record(coherent)
+        coherent = coherence(run, counted_in, **execution, **({} if is_corpus(counted_in) else reading))
+        record["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
         lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]
         lines += [f"diversity  {coherent.diversity:.4f}", f"counted in {coherent.documents:,} documents"]
         lines += [f"defined as {coherent.definition}"]
     if flags.json:
-        print_json(found)
+        print_json(record)
         return
     print("\n".join(lines))
 
 
-def _named(options: EvaluateOptions) -> int:
-    """Return the number of sources of documents to score."""
+def _source_count(options: EvaluateOptions) -> int:
+    """Return the number of options that name documents to score."""
     return sum(one is not None for one in (options.heldout, options.unseen, options.in_document))
 
 
 def _require_documents(options: EvaluateOptions, counted_in: str | None) -> None:
-    """Refuse a command line without documents, and options of documents that are not named."""
-    if not _named(options) and counted_in is None:
+    """Refuse a command line without documents, or with options that need other documents."""
+    if not _source_count(options) and counted_in is None:
         raise UsageError("one of the arguments --heldout --unseen --in-document --coherence is required")
-    if options.in_document is not None and _named(options) > 1:
+    if options.in_document is not None and _source_count(options) > 1:
         raise UsageError("argument --in-document: not allowed with argument --heldout or --unseen")
-    if not _named(options) and (options.given_labels or options.field):
-        raise UsageError("--given-labels and --field take documents that the model has not seen (--unseen)")
+    if not _source_count(options) and (options.given_labels or options.field):
+        raise UsageError("--given-labels and --field require --unseen")
 
 
 def _lines(score: Evaluation | Reconstruction) -> list[str]:
-    """Return what is printed of a score."""
+    """Return the lines that are printed of a score."""
     from collapsium.pipeline.analysis.evaluate import Reconstruction
 
     if isinstance(score, Reconstruction):
@@ -101,50 +114,51 @@ def _lines(score: Evaluation | Reconstruction) -> list[str]:
         lines.append(f"unknown    {score.unknown.text()}")
     if isinstance(score, Reconstruction):
         return lines
-    given = score.given_labels
-    if given is not None:
-        lines += [f"score      {given.score:.4f} nats a token, given labels", f"perplexity {given.perplexity:.2f}"]
-        lines += [f"tokens     {given.tokens:,} in {given.documents:,} documents, {given.labelled:,} with known labels"]
-        lines += [f"unknown    {given.unknown:,} labels that training did not have"] if given.unknown else []
-        lines += [f"member     {one.member}: {one.score:.4f}" for one in given.members]
-        lines.append(f"defined as {given.definition}")
-    return [*lines, *(line for one in score.fields for line in _classified(one))]
+    by_labels = score.given_labels
+    if by_labels is not None:
+        lines += [f"score      {by_labels.score:.4f} nats a token, given labels"]
+        lines += [f"perplexity {by_labels.perplexity:.2f}"]
+        documents = f"{by_labels.documents:,} documents, {by_labels.labelled:,} with known labels"
+        lines += [f"tokens     {by_labels.tokens:,} in {documents}"]
+        lines += [f"unknown    {by_labels.unknown:,} labels that training did not have"] if by_labels.unknown else []
+        lines += [f"member     {one.member}: {one.score:.4f}" for one in by_labels.members]
+        lines.append(f"defined as {by_labels.definition}")
+    return [*lines, *(line for one in score.fields for line in _classification_lines(one))]
 
 
-def _classified(found: Classification) -> list[str]:
-    """Return what is printed of a field's classification: the values of most documents, and how all are found."""
-    single = f", {found.single:,} with one value" if found.single < found.documents else ""
-    lines = [f"{plain(found.field)}: predicted in {found.documents:,} documents{single}"]
-    lines.append(f"accuracy   {found.accuracy:.4f}")
-    if found.macro_f1 is not None:
-        lines += [f"macro F1   {found.macro_f1:.4f}", f"micro F1   {found.micro_f1:.4f}"]
-        lines.append(f"{'precision':>10} {'recall':>7} {'F1':>7} {'documents':>9}  {plain(found.field)}")
-    for one in sorted(found.classes, key=lambda one: -one.support)[:CLASSES]:
+def _classification_lines(scores: Classification) -> list[str]:
+    """Return the lines that are printed of a field's classification, with the classes of most documents."""
+    single = f", {scores.single:,} with one value" if scores.single < scores.documents else ""
+    lines = [f"{plain(scores.field)}: predicted in {scores.documents:,} documents{single}"]
+    lines.append(f"accuracy   {scores.accuracy:.4f}")
+    if scores.macro_f1 is not None:
+        lines += [f"macro F1   {scores.macro_f1:.4f}", f"micro F1   {scores.micro_f1:.4f}"]
+        lines.append(f"{'precision':>10} {'recall':>7} {'F1':>7} {'documents':>9}  {plain(scores.field)}")
+    for one in sorted(scores.classes, key=lambda one: -one.support)[:MAX_CLASSES]:
         value = plain(one.value) if isinstance(one.value, str) else f"{one.value:g}"
         lines.append(f"{one.precision:10.4f} {one.recall:7.4f} {one.f1:7.4f} {one.support:9,}  {value}")
-    left = len(found.classes) - CLASSES
-    lines += [f"and {left:,} more, which --json has"] if left > 0 else []
-    return [*lines, f"defined as {found.definition}"]
+    rest = len(scores.classes) - MAX_CLASSES
+    lines += [f"and {rest:,} more; --json lists all"] if rest > 0 else []
+    return [*lines, f"defined as {scores.definition}"]
 
 
-def _told(found: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what there is none of."""
-    given = found.get("given_labels")
-    if given:
-        found["given_labels"] = _told(given)
-    return {name: value for name, value in found.items() if name not in EMPTY or value}
+def _without_empty(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without optional keys that are empty."""
+    if record.get("given_labels"):
+        record["given_labels"] = _without_empty(record["given_labels"])
+    return {name: value for name, value in record.items() if name not in OPTIONAL_KEYS or value}
 
 
-def _record(found: Coherence) -> dict[str, Any]:
-    """Return what JSON can hold: null for topics that are left out."""
-    each = zip(found.topics.tolist(), found.topic_npmi.tolist(), strict=True)
-    topics = [{"id": number, "npmi": None if math.isnan(value) else value} for number, value in each]
+def _record(coherence: Coherence) -> dict[str, object]:
+    """Return a coherence for JSON, with null for topics that are left out."""
+    values = zip(coherence.topics.tolist(), coherence.topic_npmi.tolist(), strict=True)
+    topics = [{"id": number, "npmi": None if math.isnan(value) else value} for number, value in values]
     return {
-        "npmi": found.npmi,
-        "diversity": found.diversity,
+        "npmi": coherence.npmi,
+        "diversity": coherence.diversity,
         "topics": topics,
-        "documents": found.documents,
-        "definition": found.definition,
+        "documents": coherence.documents,
+        "definition": coherence.definition,
     }
 
 

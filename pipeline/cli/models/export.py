@@ -1,17 +1,14 @@
-"""Write a model as other programs read it: pyLDAvis, gensim, or tables of comma-separated values.
+"""Export a model to pyLDAvis, to gensim, or as tables (CSV).
 
-    collapsium export RUN vis.json --to pyldavis
-    python -c "import json, pyLDAvis; pyLDAvis.save_html(pyLDAvis.prepare(**json.load(open('vis.json'))), 'vis.html')"
+pyldavis: one JSON file, the arguments of pyLDAvis.prepare.
 
-    collapsium export RUN folder --to gensim       (extra: gensim)
-    python -c "import gensim; print(gensim.models.LdaModel.load('folder/model').show_topics())"
+gensim: a folder with a gensim LdaModel (needs the extra 'gensim'). Its topics have
+the order of `collapsium topics`, and its alpha are their shares. The files hold
+pickles, so load none that you have not made yourself.
 
-    collapsium export RUN folder --to csv
-
-csv makes topics.csv (topic, share, words; of trees parent, level and below), words.csv (topic, word,
-probability) and documents.csv (document, topic, proportion), which needs the training corpus.
-gensim's files are its own, pickles among them: load none that you have not made. Its topics are numbered
-in the order of `collapsium topics`, and its alpha are their shares.
+csv: a folder with topics.csv (topic, share, words; for trees also parent, level,
+below), words.csv (topic, word, probability) and documents.csv (document, topic,
+proportion). documents.csv needs the training corpus.
 """
 
 from __future__ import annotations
@@ -24,24 +21,30 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 
+EPILOG = """examples:
+  collapsium export RUN vis.json --to pyldavis
+  python -c "import json, pyLDAvis; pyLDAvis.save_html(pyLDAvis.prepare(**json.load(open('vis.json'))), 'vis.html')"
+  collapsium export RUN folder --to gensim
+  python -c "import gensim; print(gensim.models.LdaModel.load('folder/model').show_topics())"
+  collapsium export RUN folder --to csv"""
 OPTIONS = (ExportOptions, TableOptions, SchedulerOptions)
 
 
 def execute(
-    run: Annotated[str, argument("RUN", "a run or a model; of an ensemble, its first member is written")],
-    out: Annotated[str, argument("OUT", "folder to make or, for pyldavis, JSON file to write")],
+    run: Annotated[str, argument("RUN", "a run or a model; of an ensemble, the first member is exported")],
+    out: Annotated[str, argument("OUT", "folder to write or, for pyldavis, JSON file")],
     /,
     flags: Flags,
 ) -> None:
-    """Export, and say what was written."""
+    """Export, and print the sizes of the export."""
     from collapsium.pipeline.reporting.export import export
 
     with counting("exporting", "read") as progress:
-        found = export(run, out, **flags.given(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress)
-    documents = f", {found.documents:,} documents" if found.documents else ""
-    print(f"{out}: {found.topics:,} topics{documents}")
-    for note in found.notes:
+        exported = export(run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress)
+    documents = f", {exported.documents:,} documents" if exported.documents else ""
+    print(f"{out}: {exported.topics:,} topics{documents}")
+    for note in exported.notes:
         print(plain(in_flags(note)))
 
 
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions))
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions), epilog=EPILOG)

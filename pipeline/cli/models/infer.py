@@ -1,24 +1,24 @@
-"""Write the topic proportions of documents, in the format that the name of OUT says.
+"""Write the topic proportions of documents or segments to a file.
 
-    collapsium infer RUN CORPUS OUT.parquet
-    collapsium infer RUN tomorrow.jsonl OUT.csv --dense
-    collapsium infer RUN 'mails/*.txt' OUT.npy
+Documents of the training corpus have the proportions of the fit. Others are
+folded in: their proportions are fitted while the topics stay fixed. Texts are
+read as the model's documents were; the number of tokens whose word the model does
+not know is printed.
 
-.parquet: a row for each document; id; topics, the permanent ids as `collapsium topics` prints
-them, the largest proportion first; proportions. --dense: id, and a column for each topic, topic_0
-and so on. .csv: a row for each document and topic, id,topic,proportion; with --dense as Parquet.
-.npy: a matrix (float32), a row for each document and a column for each topic, and the ids in
-NAME.ids.csv beside it. .npz: the arrays ids, topics and proportions (the same matrix).
+The name of OUT chooses the format:
+  .parquet  one row a document: id; topics, the permanent ids of `collapsium
+            topics` by falling proportion; proportions. With --dense: id, and one
+            column for each topic, topic_0 and so on
+  .csv      one row for each document and topic: id, topic, proportion; with
+            --dense the columns of .parquet --dense
+  .npy      a float32 matrix, documents x topics; NAME.ids.csv has the ids
+  .npz      the arrays ids, topics and proportions (the same matrix)
 
-Documents of the training corpus have the proportions they were fitted with; others are fitted
-with the topics held fixed. Texts are read as the model's own documents were, and how many of
-their tokens are of words that it does not know is printed.
+Some families add columns (arrays in .npz) with a list for each document, such as
+path: ids of the nodes of a tree, from the root to the leaf.
 
-Families with more to tell of a document add columns (of .npz arrays), each a list a document,
-such as path, the ids of the nodes from the tree's root on.
-
---segments: a row for each segment instead, of families that know segments, with its number,
-segment, counted from 1 in each document (of .npz the array segments).
+With --segments there is one row for each segment, with its number within the
+document, from 1, as the column (or .npz array) segment.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ from collapsium.pipeline.executors.options import CertificateOptions, SchedulerO
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.runs.members import reference_of
 
+EPILOG = """examples:
+  collapsium infer RUN CORPUS OUT.parquet
+  collapsium infer RUN tomorrow.jsonl OUT.csv --dense
+  collapsium infer RUN 'mails/*.txt' OUT.npy"""
 OPTIONS = (InferOptions, ReadingOptions, SchedulerOptions)
 
 
@@ -45,20 +49,20 @@ def execute(
     /,
     flags: Flags,
 ) -> None:
-    """Infer, and say what came of it."""
+    """Infer, and print the number of rows."""
     from collapsium.pipeline.analysis.infer import infer
 
     options, tls = flags.of(InferOptions), flags.of(CertificateOptions).tls
     with counting("inferring") as progress:
-        found = infer(run, documents, out, **flags.given(*OPTIONS), tls=tls, notice=print_notice, progress=progress)
+        inferred = infer(run, documents, out, **flags.named(*OPTIONS), tls=tls, notice=print_notice, progress=progress)
     reference = reference_of(run) if options.member is None else None
     whose = f" by {reference}, the ensemble's first member" if reference else ""
     rows = "segments" if options.segments else "documents"
     if flags.json:
-        print_json(with_unknown({"path": out, rows: found.rows, "member": reference}, found.unknown))
+        print_json(with_unknown({"path": out, rows: inferred.rows, "member": reference}, inferred.unknown))
         return
-    print(f"{out}: proportions of {found.rows:,} {rows}{whose}")
-    print_unknown(found.unknown)
+    print(f"{out}: proportions of {inferred.rows:,} {rows}{whose}")
+    print_unknown(inferred.unknown)
 
 
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions))
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions), epilog=EPILOG)

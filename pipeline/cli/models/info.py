@@ -1,4 +1,4 @@
-"""Say what a folder is (a corpus, a run, a comparison or a model) and what it holds."""
+"""Print what a folder is (corpus, run, comparison or model) and what it holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted, plain
 
-_SAY: dict[str, Callable[[dict[str, Any]], str]] = {
+_FIELD_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "labels": lambda one: (
         f"{counted(one['values'], 'value')}, {counted(one['labels'], 'label')} in "
         f"{counted(one['documents'], 'document')}"
@@ -24,22 +24,22 @@ _SAY: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> None:
-    """Print what the folder is."""
+    """Print the kind and the figures of a folder."""
     from collapsium.pipeline.analysis.info import info
 
-    found = info(path)
+    record = info(path)
     if flags.json:
-        print_json(found)
+        print_json(record)
         return
-    for name, value in found.items():
-        if found["kind"] == "corpus" and name in _SAY:
+    for name, value in record.items():
+        if record["kind"] == "corpus" and name in _FIELD_TEXTS:
             for field, one in value.items():
-                print(f"{name:11} {plain(field)}: {_SAY[name](one)}")
+                print(f"{name:11} {plain(field)}: {_FIELD_TEXTS[name](one)}")
             continue
-        if found["kind"] == "corpus" and name == "segments":
+        if record["kind"] == "corpus" and name == "segments":
             print(
                 f"{name:11} {value['count']:,}, {value['mean']:.1f} a document, {value['most']:,} at most; "
-                f"{value['empty']:,} without a word"
+                f"{value['empty']:,} empty"
             )
             continue
         number = type(value) is int and name != "seed"

@@ -1,16 +1,16 @@
-"""Predict a label or a number of documents: the one under which their perplexity is lowest.
+"""Predict a label or covariate of documents from their words.
 
-    collapsium predict RUN CORPUS OUT.parquet --field topic
-    collapsium predict RUN tomorrow.jsonl OUT.csv --field topic
-    collapsium predict RUN CORPUS OUT.parquet --field stars --values 1,2,3,4,5 --confusion stars.png
+The model's family must use labels, and the field must have been part of the fit.
+Predicted is the candidate value under which the document has the lowest
+perplexity; for restarts or samples, by the mean of their probabilities. The
+document's other labels are used; its own value of the field is not. Texts are
+read as the model's documents were. Documents without any word of the vocabulary
+have no prediction.
 
-The run is of a family that takes labels, fitted with the field. A document's other labels stay
-as they are; what it has of the field is not looked at. Columns: id; predicted; score, of 1 over
-all candidates; perplexity, under the prediction; known, what the document has (of several, the
-predicted one if it is among them); labels and scores, lists of all candidates, which CSV lacks.
-Texts are read as the model's own documents were. Documents without
-a word that the model knows have no prediction. Of restarts or kept samples the mean of the
-probabilities is taken.
+Columns of OUT: id; predicted; score, the probability among all candidates;
+perplexity under the prediction; known, the document's own value (if it has
+several, the predicted one where it is among them); and, in .parquet only, labels
+and scores, the lists of all candidates.
 """
 
 from __future__ import annotations
@@ -28,35 +28,40 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import PredictOptions
 
+EPILOG = """examples:
+  collapsium predict RUN CORPUS OUT.parquet --field topic
+  collapsium predict RUN tomorrow.jsonl OUT.csv --field topic
+  collapsium predict RUN CORPUS OUT.parquet --field stars --values 1,2,3,4,5 --confusion stars.png"""
 OPTIONS = (PredictOptions, ReadingOptions, SchedulerOptions)
 
 
 def execute(
-    run: Annotated[str, argument("RUN", "a run or a model, of a family that takes labels")],
+    run: Annotated[str, argument("RUN", "a run or a model of a family with labels")],
     documents: Annotated[list[str], argument("CORPUS|TEXTS", TEXTS)],
     out: Annotated[str, argument("OUT", "file to write: .parquet or .csv")],
     /,
     flags: Flags,
 ) -> None:
-    """Predict, and say what came of it."""
+    """Predict, and print the accuracy where it is known."""
     from collapsium.pipeline.analysis.labels.candidates import listed
     from collapsium.pipeline.families.model import Model
     from collapsium.pipeline.reporting.predict import predict
 
-    options, tls = flags.given(*OPTIONS), flags.of(CertificateOptions).tls
+    options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
     if "values" in options:
         options["values"] = listed(Model(run), options["field"], options["values"])
     with counting("predicting") as progress:
-        found = predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)
+        prediction = predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)
     if flags.json:
-        print_json(with_unknown(asdict(found), found.unknown))
+        print_json(with_unknown(asdict(prediction), prediction.unknown))
         return
-    print(f"{out}: {plain(found.field)} of {found.documents:,} documents")
-    print_unknown(found.unknown)
-    if found.known:
-        print(f"right in {found.right:,} of the {found.known:,} that have one ({found.right / found.known:.1%})")
+    print(f"{out}: {plain(prediction.field)} of {prediction.documents:,} documents")
+    print_unknown(prediction.unknown)
+    if prediction.known:
+        accuracy = f"{prediction.right:,} of {prediction.known:,} ({prediction.right / prediction.known:.1%})"
+        print(f"correct for {accuracy} documents with a known value")
     if "confusion" in options:
         print(f"{options['confusion']}: confusion matrix")
 
 
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions))
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions), epilog=EPILOG)

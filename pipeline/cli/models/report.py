@@ -1,14 +1,14 @@
-"""Write a page that shows a run: its topics and their map, example documents, labels, and the course of the fit.
+"""Write an HTML report of a run: topics and their map, examples, labels, the fit.
 
-    collapsium report RUN OUT.html
-    collapsium report RUN OUT.html --texts 'news/*.jsonl.gz'
+The report is a single file without external resources: it opens in any browser
+and can be sent or archived. It is made from the run alone and does not need the
+corpus. Only for runs without a summary of their documents, the example documents
+are taken from the corpus, if it still exists.
 
-The page is one file, which asks for nothing from anywhere: open it in a browser, send it, keep it.
-It is made from the run alone; the corpus may be gone. A run of an older release has no summary of
-its documents: that is then made from the corpus, if it is still there, and else left out.
---json prints an object: topics, examples and notes, and map, how the map of the topics is made (method) and how far it
-can be trusted: stress (Kruskal's stress-1), and kept, the share of each topic's `near` nearest that are among its
-`among` nearest on the map, beside what chance would give.
+--json prints an object with the topics, the examples, notes, and the quality of
+the map: its method, Kruskal's stress-1 (stress) and neighbourhood preservation,
+the share of each topic's `near` nearest topics that are among the `among` nearest
+on the map (kept), with the share that a random map would have.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
 
+EPILOG = """examples:
+  collapsium report RUN OUT.html
+  collapsium report RUN OUT.html --texts 'news/*.jsonl.gz'"""
 OPTIONS = (ReportOptions, FoldingOptions, SchedulerOptions)
 
 
@@ -33,17 +36,17 @@ def execute(
     /,
     flags: Flags,
 ) -> None:
-    """Write the page, and say what it shows."""
+    """Write the report, and print its sizes."""
     from collapsium.pipeline.reporting.page.report import report
 
     with counting("reading") as progress:
-        found = report(run, out, **flags.given(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress)
+        summary = report(run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress)
     if flags.json:
-        print_json(asdict(found))
+        print_json(asdict(summary))
         return
-    print(f"{out}: {found.topics:,} topics, {found.examples:,} example documents")
-    for note in found.notes:
+    print(f"{out}: {summary.topics:,} topics, {summary.examples:,} example documents")
+    for note in summary.notes:
         print(plain(in_flags(note)))
 
 
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions))
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions), epilog=EPILOG)

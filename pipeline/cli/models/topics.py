@@ -1,44 +1,38 @@
-"""Print the topics of a model, the largest first: id, share of the tokens and most probable words.
+"""Print the topics of a model: id, share of the tokens and most probable words.
 
-Of a family whose topics are a tree, the nodes, depth-first, siblings by size, words indented
-by level: id; share, of the tokens at the node; below, of those at it and all nodes below it.
-Words of signed loadings, of which a minus sign marks the negative ones, fall by magnitude.
+The largest topic comes first. If topics belong to labels, the label precedes the
+words. For restarts or samples, the topics of the first restart or the last sample
+are printed, with a column for their stability: 1 if all members have the very
+same topic.
 
-Of restarts or kept samples, the first restart's or the last sample's topics, with a
-column between: how stable each is, 1 where all members have the very same topic.
+Labels. --given prints the topics expected of a document with some labels, by
+falling proportion, with their share of the corpus. --labels prints each label
+with the topics that it raises most: the log of the factor by which it scales
+their proportion, and their share of the corpus. Families without such factors are
+ranked by lift, the expected proportion given the label divided by the share (1% is
+added to both, so that rare topics do not come first by chance).
 
-Of families that take labels, --given lists the topics that a document with some labels is
-expected to have, the largest proportion first, beside their share of the corpus; and --labels
-each label with the topics that it raises most, by the log of the factor by which it does so,
-beside their share of the corpus; of families without such factors, by lift (with one percent
-added to both shares, so that rare topics do not come first by chance): the proportion expected
-given the label, how many times the share of the corpus that is, and that share.
+Trees. Nodes are printed depth-first, siblings by size, words indented by level.
+share is the share of the tokens at a node, below the share at the node and all
+nodes below it. If words have signed loadings, they are ordered by magnitude, and a
+minus sign marks negative ones. --min-share and --levels fold branches into an
+entry "… n more". By default all nodes are printed, and pictures show the largest,
+in at most sixty entries (--min-share 0: all). GraphML files have all nodes.
 
-    collapsium topics RUN
-    collapsium topics RUN --given grain,wheat --given "Cote d'Ivoire, Republic of" --given stars=4
-    collapsium topics RUN --labels --csv weights.csv
-    collapsium topics RUN --picture tree.svg --picture tree.png --graphml tree.graphml
-    collapsium topics RUN --min-share 0.01 --levels 3
-    collapsium topics RUN --json
-
-Where topics are those of labels, the label stands before the words.
-
-Branches of trees are folded by --min-share, the share of the tokens at a node and below it, and --levels; an entry
-"… n more" then stands for the nodes and their share. By default all nodes are printed, and pictures have sixty entries
-at most, those of the largest nodes (--min-share 0: all). GraphML always has all.
-
---json prints a list in the same order, an object a topic: id, title where it is that of a
-label, share, stability where there are several members, and words, objects of word and
-probability (or loading); a tree's nodes have parent (the id of the node above, null for
-the root), level (0 for the root) and below; above folded ones, folded (nodes and below). With
---given each has expected too; with --labels it is an object: topics, such a list, and labels,
-each with label, documents, and weights in the order of the topics (and expected, proportions,
-of families without factors).
+JSON. --json prints a list with one object for each topic: id, title (if it belongs
+to a label), share, stability (if there are several members) and words, a list of
+objects with word and probability (or loading). Nodes of trees also have parent (id
+of the node above, null for the root), level (0 for the root), below and, above
+folded nodes, folded (nodes and below). With --given each topic also has expected.
+With --labels there is one object: topics, such a list, and labels, a list of
+objects with label, documents and weights in the order of the topics (and expected,
+proportions, for families without factors).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from collapsium.pipeline.analysis.options import LabelOptions, TopicOptions
@@ -53,12 +47,33 @@ if TYPE_CHECKING:
     from collapsium.pipeline.analysis.labels.expected_topics import ExpectedTopic, LabelTopics
     from collapsium.pipeline.analysis.topics import Topic
 
-WORDS, DRAWN = 10, 5
-FOREMOST, SHOWN = 5, 0.001  # topics of a label, and proportions, that are printed
+
+@dataclass(frozen=True)
+class PrintedTopics:
+    """Default extent of the output."""
+
+    words: int = 10
+    """Words of a topic in lists."""
+    words_in_pictures: int = 5
+    """Words of a node in pictures."""
+    topics_of_label: int = 5
+    """Topics of each label, those that it raises most."""
+    min_expected: float = 0.001
+    """Smallest expected proportion that is printed."""
+
+
+PRINTED = PrintedTopics()
+EPILOG = """examples:
+  collapsium topics RUN
+  collapsium topics RUN --given grain,wheat --given "Cote d'Ivoire, Republic of" --given stars=4
+  collapsium topics RUN --labels --csv weights.csv
+  collapsium topics RUN --picture tree.svg --picture tree.png --graphml tree.graphml
+  collapsium topics RUN --min-share 0.01 --levels 3
+  collapsium topics RUN --json"""
 
 
 def execute(
-    run: Annotated[str, argument("RUN", "a run, a model, or a simulated corpus, whose true topics are printed")],
+    run: Annotated[str, argument("RUN", "a run, a model, or a simulated corpus (whose true topics are printed)")],
     /,
     flags: Flags,
 ) -> None:
@@ -72,36 +87,36 @@ def execute(
     if labels.given is not None and labels.labels:
         raise UsageError("argument --labels: not allowed with argument --given")
     if labels.csv is not None and not labels.labels:
-        raise UsageError("--csv takes --labels")
+        raise UsageError("--csv requires --labels")
     if labels.given is not None or labels.labels:
-        if flags.given(TreeFileOptions, FoldingOptions):
+        if flags.named(TreeFileOptions, FoldingOptions):
             raise UsageError(
-                "--picture, --graphml, --min-share and --levels are of trees, without --given and --labels"
+                "--picture, --graphml, --min-share and --levels cannot be combined with --given or --labels"
             )
-        _print_labelled(run, flags, WORDS if words is None else words)
+        _print_labelled(run, flags, PRINTED.words if words is None else words)
         return
     check(files.picture, files.graphml)
     check_folding(**folding)
-    found = topics(run, WORDS if words is None else words)
-    for name, value in flags.given(FoldingOptions).items():
-        if any(topic.level is None for topic in found):
-            raise OptionError(f"`{name}` {value}: the family's topics are no tree; leave the option out")
-    title, count = f"{run}: {len(found):,} nodes", len(found)
-    drawn = DRAWN if words is None else words
-    write(found, files.picture, files.graphml, title=title, words=drawn, **folding)
-    if flags.given(FoldingOptions):
-        found = fold(found, **folding)
+    entries = topics(run, PRINTED.words if words is None else words)
+    for name, value in flags.named(FoldingOptions).items():
+        if any(topic.level is None for topic in entries):
+            raise OptionError(f"`{name}` {value}: the family's topics are not a tree; leave the option out")
+    title, count = f"{run}: {len(entries):,} nodes", len(entries)
+    drawn = PRINTED.words_in_pictures if words is None else words
+    write(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
+    if flags.named(FoldingOptions):
+        entries = fold(entries, **folding)
     if flags.json:
-        several = any(topic.stability is not None for topic in found)
-        print_json(_records(found, several))
+        several = any(topic.stability is not None for topic in entries)
+        print_json(_records(entries, several))
         return
-    _print(found)
+    _print(entries)
     for path in [*files.picture, *([] if files.graphml is None else [files.graphml])]:
         print(f"{path}: a tree of {count:,} nodes")
 
 
 def _print_labelled(run: str, flags: Flags, words: int) -> None:
-    """Print what labels let one expect."""
+    """Print the topics expected given labels, or each label with its topics."""
     from collapsium.pipeline.analysis.labels.expected_topics import (
         expected_topics,
         label_topics,
@@ -133,40 +148,41 @@ def _print_labelled(run: str, flags: Flags, words: int) -> None:
         print(f"{options.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
 
 
-def _said(topic: Topic) -> str:
-    """Return a topic's title, where it has one, and its words."""
+def _words_of(topic: Topic) -> str:
+    """Return a topic's title, if it has one, and its words."""
     return plain(" ".join(([] if topic.title is None else [f"{topic.title}:"]) + topic.names))
 
 
-def _print_expected(found: Sequence[ExpectedTopic]) -> None:
-    """Print a line a topic."""
+def _print_expected(topics: Sequence[ExpectedTopic]) -> None:
+    """Print a line for each topic."""
     print(f"{'id':>5} {'expected':>8} {'share':>8}  words")
-    for one in found:
-        if one.expected >= SHOWN:
-            print(f"{one.topic.id:5d} {one.expected:8.3%} {one.topic.share:8.3%}  {_said(one.topic)}")
-    left = [one.expected for one in found if one.expected < SHOWN]
-    if left:
-        print(f"and {len(left):,} below {SHOWN:.1%}, {sum(left):.3%} in all")
+    for one in topics:
+        if one.expected >= PRINTED.min_expected:
+            print(f"{one.topic.id:5d} {one.expected:8.3%} {one.topic.share:8.3%}  {_words_of(one.topic)}")
+    rest = [one.expected for one in topics if one.expected < PRINTED.min_expected]
+    if rest:
+        print(f"and {len(rest):,} below {PRINTED.min_expected:.1%}, {sum(rest):.3%} in total")
 
 
 def _print_labels(table: LabelTopics) -> None:
-    """Print a line a label, and a line each of the topics that it raises most."""
+    """Print a line for each label, followed by the topics that it raises most."""
     from collapsium.pipeline.analysis.labels.lift import LEAST_OVERALL
     from collapsium.pipeline.reporting.charts import times
 
     for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
         print(f"{plain(title)}  ({count:,} documents)")
-        for place in table.foremost(label, FOREMOST):
-            topic = table.topics[place]
+        for column in table.foremost(label, PRINTED.topics_of_label):
+            topic = table.topics[column]
             if table.expected is None:
-                figures = f"{table.weights[label, place]:+8.3f}"
+                figures = f"{table.weights[label, column]:+8.3f}"
             else:
-                lift = times(float(table.expected[label, place]) / max(topic.share, LEAST_OVERALL))
-                figures = f"{table.expected[label, place]:8.3%} {'×' + lift:>6}"
-            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_said(topic)}")
+                lift = times(float(table.expected[label, column]) / max(topic.share, LEAST_OVERALL))
+                figures = f"{table.expected[label, column]:8.3%} {'×' + lift:>6}"
+            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
 
 
 def _record(topic: Topic, several: bool) -> dict[str, Any]:
+    """Return a topic for JSON."""
     value = "loading" if topic.signed else "probability"
     tree = {} if topic.level is None else {"parent": topic.parent, "level": topic.level, "below": topic.below}
     return {
@@ -179,31 +195,31 @@ def _record(topic: Topic, several: bool) -> dict[str, Any]:
     }
 
 
-def _records(found: Sequence[Topic], several: bool) -> list[dict[str, Any]]:
-    """Return an object a topic; what is folded is told of the node above."""
+def _records(entries: Sequence[Topic], several: bool) -> list[dict[str, Any]]:
+    """Return topics for JSON; folded nodes are counted at the node above them."""
     from collapsium.pipeline.reporting.tree_folding import FoldedNodes
 
-    records = {topic.id: _record(topic, several) for topic in found if not isinstance(topic, FoldedNodes)}
-    for topic in found:
+    records = {topic.id: _record(topic, several) for topic in entries if not isinstance(topic, FoldedNodes)}
+    for topic in entries:
         if isinstance(topic, FoldedNodes):
             records[topic.id]["folded"] = {"nodes": topic.count, "below": topic.below}
     return list(records.values())
 
 
-def _print(found: Sequence[Topic]) -> None:
-    """Print a line a topic; where they are a tree, under the columns' names."""
+def _print(entries: Sequence[Topic]) -> None:
+    """Print a line for each topic; above a tree, the names of the columns."""
     from collapsium.pipeline.reporting.tree_folding import FoldedNodes
 
-    several = any(topic.stability is not None for topic in found)
-    if found and found[0].level is not None:
+    several = any(topic.stability is not None for topic in entries)
+    if entries and entries[0].level is not None:
         print(f"{'id':>5} {'share':>8} {'below':>8}{' stable' if several else ''}  words")
-    for topic in found:
+    for topic in entries:
         stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
         below, indent = ("", "") if topic.level is None else (f" {topic.below:8.3%}", "  " * topic.level)
         if isinstance(topic, FoldedNodes):
             print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
             continue
-        print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_said(topic)}")
+        print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_words_of(topic)}")
 
 
-COMMAND = Command(execute, (TopicOptions, JsonOptions, LabelOptions, TreeFileOptions, FoldingOptions))
+COMMAND = Command(execute, (TopicOptions, JsonOptions, LabelOptions, TreeFileOptions, FoldingOptions), epilog=EPILOG)

@@ -1,8 +1,8 @@
-"""Check a corpus, run, comparison, checkpoint or model against its digests.
+"""Check a corpus, run, comparison, checkpoint or model for damage.
 
-Also what must be true of it: that a corpus's numbers add up, that expected counts
-are conserved and that probabilities sum to one. Names each file that is broken,
-and exits with 1 then.
+Compares all files with their digests. Also checks that a corpus's counts add up,
+that expected counts are conserved and that probabilities sum to one. Prints each
+damaged file, and then exits with 1.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from collapsium.pipeline.monitoring.console import counting
 
 
 def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> int:
-    """Print what is broken."""
+    """Print the faults, and return 1 if there are any."""
     from collapsium.pipeline.analysis.verify import verify
 
     with counting("verifying", "parts") as progress:
-        found = verify(path, progress=progress)
+        findings = verify(path, progress=progress)
     if flags.json:
-        print_json(asdict(found))
-        return bool(found.broken)
-    for text in found.notes:
+        print_json(asdict(findings))
+        return bool(findings.broken)
+    for text in findings.notes:
         print(f"note: {text}")
-    for text in found.broken:
+    for text in findings.broken:
         print(f"broken: {text}", file=sys.stderr)
-    if found.broken:
-        print(f"{path}: {counted(len(found.broken), 'fault')} in a {found.kind}", file=sys.stderr)
+    if findings.broken:
+        print(f"{path}: {counted(len(findings.broken), 'fault')} in a {findings.kind}", file=sys.stderr)
         return 1
-    print(f"{path}: a {found.kind}, all well ({counted(found.parts, 'part')} checked)")
+    print(f"{path}: a {findings.kind}, no faults ({counted(findings.parts, 'part')} checked)")
     return 0
 
 

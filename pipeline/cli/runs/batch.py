@@ -1,51 +1,56 @@
-"""Bring a published model up to date with its sources: one job, as often as you like.
+"""Update a published model from its sources: one job, run as often as you like.
 
-A job ingests its sources (later: appends the new ones), holds out tokens of each
-document, fits (later: begins from the version before), scores the new model and the
-published one on the same held-out tokens, writes the documents' proportions,
-publishes the model as a numbered version, and writes its report. With nothing new it
-does nothing. A job that was stopped at any point goes on from there. Where the new
-model scores worse than the published one, it is not published.
+A job (1) ingests its sources, or appends the new ones; (2) holds out tokens of each
+document; (3) fits, starting from the last version; (4) scores the new model and
+the published one on the same held-out tokens; (5) writes the topic proportions of
+the documents; (6) publishes the model as a numbered version with a report. Without
+new documents it does nothing. An interrupted job continues with the step that was
+interrupted. A model that scores worse than the published one is not published.
 
-With restarts or samples in [fit] a version is an ensemble, whose mean prediction is
-scored; each member begins from the member of the same number of the version before,
-and the first member's proportions are written. Families of vectors (hca) take files of
-vectors: whole vectors are held out, the score is the mean error of their
-reconstruction, and each fit begins anew.
+With restarts or samples in [fit] a version is an ensemble, and its mean prediction
+is scored. Each member starts from the member of the same number of the last
+version. The proportions written are those of the first member. Families of vectors
+(hca) read files of vectors: complete vectors are held out, the score is the mean
+error of reconstruction, and each fit starts afresh.
 
-The job's folder has corpus/, cycles/ (what is being made), published/0001/ and so on,
-published/current.json (and a link, current), and the journal state.json. A version is
-a folder that commands take as a run: collapsium topics FOLDER/published/current
+The job's folder has corpus/, cycles/ (work in progress), published/0001/ and so
+on, published/current.json (and a link, current) and the journal state.json. All
+commands accept a version as a run: collapsium topics FOLDER/published/current
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel
 
 from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.help import LAYOUT
 from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_error
 from collapsium.pipeline.monitoring.console import LogLines, RunView
+from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.workflows.batch.options import BatchOptions
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
 from collapsium.storage.printable import json_text
 
 ALARM, LOCKED = 3, 4
+"""Exit codes."""
 EPILOG = """exit codes:
-  0    a version was published, or there was nothing new
-  1    an error; the same command goes on with the step that failed
+  0    a version was published, or there are no new documents
+  1    an error; repeat the command to continue with the step that failed
   2    wrong usage
-  3    the new model scores worse than the published one; it is not published
-  4    another process works on the job
-  5    another process has taken the job over, as this one slept; it has written nothing since
-  130  interrupted; the same command goes on
+  3    the new model scores worse than the published one, and is not published
+  4    another process is working on the job
+  5    another process took over the job while this one was suspended
+  130  interrupted; repeat the command to continue
 
-example of a job, reuters.toml (paths count from its folder, $NAME is a variable):
+example of a job, reuters.toml (relative paths start at its folder; $NAME is replaced
+by the environment variable):
   [batch]
   folder = "reuters"
   [ingest]
@@ -59,50 +64,51 @@ tables and keys, with their defaults:
 """
 
 
-def execute(job: Annotated[str, argument("JOB.toml", "what is to be done")], /, flags: Flags) -> int:
-    """Do the job, and say what came of it."""
+def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> int:
+    """Run the job, and print its outcome."""
     from collapsium.pipeline.workflows.batch.job import batch
     from collapsium.pipeline.workflows.batch.job_file import read_job
 
     read_job(job)
     form = flags.of(LogOptions).log_format
     view = RunView(form=form)
-    warn, steps = partial(_warn, view.log), partial(_steps, view.log)
-    sinks: list[Callable[[dict[str, Any]], None]] = [warn] if flags.values.get("quiet") else [warn, view, steps]
+    warnings, steps = partial(_log_warning, view.log), partial(_log_step, view.log)
+    sinks: list[Callable[[Event], None]] = [warnings] if flags.values.get("quiet") else [warnings, view, steps]
     try:
-        found = batch(job, **flags.given(BatchOptions), sinks=sinks)
+        outcome = batch(job, **flags.named(BatchOptions), sinks=sinks)
     except TakenOverError as error:
-        _say(flags, job, {"outcome": "taken-over", "error": str(error)})
+        _print_record(flags, job, {"outcome": "taken-over", "error": str(error)})
         raise
     except LockedError as error:
-        _say(flags, job, {"outcome": "locked", "error": str(error)})
+        _print_record(flags, job, {"outcome": "locked", "error": str(error)})
         print_error(str(error), form)
         return LOCKED
     except (CollapsiumError, KeyboardInterrupt) as error:
-        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
-        _say(flags, job, {"outcome": outcome, "error": str(error)})
+        kind = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
+        _print_record(flags, job, {"outcome": kind, "error": str(error)})
         raise
     finally:
         view.close()
     if flags.json:
-        _say(flags, job, found.record())
+        _print_record(flags, job, outcome.record())
     else:
-        print(f"{job}: {found.line()}")
-    return ALARM if found.outcome == "alarm" else 0
+        print(f"{job}: {outcome.line()}")
+    return ALARM if outcome.outcome == "alarm" else 0
 
 
-def _say(flags: Flags, job: str, record: dict[str, Any]) -> None:
+def _print_record(flags: Flags, job: str, record: Mapping[str, object]) -> None:
+    """Print an outcome as a line of JSON, with --json."""
     if flags.json:
         print(json_text({**record, "job": job}), flush=True)
 
 
-def _warn(log: LogLines, event: dict[str, Any]) -> None:
+def _log_warning(log: LogLines, event: Event) -> None:
     if event["event"] == "warning":
         log.write(event["text"], "warning", event="warning")
 
 
-def _steps(log: LogLines, event: dict[str, Any]) -> None:
-    """Say which step begins, and what was added."""
+def _log_step(log: LogLines, event: Event) -> None:
+    """Log the start of a step, and the numbers of added documents."""
     if event["event"] == "added":
         log.write(event["text"], **{name: value for name, value in event.items() if name != "text"})
     if event["event"] == "step" and not event["done"]:
@@ -113,24 +119,31 @@ def _steps(log: LogLines, event: dict[str, Any]) -> None:
 
 
 def _epilog() -> str:
-    """Return what help ends with: exit codes, an example, and what the file of a job may say."""
+    """Return the end of the help page: exit codes, an example, and all tables and keys of a job."""
     from collapsium.pipeline.workflows.batch.config import TOLERANCE, Job
 
     lines = [EPILOG.rstrip("\n")]
-    for table, found in Job.model_fields.items():
-        model = found.annotation
+    for table, table_field in Job.model_fields.items():
+        model = table_field.annotation
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             continue
         lines.append(f"  [{table}]")
         for name, field in model.model_fields.items():
-            value = "" if field.is_required() else f" ({json.dumps(field.default)})"
-            lines.append(f"    {name + value:28} {field.description or ''}".rstrip())
+            default = "" if field.is_required() or field.default is None else f" ({json.dumps(field.default)})"
+            lines += _key_lines(name + default, field.description or "as for `collapsium fit`")
         if table == "ingest":
-            lines.append("    ...                          as the options of `collapsium ingest`")
+            lines += _key_lines("...", "all options of `collapsium ingest`")
         if table == "fit":
-            text = f"as the options of `collapsium fit`, and of the family; tolerance is {TOLERANCE} by itself"
-            lines.append(f"    ...                          {text}")
+            text = f"options of `collapsium fit` and of the family; `tolerance` is {TOLERANCE} by default"
+            lines += _key_lines("...", text)
     return "\n".join(lines)
+
+
+def _key_lines(key: str, text: str) -> list[str]:
+    """Return the lines of a key: the key, and its description wrapped in a column beside it."""
+    column = " " * 33
+    lines = textwrap.wrap(text, LAYOUT.widest - len(column), initial_indent=column, subsequent_indent=column)
+    return [f"    {key:28} {lines[0].lstrip()}", *lines[1:]]
 
 
 COMMAND = Command(execute, (BatchOptions, QuietOptions, LogOptions, LineJsonOptions), epilog=_epilog)

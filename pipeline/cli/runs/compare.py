@@ -1,30 +1,35 @@
-"""Compare model families on a corpus, by one definition of the score.
+"""Compare model families on a corpus, by the same definition of the score.
 
-Holds out tokens of each document, fits each family with each number of topics
-and several seeds, and writes into OUT: table.md and table.parquet (a row a cell),
-series.parquet (a row an iteration) and plots/. This is what Figures 2 and 3 of
-Teh, Kurihara and Welling, "Collapsed variational inference for HDP" (2007), show.
-Families that find their number of topics are fitted from each of --start-topics.
-The same command again goes on where it was stopped.
+Tokens of each document are held out. Each family is fitted with several numbers of
+topics and several seeds. OUT has the results: table.md and table.parquet (one row
+for each cell of the grid), series.parquet (one row for each iteration) and plots/,
+after Figures 2 and 3 of Teh, Kurihara and Welling, "Collapsed variational inference
+for HDP" (2007). Families that determine their number of topics are fitted from each
+of --start-topics. Repeat an interrupted command to continue it.
 
-With --unseen no tokens are held out. By default those families are fitted that take
-labels, once, and the perplexity of unseen documents given their labels alone is told.
-With --field it is also told how well a label or number is predicted, by families as by
-`collapsium predict`, and by classifiers: lda-svm (LDA, and a linear SVM on its proportions
-and the other labels), naive-bayes, svm (linear, on TF-IDF) and tree, of words, from
-scikit-learn, and slda, tomotopy's supervised LDA, where that is installed. They read the
-documents into memory, and are tuned on a tenth of the training documents.
+With --unseen no tokens are held out. The families that use labels are fitted once
+each by default, and the table has the perplexity of unseen documents given their
+labels alone.
+
+With --unseen and --field the table also has the accuracy of predicting a label or
+covariate: of the families, as `collapsium predict` predicts, and of classifiers.
+lda-svm is a linear SVM on LDA proportions and the other labels; naive-bayes, svm
+(linear, on TF-IDF) and tree are scikit-learn's, on words; slda is tomotopy's
+supervised LDA, if it is installed. Classifiers hold the documents in memory and are
+tuned on a tenth of the training documents.
 """
 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.options import CertificateOptions, MemoryOptions, SchedulerOptions
+from collapsium.pipeline.formatting import counted
+from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.io.folder import Folder
 
@@ -40,54 +45,55 @@ EPILOG = """examples:
   collapsium compare train out --unseen test --vary eta=0.1,0.25,0.5,0.75,1.0 --vary topics_per_label=2,5
   collapsium compare train out --unseen test --families hdsp --field stars --without category --lda-topics 50,200
 
---set takes a family's options (`collapsium fit --family FAMILY --help`) and iterations, samples, sample_every,
-score_every, local_sweeps; of a peer iterations, alpha, beta (of tomotopy also samples, sample_every). A number
-over K, such as 0.1/K, is that number divided by the cell's number of topics; nothing else is computed.
+--set FAMILY.OPTION=VALUE sets an option of a family (see `collapsium fit --family FAMILY
+--help`), or one of iterations, samples, sample_every, score_every and local_sweeps. Other
+libraries have the options iterations, alpha and beta; tomotopy also samples and
+sample_every. A value NUMBER/K, such as 0.1/K, is divided by the cell's number of topics.
 
-A field that says the same as the one to predict, such as a rating beside stars, must not be taken: --labels names
-those that are. Families take numbers by --set hdsp.scaling=linear --set hdsp.covariates=rating, and predict them."""
+Leave out fields that contain the field to predict, such as a second rating next to
+stars: --labels lists the fields to use. Families use and predict numbers with
+--set hdsp.scaling=linear --set hdsp.covariates=rating."""
 OPTIONS = (CompareOptions, SchedulerOptions, MemoryOptions)
 
 
 def execute(
-    corpus: Annotated[str, argument("CORPUS", "what to fit to")],
-    out: Annotated[str, argument("OUT", "folder to make, or to go on with")],
+    corpus: Annotated[str, argument("CORPUS", "training corpus")],
+    out: Annotated[str, argument("OUT", "folder of the comparison, new or to be continued")],
     /,
     flags: Flags,
 ) -> None:
     """Compare, and print the table."""
     flags.of(CompareOptions)
-    options, tls = flags.given(*OPTIONS), flags.of(CertificateOptions).tls
-    from collapsium.pipeline.workflows.compare.compare import compare  # load the compiler: the options are right
+    options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
+    # The import loads the compiler, which takes seconds: validate the options before.
+    from collapsium.pipeline.workflows.compare.compare import compare
     from collapsium.pipeline.workflows.compare.progress import GridView
 
     view = GridView(form=flags.of(LogOptions).log_format)
     begun: list[bool] = []
-    sinks: list[Any] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
+    sinks: list[Sink] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
     sinks += [] if flags.of(QuietOptions).quiet else [view]
     try:
-        found = compare(corpus, out, sinks=sinks, tls=tls, **options)
+        comparison = compare(corpus, out, sinks=sinks, tls=tls, **options)
     except BaseException:
         view.close()
         if begun and Folder(out).exists():
             again = shlex.join(["collapsium", *flags.words])
-            view.log.write(f"{out}: what is fitted so far is kept; go on with `{again}`")
+            view.log.write(f"{out}: the finished fits are kept; continue with `{again}`")
         raise
     finally:
         view.close()
-    _print(found, as_json=flags.json)
+    _print(comparison, as_json=flags.json)
 
 
-def _print(found: Comparison, *, as_json: bool) -> None:
+def _print(comparison: Comparison, *, as_json: bool) -> None:
     if as_json:
-        rows, baselines = list(found.rows), list(found.baselines)
-        print_json({"out": found.folder, "cells": rows, "baselines": baselines, "left_out": list(found.left_out)})
+        rows, baselines = list(comparison.rows), list(comparison.baselines)
+        left_out = list(comparison.left_out)
+        print_json({"out": comparison.folder, "cells": rows, "baselines": baselines, "left_out": left_out})
         return
-    print(found.tables)
-    print(
-        f"\n{found.folder}: table.md says how each is defined; {len(found.plots)} plots, {len(found.baselines)} "
-        "baselines"
-    )
+    sizes = f"{counted(len(comparison.plots), 'plot')}, {counted(len(comparison.baselines), 'baseline')}"
+    print(f"{comparison.tables}\n\n{comparison.folder}: {sizes}; table.md defines each column")
 
 
 COMMAND = Command(execute, (*OPTIONS, CertificateOptions, QuietOptions, LogOptions, JsonOptions), epilog=EPILOG)

@@ -1,11 +1,10 @@
-"""See it work on real text that is on this machine.
+"""Try Collapsium on real text of this machine.
 
-The text is the docstrings of the Python standard library and of the packages
-that are installed with Collapsium, read from their source files.
-
-They are ingested with their package as label, their module as category and their
-sections as segments; a hierarchical Dirichlet process is fitted on a local Dask cluster;
-and its topics are printed with the packages that use them most.
+The texts are the docstrings of the Python standard library and of the packages
+that are installed with Collapsium, read from their source files. Their package is
+the label, their module the category, and their sections are the segments. A
+hierarchical Dirichlet process is fitted on a local Dask cluster, and its topics are
+printed with the packages that use them most.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ FOLDER = "collapsium-demo"
 
 
 def execute(
-    folder: Annotated[str, argument("FOLDER", f"folder to make (default: {FOLDER})")] = FOLDER,
+    folder: Annotated[str, argument("FOLDER", f"folder of the results (default: {FOLDER})")] = FOLDER,
     /,
     *,
     flags: Flags,  # noqa: ARG001
@@ -33,22 +32,22 @@ def execute(
     from collapsium.pipeline.workflows.demo.demo import demonstrate
 
     console = console_of(sys.stdout)
-    print("reading docstrings of the standard library and of the packages installed here", flush=True)
+    print("reading the docstrings of the standard library and of the installed packages", flush=True)
     view = RunView()
     try:
-        found = demonstrate(folder, [view])
+        uses = demonstrate(folder, [view])
     finally:
         view.close()
     width = console.width if console.is_terminal else 150
     table = Table("topic", "share", "top words", "packages that use it most", width=width)
-    for use in found:
+    for use in uses:
         if use.topic.share < 0.001:
             continue
         words = escape(plain(" ".join(word for word, _ in use.topic.words)))
         packages = escape(plain(", ".join(f"{name} {share:.0%}" for name, share in use.labels)))
         table.add_row(str(use.topic.id), f"{use.topic.share:.1%}", words, packages)
     console.print(table)
-    print(f"all of it lies in {folder}; try `collapsium info {folder}/run`")
+    print(f"{folder}: the corpus and the run; see `collapsium report {folder}/run report.html`")
 
 
 COMMAND = Command(execute)

@@ -1,8 +1,8 @@
-"""Predict what a fit takes, before anything runs.
+"""Estimate the memory, disk space and network traffic of a fit before it runs.
 
-Memory of each worker process at its peak, disk, and the bytes that move between
-processes in an iteration. Where local states do not fit into memory, they lie
-on disk; `collapsium fit` refuses, with this table, what cannot fit at all.
+Prints the peak memory of each worker process, the disk space, and the bytes
+exchanged in each iteration. Local states that exceed the memory are spilled to
+disk. `collapsium fit` refuses a fit that cannot run, and prints this table.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def execute(corpus: Annotated[str, argument("CORPUS", "folder of the corpus")], 
     """Print the plan."""
     from collapsium.pipeline.engine.resources.estimate import estimate
 
-    asked = gather(flags, OPTIONS)
-    # A fit's file may name others; they do not change what it takes.
+    request = gather(flags, OPTIONS)
+    # A configuration file of a fit may have options that do not change the estimate.
     others = {*RUN_NAMES} - {name for model in OPTIONS for name in model.model_fields}
-    options = {name: value for name, value in asked.options.items() if name not in others}
-    with asked.named():
-        plan = estimate(corpus, family=asked.family, **options)
+    options = {name: value for name, value in request.options.items() if name not in others}
+    with request.named():
+        plan = estimate(corpus, family=request.family, **options)
     problem = in_flags(plan.problem())
     if flags.json:
         print_json({**plan.record(), "problem": problem})

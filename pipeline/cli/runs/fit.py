@@ -1,17 +1,17 @@
-"""Fit a model to a corpus, and write a run.
+"""Fit a model family to a corpus, and write a run.
 
-A run is a folder: run.json (what was asked for), events.jsonl (a line an
-iteration), checkpoints/ and, at the end, model/. Ctrl-C ends a fit early and
-keeps the last whole iteration; --resume goes on from there, also after a crash,
-with the result that it would have had. A held-out corpus is scored after each
-iteration and steers nothing, unless --stop-on score is given.
+A run is a folder: run.json (the options), events.jsonl (one line for each
+iteration), checkpoints/ and, at the end, model/. Ctrl-C stops the fit and keeps
+the last complete iteration. --resume continues a run, also after a crash; the
+result is the one of an uninterrupted run. A held-out corpus is scored during the
+fit; the score has no influence on it, except with --stop-on score.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from collapsium.pipeline.executors.options import (
 )
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import RunView
+from collapsium.pipeline.monitoring.events import Event, Sink
 from collapsium.pipeline.options import Location, Options, Value
 from collapsium.storage.runs.run import Run
 
@@ -45,13 +46,13 @@ A configuration file holds the same names at its top level:
 
 
 class ResumeOptions(Options):
-    """Which run is gone on with."""
+    """The run to continue."""
 
     resume: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="go on with a run, as its run.json has it, from its last whole checkpoint; CORPUS and "
-        "`heldout` only "
-        "where they were moved, other options only to say anew when it ends or where it runs",
+        description="continue a run from its last complete checkpoint, with the options of its run.json. "
+        "CORPUS and `heldout` are needed only if they were moved; of the other options, those "
+        "that end the run and those of execution may change",
     )
 
 
@@ -68,106 +69,109 @@ OPTIONS = (
 
 def execute(
     corpus: Annotated[str | None, argument("CORPUS", "folder of the corpus")] = None,
-    out: Annotated[str | None, argument("RUN", "folder to make")] = None,
+    out: Annotated[str | None, argument("RUN", "folder of the new run")] = None,
     /,
     *,
     flags: Flags,
 ) -> None:
-    """Fit, and say what came of it."""
+    """Fit, and print the outcome."""
     resumed = flags.of(ResumeOptions).resume
-    place = _place(corpus, out, resumed)
+    folder = _folder(corpus, out, resumed)
     recorded = None if resumed is None else Run(resumed).record().get("family")
-    asked = gather(flags, OPTIONS, recorded)
-    options = {**asked.options, "tls": flags.of(CertificateOptions).tls}
-    from collapsium.pipeline.engine.fit import fit, resume  # load the compiler: not before the options are right
+    request = gather(flags, OPTIONS, recorded)
+    options = {**request.options, "tls": flags.of(CertificateOptions).tls}
+    # The import loads the compiler, which takes seconds: validate the options before.
+    from collapsium.pipeline.engine.fit import fit, resume
 
     view = RunView(form=flags.of(LogOptions).log_format)
-    events: list[dict[str, Any]] = []
-    sinks: list[Callable[[dict[str, Any]], None]] = [events.append]
+    events: list[Event] = []
+    sinks: list[Sink] = [events.append]
     sinks += [] if flags.of(QuietOptions).quiet else [view]
-    sinks += callbacks_of(flags, place, view.notice)
+    sinks += callbacks_of(flags, folder, view.notice)
     try:
-        with asked.named():
+        with request.named():
             if resumed is None:
-                fit(corpus, place, family=asked.family, sinks=sinks, **options)
+                fit(corpus, folder, family=request.family, sinks=sinks, **options)
             else:
-                options.update({} if asked.family == recorded else {"family": asked.family})
-                resume(place, corpus=corpus, sinks=sinks, **options)
+                options.update({} if request.family == recorded else {"family": request.family})
+                resume(folder, corpus=corpus, sinks=sinks, **options)
     except BaseException:
         view.close()
-        _say_how_to_resume(place, events, view.notice)
+        _print_how_to_resume(folder, events, view.notice)
         raise
     finally:
         view.close()
-    _say_what_came(flags, place, events)
+    _print_outcome(flags, folder, events)
 
 
-def _place(corpus: str | None, out: str | None, resumed: str | None) -> str:
-    """Return the folder of the run; refuse a corpus or a folder that is missing, or too much."""
+def _folder(corpus: str | None, out: str | None, resumed: str | None) -> str:
+    """Return the folder of the run; refuse missing arguments, and a second folder with ``--resume``."""
     if resumed is None:
-        missing = [name for name, given in (("CORPUS", corpus), ("RUN", out)) if given is None]
+        missing = [name for name, path in (("CORPUS", corpus), ("RUN", out)) if path is None]
         if missing or out is None:
             raise UsageError(f"the following arguments are required: {', '.join(missing)}")
         return out
     if out is not None:
-        raise UsageError(f"--resume {resumed}: expected no folder to make, found {out}")
+        raise UsageError(f"--resume {resumed}: expected no folder of a new run, found {out}")
     return resumed
 
 
-def _say_how_to_resume(place: str, events: list[dict[str, Any]], say: Callable[[str], None]) -> None:
-    """Say it where there is a run to go on with."""
-    if not any(event["event"] == "end" for event in events) or not Run(place).exists():
+def _print_how_to_resume(folder: str, events: Sequence[Event], notice: Callable[[str], None]) -> None:
+    """Print the command that continues the run, if there is a run to continue."""
+    if not any(event["event"] == "end" for event in events) or not Run(folder).exists():
         return
     last = events[-1]
-    kept = last["iteration"]
     if "members" in last:
-        text = (
-            f"{last['ended']} of {last['members']} members have come to their end, of the others checkpoints are kept"
-        )
-        say(f"{place}: {text}; go on with `collapsium fit --resume {shlex.quote(place)}`")
-        return
-    text = f"iteration {kept} is kept" if kept else "no checkpoint was kept; it would start again"
-    say(f"{place}: {text}; go on with `collapsium fit --resume {shlex.quote(place)}`")
+        state = f"{last['ended']} of {last['members']} members have ended, the others are saved as checkpoints"
+    elif last["iteration"]:
+        state = f"iteration {last['iteration']} is saved"
+    else:
+        state = "it stopped before the first checkpoint"
+    notice(f"{folder}: {state}; continue with `collapsium fit --resume {shlex.quote(folder)}`")
 
 
-def _say_what_came(flags: Flags, place: str, events: list[dict[str, Any]]) -> None:
-    done = not events  # nothing was left to do
-    told = Run(place).events() if done else events
-    last: dict[str, Any] = next((event for event in reversed(told) if event["event"] == "iteration"), {})
-    members = [event for event in told if event["event"] == "member"]
+def _print_outcome(flags: Flags, folder: str, events: Sequence[Event]) -> None:
+    # A fit without events had ended before.
+    had_ended = not events
+    events = Run(folder).events() if had_ended else events
+    members = [event for event in events if event["event"] == "member"]
     if members:
-        _say_what_came_of_members(flags, place, members, told[-1], done=done)
+        _print_outcome_of_members(flags, folder, members, events[-1], had_ended=had_ended)
         return
+    last: Event = next((event for event in reversed(events) if event["event"] == "iteration"), {})
     if flags.json:
-        print_json({**last, "run": place})
+        print_json({**last, "run": folder})
         return
-    if done:
-        print(f"{place}: the run is at its end; name more --iterations to go on, or see `collapsium topics {place}`")
+    if had_ended:
+        _print_had_ended(folder)
         return
     score = f", score {last['score']:.4f} nats a held-out token" if "score" in last else ""
     text = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
-    print(f"{place}: {text}; see `collapsium topics {place}`")
+    print(f"{folder}: {text}; see `collapsium topics {folder}`")
 
 
-def _say_what_came_of_members(
-    flags: Flags, place: str, members: list[dict[str, Any]], end: dict[str, Any], *, done: bool
+def _print_had_ended(folder: str) -> None:
+    print(f"{folder}: the run has ended; continue it with more --iterations, or see `collapsium topics {folder}`")
+
+
+def _print_outcome_of_members(
+    flags: Flags, folder: str, members: Sequence[Event], end: Event, *, had_ended: bool
 ) -> None:
     members = sorted(members, key=lambda event: int(event["member"]))
     best = {"best_member": end["best_member"]} if "best_member" in end else {}
     if flags.json:
-        shown = [{name: value for name, value in one.items() if name != "event"} for one in members]
-        print_json({"run": place, "elapsed": end["elapsed"], "members": shown, **best})
+        records = [{name: value for name, value in one.items() if name != "event"} for one in members]
+        print_json({"run": folder, "elapsed": end["elapsed"], "members": records, **best})
         return
-    if done:
-        print(f"{place}: the run is at its end; name more --iterations to go on, or see `collapsium topics {place}`")
+    if had_ended:
+        _print_had_ended(folder)
         return
     scores = [one["score"] for one in members if "score" in one]
     text = f"{counted(len(members), 'member')} in {end['elapsed']:.1f} s"
     text += f", scores {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
-    print(f"{place}: {text}; see `collapsium topics {place}` and `collapsium evaluate {place}`")
+    print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
     if best:
-        number = best["best_member"]
-        print(f"{place}: member {number} is retained; its held-out score chose it, so that is no test of it any more")
+        print(f"{folder}: kept member {best['best_member']}; it was chosen by its score, so that score is optimistic")
 
 
 COMMAND = Command(

@@ -1,6 +1,7 @@
-"""Make an older version of a batch job the current one, at once.
+"""Make an older version of a batch job the current one.
 
-The next batch that finds something new compares with it, and begins from it.
+The next job with new documents compares its model with that version and starts
+from it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ EPILOG = """examples:
   collapsium rollback job.toml --to 3"""
 
 
-def execute(job: Annotated[str, argument("JOB.toml", "the job")], /, flags: Flags) -> None:
-    """Do it, and say which it is."""
+def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> None:
+    """Roll back, and print the number of the current version."""
     from collapsium.pipeline.workflows.batch.job import rollback
 
-    print(f"{job}: version {rollback(job, **flags.given(RollbackOptions))} is current")
+    print(f"{job}: version {rollback(job, **flags.named(RollbackOptions))} is current")
 
 
 COMMAND = Command(execute, (RollbackOptions,), epilog=EPILOG)

@@ -1,4 +1,4 @@
-"""List the published versions of a batch job, the current one with an asterisk."""
+"""List the published versions of a batch job; an asterisk marks the current one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 
 
-def execute(job: Annotated[str, argument("JOB.toml", "the job")], /, flags: Flags) -> None:
-    """List them."""
+def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> None:
+    """Print the versions."""
     from collapsium.pipeline.workflows.batch.job import versions
 
-    found = versions(job)
+    published = versions(job)
     if flags.json:
-        print_json([{**one.model_dump(mode="json"), "current": current} for one, current in found])
+        print_json([{**one.model_dump(mode="json"), "current": current} for one, current in published])
         return
-    if not found:
-        print(f"{job}: nothing is published yet")
-    for one, current in found:
+    if not published:
+        print(f"{job}: no version has been published yet")
+    for one, current in published:
         score = f"  {one.score_text}" if one.score_text else ""
         before = "" if one.previous is None else f" (version {one.previous['version']}: {one.previous['score']:.5g})"
         unknown = "" if one.unknown_share is None else f"  {one.unknown_share:.1%} of the added tokens unknown"

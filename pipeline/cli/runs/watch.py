@@ -1,10 +1,12 @@
-"""Watch a run, on this machine or any other, by the events in its folder.
+"""Watch a run by the events in its folder, from any machine.
 
-The folder is local or a URL that fsspec knows. The run may not have begun yet, may be
-interrupted and resumed meanwhile, or may have ended. The exit code is 0 once the run ends,
-however it does, and 1 if there is none, or nobody works on it, for --idle-timeout seconds.
+The folder is local, or a URL that fsspec can read. The run may start later, may be
+interrupted and resumed, or may have ended. The command exits with 0 when the run
+ends, for whatever reason, and with 1 if for --idle-timeout seconds there is no run,
+or no process works on it.
 
-In a terminal, what is shown changes in place; else there is a line every two seconds.
+In a terminal the view is updated in place; otherwise a line is printed every two
+seconds.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ EPILOG = """examples:
 class WatchOptions(Options):
     """How a run is watched."""
 
-    once: bool = Field(False, description="print how it stands, and end")
+    once: bool = Field(False, description="print the current state and exit")
     every: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
-        EVERY, gt=0, allow_inf_nan=False, description="seconds between two looks"
+        EVERY, gt=0, allow_inf_nan=False, description="seconds between two checks"
     )
     idle_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
         300.0,
         gt=0,
         allow_inf_nan=False,
-        description="seconds without a run, or anyone who works on it, after which it is given up",
+        description="stop after this many seconds without a run, or without a process that works on it",
     )
 
 

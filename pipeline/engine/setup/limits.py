@@ -35,22 +35,26 @@ class EndOptions(Options):
         None,
         ge=1,
         le=MOST,
-        description=f"sweeps over the corpus (default: {ITERATIONS}); in the stochastic schedule, minibatches "
-        f"(default: "
-        "all)",
+        description=f"largest number of iterations: sweeps over the corpus (default: {ITERATIONS}), or "
+        "minibatches of the stochastic schedule (default: all)",
     )
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
-        description="end before, when the relative change of `stop_on` falls under it; auto: when the means of "
-        "its last "
-        "two quarters hardly differ (default: 0, never)",
+        description="stop earlier, when the relative change of the quantity that `stop_on` names falls below "
+        "T; auto: when its mean over the last quarter of the iterations hardly differs from the "
+        "quarter before (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
-        description="what the tolerance looks at: the expected counts, the family's objective, or the held-out score",
+        description="the quantity that the tolerance applies to: the expected counts, the family's objective, "
+        "or the held-out score",
     )
     score_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
-        None, ge=1, le=MOST, description="iterations between two scores (default: 1, or a pass)"
+        None,
+        ge=1,
+        le=MOST,
+        description="number of iterations between two held-out scores (default: 1, or a pass of the "
+        "stochastic schedule)",
     )
 
 
@@ -62,18 +66,20 @@ class ScheduleOptions(Options):
         1,
         ge=1,
         le=MOST,
-        description="batch: sweeps of each shard in an iteration, before the others hear of it: less traffic for each "
-        "sweep, somewhat slower progress",
+        description="batch schedule: sweeps of a shard before its counts are exchanged with the others; more "
+        "than one saves traffic, and each sweep gains a little less",
     )
     schedule: Schedule = Field(
         "batch",
-        description="batch: each iteration sweeps all shards; stochastic: a minibatch of shards, each moving the "
-        "topics "
-        "by a smaller step, for corpora so large that one pass is enough",
+        description="batch: each iteration sweeps all shards; stochastic: each iteration sweeps a minibatch "
+        "of shards and moves the topics by a decreasing step, for corpora so large that one pass "
+        "is enough",
     )
-    passes: Annotated[int, Value("N")] = Field(1, ge=1, le=MOST, description="stochastic: passes over the corpus")
+    passes: Annotated[int, Value("N")] = Field(
+        1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
+    )
     batch_shards: Annotated[int, Value("N", unit="shards")] = Field(
-        4, ge=1, le=MOST, description="stochastic: shards a minibatch, swept side by side"
+        4, ge=1, le=MOST, description="stochastic schedule: shards in a minibatch, swept in parallel"
     )
 
 
@@ -85,10 +91,10 @@ class SampleOptions(Options):
         0,
         ge=0,
         le=MAX_SAMPLES,
-        description="keep S states as models too, the last of the run; their predictions are averaged",
+        description="save S states as models, the last state among them; predictions are averaged over them",
     )
     sample_every: Annotated[int, Value("T", unit="iterations")] = Field(
-        0, ge=0, le=MOST, description="iterations between two of them"
+        0, ge=0, le=MOST, description="with `samples`: number of iterations between two saved states"
     )
 
 
@@ -157,27 +163,29 @@ class RequestOptions(Options):
 
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="held-out tokens of the same documents, to be scored"
+        None, description="corpus of held-out tokens of the same documents, scored during the fit"
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="begin from another run's proportions and topics, of whatever family; it has the same "
-        "vocabulary, or "
-        "the first words of it; of more topics the largest are taken; shards that are the same go on from what a "
-        "run of "
-        "the same family has kept of them (with `resume`: where that run lies by now)",
+        description="start from the topics and proportions of another run, of any family. Its vocabulary must "
+        "be that of the corpus, or the first words of it; if it has more topics than fit, the "
+        "largest are taken. Shards that both runs have in common continue from the state that a "
+        "run of the same family saved (with `resume`: the new location of that run, if it was "
+        "moved)",
     )
 
 
 class MovedOptions(Options):
     """Where lies by now what a run was made of, of one that is resumed."""
 
-    corpus: Annotated[Location | None, Value("CORPUS")] = Field(None, description="where its corpus lies by now")
+    corpus: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="location of the run's corpus, if it was moved"
+    )
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="where its held-out tokens lie by now"
+        None, description="location of the run's held-out corpus, if it was moved"
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
-        None, description="where the run lies by now that it begins from"
+        None, description="location of the run that this run started from, if it was moved"
     )
 
 
@@ -189,13 +197,14 @@ class RestartOptions(Options):
         0,
         ge=0,
         le=MAX_RESTARTS,
-        description="fit R seeds side by side; RUN/members/000 and so on are runs by themselves, whose predictions "
-        "`collapsium evaluate RUN` averages",
+        description="fit R random seeds in parallel, as runs of their own under RUN/members/; `collapsium "
+        "evaluate RUN` averages their predictions",
     )
     keep: Keep = Field(
         "all",
-        description="best: keep the one restart with the best held-out score, which is no test of it then, or where "
-        "nothing is held out the best objective",
+        description="all: keep every restart; best: keep only the one with the best held-out score, or with "
+        "the best objective if nothing is held out. A score that chose the run is no longer an "
+        "unbiased test of it",
     )
 
 
@@ -205,26 +214,26 @@ class CheckpointOptions(Options):
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
         None,
         ge=1,
-        description="iterations between two checkpoints (default: one a minute, or fewer so that they take 5% of the "
-        "time)",
+        description="number of iterations between two checkpoints (default: about one a minute, or fewer so "
+        "that they take 5% of the time)",
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,
-        description="end with an error where the workers' processors differ, or where processors or versions are "
-        "others "
-        "than the run began with: other bits may come out (default: give notice)",
+        description="stop with an error if the workers' processors differ, or if processors or library "
+        "versions have changed since the run began, as results may then differ in the last bits "
+        "(default: print a notice)",
     )
 
 
 class EstimateOptions(Options):
     """What of a fit's options changes what it takes."""
 
-    schedule: Schedule = Field("batch", description="as for fit: stochastic keeps no local states")
+    schedule: Schedule = Field("batch", description="as for fit; the stochastic schedule stores no local states")
     restarts: Annotated[int, Value("R", expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
-        0, ge=0, le=MAX_RESTARTS, description="as for fit: members of an ensemble (default: none)"
+        0, ge=0, le=MAX_RESTARTS, description="as for fit: number of members of an ensemble"
     )
     samples: Annotated[int, Value("S")] = Field(
-        0, ge=0, le=MAX_SAMPLES, description="as for fit: states that are kept as models"
+        0, ge=0, le=MAX_SAMPLES, description="as for fit: number of states saved as models"
     )
 
 

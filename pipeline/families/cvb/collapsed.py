@@ -42,29 +42,30 @@ class CollapsedOptions(FamilyOptions):
     order: Literal[0, 2]
     responsibilities: Literal["active", "dense"] | None = Field(
         None,
-        description="active: each document keeps a list of its topics, and a background share for all others; dense: "
-        "all topics of every pair; by itself active with order 0, and dense with order 2, which is dense always",
+        description="active: each document stores the responsibilities of its active topics, and one "
+        "background share for all others; dense: all topics of every pair (default: active with "
+        "order 0; order 2 is always dense)",
     )
     most_active: int | None = Field(
         None,
         ge=1,
-        description="most topics that a document may list; by itself all where there are at most 128 topics, else 24 "
-        "and one for each 8 of its distinct words",
+        description="largest number of active topics of a document (default: all if there are at most 128 "
+        "topics, else 24 plus one for every 8 of its distinct words)",
     )
     momentum: float = Field(
         0.8,
         ge=0,
         lt=1,
-        description="with active responsibilities: share of their last change by which counts of words run ahead of a "
-        "sweep; 0 for the plain update",
+        description="active responsibilities: extrapolate the word counts by this share of their last change "
+        "before each sweep; 0: plain updates",
     )
     flatten: float = Field(
         1.0,
         gt=0,
         le=1,
-        description="with active responsibilities: power to which a token's weights are raised before they are made "
-        "responsibilities; less than 1 spreads each token over more topics, which predicts better where there are few "
-        "topics or a small alpha (0.875 is worth 0.03 nats on KOS with 120 topics)",
+        description="active responsibilities: power to which a token's weights are raised before they are "
+        "normalised. Values below 1 spread a token over more topics, which predicts better with "
+        "few topics or a small alpha (0.875 gains 0.03 nats on KOS with 120 topics)",
     )
 
     @field_validator("responsibilities")

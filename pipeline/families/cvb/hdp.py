@@ -41,37 +41,41 @@ Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
     """Options of the family."""
 
-    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the most topics there can be")
+    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
     alpha_shape: float = Field(
-        4.0, gt=0, description="shape of alpha's Gamma prior; alpha: concentration of a document"
+        4.0, gt=0, description="shape of the Gamma prior of alpha, the concentration of a document's topics"
     )
-    alpha_rate: float = Field(4.0, gt=0, description="rate of alpha's Gamma prior")
+    alpha_rate: float = Field(4.0, gt=0, description="rate of the Gamma prior of alpha")
     gamma_shape: float = Field(
-        7.0, gt=0, description="shape of gamma's Gamma prior; gamma: concentration of the sticks"
+        7.0, gt=0, description="shape of the Gamma prior of gamma, the concentration of the topics' shares"
     )
-    gamma_rate: float = Field(7.0, gt=0, description="rate of gamma's Gamma prior")
+    gamma_rate: float = Field(7.0, gt=0, description="rate of the Gamma prior of gamma")
     beta: float = Field(
-        100.0, gt=0, description="concentration of a topic over the words; the start where beta is learned"
+        100.0, gt=0, description="concentration beta of a topic over the words; its initial value if it is learned"
     )
-    beta_shape: float = Field(4.0, gt=0, description="shape of beta's Gamma prior, where beta is learned")
-    beta_rate: float = Field(4.0, gt=0, description="rate of beta's Gamma prior, where beta is learned")
-    tau: float = Field(40.0, gt=0, description="concentration of tau's Dirichlet prior, where tau is learned")
-    order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the paper's second order")
+    beta_shape: float = Field(4.0, gt=0, description="shape of the Gamma prior of beta, if beta is learned")
+    beta_rate: float = Field(4.0, gt=0, description="rate of the Gamma prior of beta, if beta is learned")
+    tau: float = Field(40.0, gt=0, description="concentration of the Dirichlet prior of tau, if tau is learned")
+    order: Literal[0, 2] = Field(
+        0, description="0: zeroth-order updates (CVB0); 2: the second-order updates of the paper"
+    )
     hold: int | None = Field(
         None,
         ge=0,
-        description="first sweeps, while topics have not parted yet, over which what is learned stays at its start; "
-        "by itself 15 with order 0 and, as in the paper, 0 with order 2, and 0 where another run is begun from",
+        description="number of first sweeps during which hyperparameters keep their initial values, as topics "
+        "are still alike (default: 15 with order 0; 0 with order 2, as in the paper, and in a "
+        "warm start)",
     )
     moves: bool | None = Field(
         None,
-        description="whether topics that are no use are merged with others or deleted, and others split, as "
-        f"{moves.SHARE:.0%} of the tokens, held out of the counts meanwhile, judge; by itself so with active "
-        f"responsibilities and {moves.LEAST_SWEEPS} iterations or more, but not with --warm",
+        description=f"merge, delete and split topics; a move is accepted if it predicts {moves.SHARE:.0%} of "
+        "the tokens better, which are left out of the counts for that (default: true with active "
+        f"responsibilities and {moves.LEAST_SWEEPS} iterations or more, except in a warm start)",
     )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
-        description="what is learned: alpha, gamma, pi (shares of topics), beta, tau (shares of words; else 1/W)",
+        description="what to learn: alpha, gamma, pi (shares of the topics), beta, tau (shares of the words; "
+        "1/W if not learned)",
     )
 
     @property

@@ -32,23 +32,26 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
-    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in a document, a_k")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic in a document")
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration of a topic over the words, B; each word has beta/W, W being the vocabulary",
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
     )
     tau: float = Field(
         40.0,
         gt=0,
-        description="where asymmetric-beta is learned: pseudo-tables shared by all words, so that one without tokens "
-        "keeps a chance",
+        description="with asymmetric-beta: number of pseudo-tables that all words share, so that words "
+        "without tokens keep a positive probability",
     )
-    order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the second order, with its bound")
+    order: Literal[0, 2] = Field(
+        0, description="0: zeroth-order updates (CVB0); 2: second-order updates, with their bound"
+    )
     learn: tuple[Learned, ...] = Field(
         (),
-        description="what is learned: alpha, beta (one value for all), asymmetric-alpha (a value a topic), "
-        "asymmetric-beta (a value a word)",
+        description="hyperparameters to learn: alpha, beta (one value each), asymmetric-alpha (one value for "
+        "each topic), asymmetric-beta (one value for each word)",
     )
 
     @field_validator("learn")

@@ -49,7 +49,7 @@ SIMULATED_AUTHOR_TOKENS = 1e12
 """Tokens of an author from whom documents are simulated: counts are so large that the prior does not show."""
 
 
-class AuthorTopicOptions(LabelOptions, title="author-topic model, labels being authors, collapsed Gibbs sampling"):
+class AuthorTopicOptions(LabelOptions, title="author-topic model (labels are authors), collapsed Gibbs sampling"):
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")

@@ -46,22 +46,26 @@ Learned = Literal["alpha", "gamma"]
 class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibbs sampling by direct assignment"):
     """Options of the family."""
 
-    start_topics: int = Field(100, ge=1, le=32_768, description="topics over which tokens are spread at the start")
+    start_topics: int = Field(
+        100, ge=1, le=32_768, description="number of topics at the start; the tokens are spread over them"
+    )
     alpha_shape: float = Field(
-        4.0, gt=0, description="shape of alpha's Gamma prior; alpha: concentration of a document"
+        4.0, gt=0, description="shape of the Gamma prior of alpha, the concentration of a document's topics"
     )
-    alpha_rate: float = Field(4.0, gt=0, description="rate of alpha's Gamma prior")
+    alpha_rate: float = Field(4.0, gt=0, description="rate of the Gamma prior of alpha")
     gamma_shape: float = Field(
-        7.0, gt=0, description="shape of gamma's Gamma prior; gamma: concentration of the sticks"
+        7.0, gt=0, description="shape of the Gamma prior of gamma, the concentration of the topics' shares"
     )
-    gamma_rate: float = Field(7.0, gt=0, description="rate of gamma's Gamma prior")
+    gamma_rate: float = Field(7.0, gt=0, description="rate of the Gamma prior of gamma")
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration of a topic over the words; each word has beta/W, W being the vocabulary",
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
     )
     learn: tuple[Learned, ...] = Field(
-        ("alpha", "gamma"), description="what is sampled: alpha, gamma; what is not named stays at its prior's mean"
+        ("alpha", "gamma"),
+        description="hyperparameters to sample: alpha, gamma; the others stay at the mean of their prior",
     )
 
 

@@ -45,14 +45,15 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
-    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in a document, a_k")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic in a document")
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration of a topic over the words, B; each word has beta/W, W being the vocabulary",
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
     )
     learn: tuple[Learned, ...] = Field(
-        (), description="what is learned: alpha (one value for all), asymmetric-alpha (a value a topic), beta"
+        (), description="hyperparameters to learn: alpha (one value), asymmetric-alpha (one value for each topic), beta"
     )
 
     @property

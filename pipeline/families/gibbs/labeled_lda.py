@@ -9,7 +9,7 @@ from collapsium.pipeline.families.gibbs.label_topics import LabelTopicsFamily, L
 from collapsium.workers.families.gibbs.allowed_topics import TopicSizes
 
 
-class LabeledLdaOptions(LabelTopicsOptions, title="labeled LDA, a topic for each label, collapsed Gibbs sampling"):
+class LabeledLdaOptions(LabelTopicsOptions, title="labeled LDA (one topic for each label), collapsed Gibbs sampling"):
     """Options of the family."""
 
     @property

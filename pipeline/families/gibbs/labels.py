@@ -27,9 +27,9 @@ MEAN_LABELS = 2.0
 class LabelOptions(FamilyOptions):
     """Options that all these families have; their own come behind."""
 
-    labels: tuple[str, ...] = Field((), description="fields of labels to take; by itself all that the corpus has")
-    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic that may occur, in the proportions")
-    eta: float = Field(0.1, gt=0, description="Dirichlet parameter of each word in a topic")
+    labels: tuple[str, ...] = Field((), description="fields of labels to use (default: all fields of the corpus)")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha of each topic that a document may use")
+    eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic")
 
 
 def require_labels(summary: Summary) -> LabelTable:

@@ -13,16 +13,16 @@ from collapsium.workers.families.gibbs.allowed_topics import TopicSizes
 
 
 class PartiallyLabeledLdaOptions(
-    LabelTopicsOptions, title="partially labeled LDA, some topics for each label, collapsed Gibbs sampling"
+    LabelTopicsOptions, title="partially labeled LDA (several topics for each label), collapsed Gibbs sampling"
 ):
     """Options of the family."""
 
-    topics_per_label: int = Field(2, ge=1, description="topics of each label, N")
+    topics_per_label: int = Field(2, ge=1, description="number of topics N of each label")
     background: int | None = Field(
         None,
         ge=0,
-        description="topics that all documents may have; by itself as many as a label has; 0 for none, and documents "
-        "without labels may then have all topics",
+        description="number of topics that all documents share (default: as many as a label has); with 0, "
+        "documents without labels may use all topics",
     )
 
     @property

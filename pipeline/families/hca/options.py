@@ -15,29 +15,39 @@ SHRINKING = 0.35  # nodes of a level for each of the level below
 class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
     """Options of the family."""
 
-    depth: int = Field(2, ge=1, le=8, description="levels L of the tree: components that a vector has")
-    max_nodes: int = Field(30, ge=1, le=1024, description="most nodes that the tree may have")
-    gamma: float = Field(1.0, gt=0, description="concentration of each node's children")
+    depth: int = Field(
+        2,
+        ge=1,
+        le=8,
+        description="number of levels L of the tree; a vector is explained by one component of each level",
+    )
+    max_nodes: int = Field(30, ge=1, le=1024, description="largest number of nodes of the tree")
+    gamma: float = Field(
+        1.0,
+        gt=0,
+        description="concentration of the nested Chinese restaurant process: larger values give a node more children",
+    )
     form: Literal["conditional", "factorised"] = Field(
         "conditional",
-        description="conditional: q(c) q(x | c), the tighter bound; factorised: q(c) q(x), that of Wang and Blei",
+        description="variational family: conditional, q(c) q(x | c), the tighter bound; factorised, q(c) "
+        "q(x), that of Wang and Blei",
     )
-    prior_variance: float = Field(1000.0, gt=0, description="variance s0 of each loading, and of the mean")
-    tau_shape: float = Field(0.001, gt=0, description="shape of tau's Gamma prior; tau: precision of the noise")
-    tau_rate: float = Field(0.001, gt=0, description="rate of tau's Gamma prior")
-    prune: float = Field(1e-6, ge=0, description="vectors below which a node is dropped")
+    prior_variance: float = Field(1000.0, gt=0, description="prior variance s0 of each loading, and of the mean")
+    tau_shape: float = Field(0.001, gt=0, description="shape of the Gamma prior of tau, the precision of the noise")
+    tau_rate: float = Field(0.001, gt=0, description="rate of the Gamma prior of tau")
+    prune: float = Field(1e-6, ge=0, description="remove a node whose expected number of vectors is smaller")
     merge: float = Field(
-        0.95, gt=0, le=1, description="cosine of two sibling leaves' vectors above which they become one; 1 for never"
+        0.95, gt=0, le=1, description="merge two sibling leaves if the cosine of their vectors is larger; 1: never"
     )
-    split: bool = Field(
-        True, description="whether leaves are split on trial, in a full tree with a merge elsewhere (SMEM)"
-    )
-    compare: bool = Field(True, description="whether siblings become one where the bound is larger then")
+    split: bool = Field(True, description="try to split leaves; in a full tree, together with a merge elsewhere (SMEM)")
+    compare: bool = Field(True, description="merge siblings if that raises the bound")
     branching: tuple[int, ...] = Field(
-        (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
+        (3,),
+        description="simulate: children of each node, one number for all levels but the last, or a list with "
+        "one number for each",
     )
-    loading_scale: float = Field(3.0, gt=0, description="to simulate from: standard deviation of loadings and mean")
-    noise_scale: float = Field(0.3, gt=0, description="to simulate from: standard deviation of the noise")
+    loading_scale: float = Field(3.0, gt=0, description="simulate: standard deviation of the loadings and the mean")
+    noise_scale: float = Field(0.3, gt=0, description="simulate: standard deviation of the noise")
 
     @field_validator("branching")
     @classmethod

@@ -40,31 +40,37 @@ SIMULATED_TOKENS = 1e9  # tokens of a tree to simulate from: so many that the pr
 Learned = Literal["eta", "alpha", "gamma"]
 
 
-class GibbsNcrpOptions(FamilyOptions, title="trees of topics: nested Chinese restaurant process, Gibbs sampling"):
+class GibbsNcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tree of topics, Gibbs sampling"):
     """Options of `GibbsNcrp`."""
 
-    depth: int = Field(3, ge=2, le=8, description="levels of the tree L, the root's and the leaves' included")
+    depth: int = Field(3, ge=2, le=8, description="number of levels L of the tree, root and leaves included")
     eta: tuple[float, ...] = Field(
         (0.1,),
-        description="Dirichlet parameter of each word at a node: one for all levels, or a list of one each; less makes "
-        "more nodes",
+        description="Dirichlet parameter eta of each word at a node: one value, or a list with one for each "
+        "level; smaller values give more nodes",
     )
     alpha: tuple[float, ...] = Field(
-        (1.0,), description="Dirichlet parameter of each level in a document: one for all, or a list of one each"
+        (1.0,),
+        description="Dirichlet parameter alpha of each level in a document: one value, or a list with one for "
+        "each level",
     )
-    gamma: float = Field(1.0, gt=0, description="concentration of the paths; more makes more nodes")
+    gamma: float = Field(
+        1.0, gt=0, description="concentration of the nested Chinese restaurant process; larger values give more nodes"
+    )
     learn: tuple[Learned, ...] = Field(
         ("eta", "alpha", "gamma"),
-        description="what is sampled: eta, alpha, gamma; each begins at its option, the mean of its exponential prior, "
-        "and eta and alpha have a value a level",
+        description="hyperparameters to sample: eta, alpha, gamma. Each starts at its option, which is the "
+        "mean of its exponential prior; eta and alpha have one value for each level",
     )
     entry: Literal["apart", "together"] = Field(
         "apart",
-        description="how a document begins: apart, on a path of its own; together, on one that its words fit, which "
-        "ends with fewer nodes",
+        description="initial path of a document: apart, a path of its own; together, a path that fits its "
+        "words, which ends with fewer nodes",
     )
     branching: tuple[int, ...] = Field(
-        (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
+        (3,),
+        description="simulate: children of each node, one number for all levels but the last, or a list with "
+        "one number for each",
     )
 
     @field_validator("eta", "alpha", "branching")

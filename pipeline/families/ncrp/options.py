@@ -17,55 +17,67 @@ Learned = Literal["alpha", "eta", "gamma"]
 class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tree of topics, variational"):
     """Options of `Ncrp`."""
 
-    depth: int = Field(3, ge=2, le=8, description="levels L of the tree; a document has one path of so many nodes")
-    max_nodes: int = Field(400, ge=2, le=4096, description="most nodes that the tree may have")
+    depth: int = Field(
+        3, ge=2, le=8, description="number of levels L of the tree; each document has one path of L nodes"
+    )
+    max_nodes: int = Field(400, ge=2, le=4096, description="largest number of nodes of the tree")
     leaves: int | None = Field(
         None,
         ge=1,
-        description="documents from which clusters begin, which become leaves; by itself half of the documents, "
-        "at most 300 and four fifths of max_nodes (in a gradual start: half of it)",
+        description="number of documents that the initial clusters start from, each of which becomes a leaf "
+        "(default: half of the documents, at most 300 and four fifths of max_nodes, or half of it "
+        "with start gradual)",
     )
     alpha: tuple[float, ...] = Field(
         (),
-        description="Dirichlet parameters of the level proportions, one a level; by itself 50, 20, 10, 5, ...",
+        description="Dirichlet parameters of the level proportions, a list with one for each level (default: "
+        "50, 20, 10, 5, ...)",
     )
     eta: tuple[float, ...] = Field(
         (),
-        description="Dirichlet parameter of each word in a node's topic, one value or one a level; by itself 0.2, and "
-        "0.1 for leaves, with posterior 'point', and 1 with posterior 'dirichlet'",
+        description="Dirichlet parameter of each word in a node's topic: one value, or a list with one for "
+        "each level (default: 0.2, and 0.1 at leaves; 1 with posterior dirichlet)",
     )
-    gamma: float = Field(1.0, gt=0, description="concentration of each node's children")
+    gamma: float = Field(
+        1.0,
+        gt=0,
+        description="concentration of the nested Chinese restaurant process: larger values give a node more children",
+    )
     form: Literal["conditional", "factorised"] = Field(
         "conditional",
-        description="conditional: q(c) q(z | c), the tighter bound; factorised: q(c) q(z), that of Wang and Blei",
+        description="variational family: conditional, q(c) q(z | c), the tighter bound; factorised, q(c) "
+        "q(z), that of Wang and Blei",
     )
     posterior: Literal["point", "dirichlet"] = Field(
         "point",
-        description="point: each topic at its most probable, which predicts better; dirichlet: a posterior of each, as "
-        "Wang and Blei have it, which uses fewer nodes",
+        description="of the topics: point, the most probable value, which predicts better; dirichlet, a full "
+        "posterior as in Wang and Blei, which uses fewer nodes",
     )
     start: Literal["clustering", "gradual"] = Field(
         "clustering",
-        description="clustering: leaves from documents, compared and put into groups; gradual: documents enter by and "
-        "by, twice as many an iteration or faster, and some begin new paths, as Wang and Blei have it",
+        description="initial tree: clustering, documents are clustered into leaves and these into groups; "
+        "gradual, the documents are admitted over the first iterations, at least twice as many "
+        "each time, and some open new paths, as in Wang and Blei",
     )
-    learn: tuple[Learned, ...] = Field((), description="what is learned: alpha, eta (of posterior 'dirichlet'), gamma")
+    learn: tuple[Learned, ...] = Field(
+        (), description="hyperparameters to learn: alpha, eta (with posterior dirichlet), gamma"
+    )
     document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
     grow: int | None = Field(
         None,
         ge=0,
-        description="documents an iteration at which the tree may grow, each by a path drawn from its q(c); by itself "
-        "0, and 2 after a gradual start",
+        description="number of documents in an iteration that may open a new path, drawn from their q(c) "
+        "(default: 0, or 2 after start gradual)",
     )
-    prune: float = Field(1e-6, ge=0, description="documents below which a node is dropped")
+    prune: float = Field(1e-6, ge=0, description="remove a node whose expected number of documents is smaller")
     merge: float = Field(
-        0.95, gt=0, le=1, description="cosine of two sibling leaves' documents above which they become one; 1 for never"
+        0.95, gt=0, le=1, description="merge two sibling leaves if the cosine of their documents is larger; 1: never"
     )
-    compare: bool = Field(
-        True, description="whether siblings whose evidence is larger together become one, every fifth iteration"
-    )
+    compare: bool = Field(True, description="every fifth iteration, merge siblings if that raises the evidence")
     branching: tuple[int, ...] = Field(
-        (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
+        (3,),
+        description="simulate: children of each node, one number for all levels but the last, or a list with "
+        "one number for each",
     )
 
     @field_validator("alpha", "eta", "branching")

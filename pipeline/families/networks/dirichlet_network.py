@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
 
 
-class DirichletNetworkOptions(NetworkOptions, title="a network of Dirichlet or Pitman-Yor vectors that you draw"):
+class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pitman-Yor vectors that you define"):
     """Options of the family."""
 
     network: dict[str, Vectors] = Field(
-        description="a TOML file with a table for each kind of vectors: over = corpus, label, document or segment; "
-        'parents, such as ["document", "section[-1]"]; otherwise, parents where one is missing'
+        description="TOML file with one table for each kind of vectors: over = corpus, label, document or "
+        'segment; parents, such as ["document", "section[-1]"]; otherwise, the parents to use '
+        "where one of these does not exist"
     )
     words_from: str | None = Field(
-        None, description="the kind of vectors that words are drawn from (default: the last)", validate_default=True
+        None,
+        description="kind of vectors from which a token's topic is drawn (default: the last)",
+        validate_default=True,
     )
 
     @field_validator("network", mode="before")

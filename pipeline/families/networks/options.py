@@ -15,35 +15,36 @@ class NetworkOptions(FamilyOptions):
     """Options of all families of networks."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
-    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in vectors without parents, alpha_k")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic, in vectors without parents")
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration of a topic over the words, B; each word has B/W, W being the vocabulary",
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
     )
     strength: float = Field(
-        10.0, gt=0, description="b, how near a vector is to its parents; where it is learned, the first value"
+        10.0, gt=0, description="concentration b of a vector around its parents; its initial value if it is learned"
     )
     discount: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="a of the Pitman-Yor process; 0 is a Dirichlet. Learned, it begins at 0.1 if it is 0",
+        description="discount a of the Pitman-Yor process; 0 is a Dirichlet process. If it is learned and 0, "
+        "it starts at 0.1",
     )
-    strength_mean: float = Field(1000.0, gt=0, description="mean of the exponential prior of b, where it is learned")
+    strength_mean: float = Field(1000.0, gt=0, description="mean of the exponential prior of b, if b is learned")
     learn: tuple[Learned, ...] = Field(
         ("strength",),
-        description="what is learned: alpha (one value for all), asymmetric-alpha (a value a topic), beta, strength "
-        "(b) and discount (a), one of each for each kind of vectors",
+        description="hyperparameters to learn: alpha (one value), asymmetric-alpha (one value for each "
+        "topic), beta, strength (b) and discount (a); b and a have one value for each kind of "
+        "vectors",
     )
     inference: Literal["gibbs", "variational"] = Field(
         "gibbs",
-        description="gibbs: topics and tables are drawn; variational: both are expected, as CV-HDP expects them, which "
-        "takes fewer sweeps; it holds the discount",
+        description="gibbs: sample topics and table counts; variational: use their expectations, as CV-HDP "
+        "does, which takes fewer sweeps; the discount is then fixed",
     )
-    tables: bool = Field(
-        True, description="whether numbers of tables are drawn anew beside the tokens, so that chains mix faster"
-    )
+    tables: bool = Field(True, description="sample the table counts again after the tokens, so that chains mix faster")
 
     @property
     def learns_alpha(self) -> bool:

@@ -23,5 +23,5 @@ class SegmentedLda(NetworkFamily[NetworkOptions]):
         word_kind=1,
     )
 
-    class Options(NetworkOptions, title="segmented topic model: segments vary about their document"):
+    class Options(NetworkOptions, title="segmented topic model: segments vary around their document"):
         """Options of the family."""

@@ -23,5 +23,5 @@ class SequentialLda(NetworkFamily[NetworkOptions]):
         word_kind=1,
     )
 
-    class Options(NetworkOptions, title="sequential LDA: each segment varies about the one before it"):
+    class Options(NetworkOptions, title="sequential LDA: each segment varies around the one before it"):
         """Options of the family."""

@@ -25,21 +25,26 @@ MAX_KINDS, MAX_PARENTS = 100, 100  # of a network, and of a kind; papers have th
 class Vectors(FamilyOptions, title="a kind of vectors"):
     """A kind of probability vectors, and what each depends on."""
 
-    over: Literal["corpus", "label", "document", "segment"] = Field(description="what there is a vector for each of")
-    field: str | None = Field(None, description="of vectors over labels, the field of labels")
-    every: int = Field(1, ge=1, lt=1 << 31, description="of vectors over segments, how many segments share one")
+    over: Literal["corpus", "label", "document", "segment"] = Field(
+        description="the units that have a vector each: corpus, label, document or segment"
+    )
+    field: str | None = Field(None, description="vectors over labels: the field of labels")
+    every: int = Field(
+        1, ge=1, lt=1 << 31, description="vectors over segments: number of consecutive segments that share one vector"
+    )
     parents: tuple[str, ...] = Field(
         (),
         max_length=MAX_PARENTS,
-        description="names of other kinds, or NAME[-1] for the vector one place before, such as section[-1]",
+        description="names of the parents, which are other kinds of vectors; NAME[-1] is the vector of the "
+        "preceding segment, such as section[-1]",
     )
     otherwise: tuple[str, ...] = Field(
         (),
         max_length=MAX_PARENTS,
-        description="parents of vectors that miss one of the others, as the first segment has none before it",
+        description="parents to use where one of `parents` does not exist: the first segment has no preceding one",
     )
     mixing: float = Field(
-        1.0, gt=0, le=1e9, description="Dirichlet parameter of each parent, where a vector has several"
+        1.0, gt=0, le=1e9, description="Dirichlet parameter of each parent's weight, if a vector has several parents"
     )
 
 

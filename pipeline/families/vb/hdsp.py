@@ -80,50 +80,60 @@ SIMULATED_LABELS, LABELS_PER_SIMULATED_DOCUMENT = 8, 2.0
 class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
     """Options of the family."""
 
-    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the most topics there may be")
+    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
     scaling: Literal["labels", "linear"] = Field(
         "labels",
-        description="what proportions are scaled by: labels, a weight of each label that a document has, with an "
-        "inverse-gamma prior; linear, the exponential of a linear function of labels and numbers, with a normal prior",
+        description="how labels scale the proportions: labels, a weight for each label that a document has, "
+        "with an inverse-gamma prior; linear, the exponential of a linear function of labels and "
+        "covariates, with a normal prior",
     )
-    labels: tuple[str, ...] = Field((), description="fields of labels to take; by default all that the corpus has")
+    labels: tuple[str, ...] = Field((), description="fields of labels to use (default: all fields of the corpus)")
     covariates: tuple[str, ...] = Field(
-        (), description="fields of numbers to take, with linear scaling; they are standardised, and missing is the mean"
+        (),
+        description="with linear scaling: covariates to use; they are standardised, and a missing value "
+        "counts as the mean",
     )
-    gamma: float = Field(1.0, ge=1, description="concentration of the corpus's topics to begin with")
+    gamma: float = Field(1.0, ge=1, description="initial concentration gamma of the corpus's topics")
     alpha: float | None = Field(
         None,
         gt=0,
-        description="concentration of a document's topics to begin with; by itself 1000 where there are labels, so "
-        "that topics form by them, and 1 where there are none. Labels alone predict best with 1000 held (--learn "
-        "gamma,weights), or 5 where most labels are missing",
+        description="initial concentration alpha of a document's topics (default: 1000 with labels, so that "
+        "topics form by labels; else 1). Labels alone predict best with alpha fixed at 1000 "
+        "(--learn gamma,weights), or at 5 if most labels are missing",
     )
-    eta: float = Field(0.1, gt=0, description="Dirichlet parameter of each word in a topic; it is not learned")
-    weight_shape: float = Field(1.0, gt=0, description="labels: a_w of the weights' inverse-gamma prior to begin with")
-    weight_rate: float = Field(1.0, gt=0, description="labels: b_w of that prior to begin with")
-    weight_variance: float = Field(1.0, gt=0, description="linear: variance of the weights' normal prior to begin with")
+    eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic; it is not learned")
+    weight_shape: float = Field(
+        1.0, gt=0, description="labels scaling: initial shape a_w of the weights' inverse-gamma prior"
+    )
+    weight_rate: float = Field(
+        1.0, gt=0, description="labels scaling: initial rate b_w of the weights' inverse-gamma prior"
+    )
+    weight_variance: float = Field(
+        1.0, gt=0, description="linear scaling: initial variance of the weights' normal prior"
+    )
     learn: tuple[Learned, ...] = Field(
         ("gamma", "alpha", "weights"),
-        description="what is learned: gamma, alpha, weights (a_w and b_w), variance (of linear weights; it shrinks to "
-        "nothing where most labels are rare); the weights themselves always are",
+        description="hyperparameters to learn: gamma, alpha, weights (a_w and b_w), variance (of the linear "
+        "weights; it shrinks towards zero if most labels are rare). The weights themselves are "
+        "always learned",
     )
     start: Literal["labels", "lda"] = Field(
         "labels",
-        description="how topics part: by sweeps of LDA in which each label leads to topics of its own (labels), or "
-        "without labels, as in the paper (lda), which mostly ends in poorer bounds and predictions",
+        description="initial topics: labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
+        "of LDA without labels, as in the paper, which mostly gives poorer bounds and predictions",
     )
-    lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="how many such sweeps the first iteration begins with")
+    lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="number of these sweeps, made in the first iteration")
     document_sweeps: int = Field(
         5,
         ge=1,
         le=MAX_SWEEPS,
-        description="most passes over a document in an iteration, each of which updates q(pi) and q(z)",
+        description="largest number of passes over a document in an iteration; each pass updates q(pi) and q(z)",
     )
     document_tolerance: float = Field(
         0.001,
         ge=0,
-        description="a document is left when its expected counts move by less, in tokens and the mean over the topics; "
-        "0 for always all passes",
+        description="stop the passes over a document when its expected counts change by less than this: in "
+        "tokens, the mean over the topics; 0: make all passes",
     )
 
     def initial_alpha(self, labels: int) -> float:

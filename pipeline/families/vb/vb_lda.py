@@ -33,35 +33,38 @@ class VbLdaOptions(FamilyOptions, title="latent Dirichlet allocation, mean-field
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
-    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in a document, a_k")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic in a document")
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration of a topic over the words, B; each word has beta/W, W being the vocabulary",
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
     )
     learn: tuple[Learned, ...] = Field(
         (),
-        description="what is learned: alpha, beta (one value for all), asymmetric-alpha (a value a topic)",
+        description="hyperparameters to learn: alpha, beta (one value each), asymmetric-alpha (one value for "
+        "each topic)",
     )
     document_sweeps: int = Field(
         5,
         ge=1,
         le=MAX_SWEEPS,
-        description="most passes over a document in an iteration, each of which updates gamma and q",
+        description="largest number of passes over a document in an iteration; each pass updates gamma and q",
     )
     document_tolerance: float = Field(
         0.001,
         ge=0,
-        description="a document is left when its expected counts move by less, in tokens and the mean over the topics; "
-        "0 for always all passes",
+        description="stop the passes over a document when its expected counts change by less than this: in "
+        "tokens, the mean over the topics; 0: make all passes",
     )
 
     even_sweeps: int = Field(
         20,
         ge=0,
         le=MAX_SWEEPS,
-        description="first iterations in which documents begin from even proportions instead of where they were, "
-        "as else the random start holds them, and nothing is learned; from then on the objective never falls",
+        description="number of first iterations in which documents start from equal proportions instead of "
+        "their last ones, which avoids a poor local optimum at the random start; after them the "
+        "objective never decreases",
     )
 
     @field_validator("learn")

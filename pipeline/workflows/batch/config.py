@@ -39,17 +39,19 @@ class _Open(_Table):
 class BatchTable(_Table):
     """The table ``[batch]``."""
 
-    folder: str = Field(description="where everything of the job lies: corpus, runs, published models, journal")
-    keep: Annotated[int, Field(ge=1)] = Field(5, description="published versions to keep; older ones are removed")
+    folder: str = Field(description="folder of the job: corpus, runs, published models, journal")
+    keep: Annotated[int, Field(ge=1)] = Field(
+        5, description="number of published versions to keep; older ones are removed"
+    )
 
 
 class IngestTable(_Open):
     """The table ``[ingest]``: further names are those of `collapsium ingest`."""
 
     sources: tuple[str, ...] = Field(description="files, folders and globs; new ones are appended")
-    grow: bool = Field(False, description="give words of new documents that are not in the vocabulary ids behind it")
+    grow: bool = Field(False, description="add new words to the vocabulary; the ids of known words stay")
     skip_existing: bool = Field(
-        False, description="leave out documents whose id is in the corpus; else they are an error"
+        False, description="leave out documents whose id the corpus already has; otherwise they are an error"
     )
 
 
@@ -57,9 +59,9 @@ class HeldoutTable(_Table):
     """The table ``[heldout]``."""
 
     fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1, description="of each document's tokens, or of the vectors, chosen by address"
+        0.1, description="share of each document's tokens, or of the vectors, to hold out"
     )
-    seed: int = Field(0, description="another seed is another split")
+    seed: int = Field(0, description="seed of the random split")
 
 
 class FitTable(_Open):
@@ -67,14 +69,16 @@ class FitTable(_Open):
 
     family: str = Field(description="the model family")
     seed: int = Field(0, description="seed of all random numbers")
-    warm: bool = Field(True, description="begin from the version that was published before")
+    warm: bool = Field(True, description="start each fit from the version published last")
     warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
-        None, description=f"most iterations of a fit that does; by itself {WARM_SHARE:.0%} of the others'"
+        None, description=f"most iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)"
     )
     restarts: Annotated[int, Field(ge=0, le=MAX_RESTARTS)] = Field(
-        0, description="fits with seeds of their own, published together; member k begins from member k before"
+        0,
+        description="number of random seeds, published together as an ensemble; member k starts from member k "
+        "of the last version",
     )
-    keep: Literal["all", "best"] = Field("all", description="which of the restarts to keep")
+    keep: Literal["all", "best"] = Field("all", description="restarts to keep: all, or the best")
     memory: str | int | None = None
     scratch: str | None = None
     checkpoint_every: int | None = None
@@ -83,7 +87,7 @@ class FitTable(_Open):
 class InferTable(_Table):
     """The table ``[infer]``."""
 
-    threshold: Annotated[float, Field(ge=0, lt=1)] = Field(0.001, description="smaller proportions are left out")
+    threshold: Annotated[float, Field(ge=0, lt=1)] = Field(0.001, description="leave out smaller proportions")
 
 
 class AlarmTable(_Table):
@@ -91,31 +95,32 @@ class AlarmTable(_Table):
 
     worse_by: Annotated[float, Field(ge=0)] = Field(
         0.01,
-        description="nats a held-out token by which a new model may score worse than the published one (of vectors: "
-        "share of its error); chance is allowed for by one over the root of the number of tokens, or vectors, besides",
+        description="tolerated loss of a new model against the published one: nats a held-out token or, for "
+        "vectors, share of the reconstruction error; a margin for chance is added, one over the "
+        "square root of the number of held-out tokens or vectors",
     )
     command: tuple[str, ...] = Field(
-        (), description="program and arguments, run on an alarm with the JSON on its input"
+        (), description="program and arguments to run on an alarm; it reads the alarm as JSON from standard input"
     )
 
 
 class ReportTable(_Table):
     """The table ``[report]``."""
 
-    out: str | None = Field(None, description="where a copy of the newest version's report goes")
-    enabled: bool = Field(True, description="whether there is one")
+    out: str | None = Field(None, description="write a copy of the newest version's report here")
+    enabled: bool = Field(True, description="write a report of each version")
 
 
 class ClusterTable(_Table):
     """The table ``[cluster]``: where it runs."""
 
-    scheduler: str = Field("threads", description="threads, local, serial, or a Dask scheduler's address")
+    scheduler: str = Field("threads", description="threads, local, serial, or the address of a Dask scheduler")
     workers: int | None = None
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
     cluster_timeout: float | None = None
-    strict_bits: bool = Field(False, description="whether processors or versions that differ are an error")
+    strict_bits: bool = Field(False, description="stop with an error if processors or library versions differ")
 
 
 class Job(_Table):

@@ -12,12 +12,12 @@ from collapsium.pipeline.options import Options, Value
 class BatchOptions(Options):
     """What is done with the new model."""
 
-    accept: bool = Field(False, description="publish the new model however it scores")
+    accept: bool = Field(False, description="publish the new model even if it scores worse")
 
 
 class RollbackOptions(Options):
     """Which version is made the current one."""
 
     to: Annotated[int | None, Value("N")] = Field(
-        None, description="which version (default: the one before the current one)"
+        None, description="number of the version (default: the one before the current version)"
     )

@@ -73,8 +73,8 @@ Settings = Annotated[dict[str, dict[str, Any]], BeforeValidator(_settings)]
 Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_vary)]
 
 
-_GRID, _HELD_OUT = "the grid", "what is held out"
-_PEERS, _CLASSES = "other libraries", "labels and classes, with --unseen"
+_GRID, _HELD_OUT = "experiment grid", "held-out data"
+_PEERS, _CLASSES = "other libraries", "labels and classification (with --unseen)"
 
 
 class CompareOptions(Options):
@@ -87,68 +87,74 @@ class CompareOptions(Options):
 
     families: Annotated[Names, Value("A,B", text=True, heading=_GRID)] = Field(
         (),
-        description="families to fit (default: all that need no more than words and a number of topics; with `unseen` "
-        "all that take labels)",
+        description="families to fit, separated by commas (default: all that need only words and a number of "
+        "topics; with `unseen`, all that take labels)",
     )
     topics: Annotated[Counts, Value("K,K", text=True, heading=_GRID)] = Field(
-        TOPICS, description=f"numbers of topics K (default: {','.join(map(str, TOPICS))}; with `unseen` 200)"
+        TOPICS, description=f"numbers of topics K to fit (default: {','.join(map(str, TOPICS))}; with `unseen`: 200)"
     )
     start_topics: Annotated[Counts, Value("N,N", text=True, heading=_GRID)] = Field(
-        (1, 100), description="topics to start from, of families that find their number"
+        (1, 100), description="numbers of topics to start from, for families that determine their number of topics"
     )
     restarts: Annotated[Count, Value("R", heading=_GRID)] = Field(
-        RESTARTS, description=f"seeds of each cell (default: {RESTARTS}; with `unseen` 1)"
+        RESTARTS,
+        description=f"number of random seeds for each cell of the grid (default: {RESTARTS}; with `unseen`: 1)",
     )
     start_from: Annotated[str | None, Value("FAMILY", heading=_GRID)] = Field(
         None,
-        description="fit this family first, from its most topics; fit the others from random starts and from its fits",
+        description="fit this family first, with the largest number of topics; start the others both at "
+        "random and from its fits",
     )
     iterations: Annotated[Whole, Value("N", expected="a whole number", heading=_GRID)] = Field(
         ITERATIONS, description="iterations of each fit"
     )
     samples: Annotated[Whole, Value("S", expected="a whole number", heading=_GRID)] = Field(
-        0, description="of samplers: states whose predictions are averaged"
+        0, description="samplers: number of states whose predictions are averaged"
     )
     sample_every: Annotated[Whole, Value("T", expected="a whole number", heading=_GRID)] = Field(
-        0, description="iterations between two samples"
+        0, description="samplers: number of iterations between two such states"
     )
     settings: Annotated[Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID)] = Field(
         {},
-        description="options by family or peer and name; a number over K, such as 0.1/K, is divided by the cell's "
-        "number of topics",
+        description="an option of a family or library, see below; may be repeated",
     )
     vary: Annotated[Vary, Value("[FAMILY.]OPTION=V,V", heading=_GRID)] = Field(
-        {}, description="several values of options, by family, or * for all that have the option, and name: a cell each"
+        {},
+        description="several values of an option, each a cell of the grid; * or no FAMILY means all families "
+        "that have the option; may be repeated",
     )
     heldout: Annotated[Place | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
-        None, description="held-out tokens of the same documents; the corpus stays whole"
+        None, description="corpus of held-out tokens of the same documents; then no tokens of CORPUS are split off"
     )
     unseen: Annotated[Place | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
-        None, description="other documents, to score given their labels alone"
+        None, description="corpus of other documents, scored given their labels alone"
     )
     fraction: Annotated[float | None, Value("F", heading=_HELD_OUT)] = Field(
-        FRACTION, gt=0, lt=1, description="share of the tokens that is split off where no corpus of them is named"
+        FRACTION,
+        gt=0,
+        lt=1,
+        description="share of the tokens to hold out, unless a corpus of held-out tokens is named (default: 0.1)",
     )
     seed: Annotated[Whole, Value("S", expected="a whole number", heading=_HELD_OUT)] = Field(
         0, description="seed of the split and of all fits"
     )
     peers: Annotated[Names, Value("A,B", text=True, heading=_PEERS)] = Field(
-        (), description=f"other libraries to fit beside ({','.join(LIBRARIES)})"
+        (), description=f"other libraries to fit on the same grid: {', '.join(LIBRARIES)}"
     )
     labels: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description="fields of labels to take (default: all)"
+        (), description="fields of labels to use (default: all)"
     )
     without: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description="fit each a second time without these fields of labels"
+        (), description="also fit each family without these fields of labels"
     )
     field: Annotated[str | None, Value("NAME", heading=_CLASSES)] = Field(
-        None, description="a field of labels, or a number, to predict"
+        None, description="the field of labels, or the covariate, to predict"
     )
     classifiers: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description=f"classifiers beside the families, with `field` (default: {','.join(CLASSIFIERS)})"
+        (), description=f"with `field`: classifiers to compare with (default: {', '.join(CLASSIFIERS)})"
     )
     covariates: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description="numbers that lda-svm takes besides the labels"
+        (), description="covariates that lda-svm uses in addition to the labels"
     )
     lda_topics: Annotated[Counts, Value("K,K", text=True, heading=_CLASSES)] = Field(
         (200,), description="numbers of topics of lda-svm"

@@ -130,7 +130,7 @@ def test_what_cannot_be_true__is_found_though_all_digests_are_right(place, tmp_p
 def test_the_command__says_what_is_broken(place, tmp_path, capsys):
     shutil.copytree(place / "corpus", tmp_path / "c")
     assert main(["verify", str(tmp_path / "c")]) == 0
-    assert "a corpus, all well (" in capsys.readouterr().out
+    assert "a corpus, no faults (" in capsys.readouterr().out
     (tmp_path / "c/documents/part-00001.parquet").write_bytes(b"x")
     assert main(["verify", str(tmp_path / "c")]) == 1
     err = capsys.readouterr().err

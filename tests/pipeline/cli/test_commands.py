@@ -184,7 +184,7 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
     assert "Traceback" not in err
     assert "saving iteration 4" in err
     assert str(error.args[-1]) in err.splitlines()[-1]
-    assert f"iteration 4 is kept; go on with `collapsium fit --resume {tmp_path / 'run'}`" in err
+    assert f"iteration 4 is saved; continue with `collapsium fit --resume {tmp_path / 'run'}`" in err
     end = Run(tmp_path / "run").events()[-1]
     assert (end["event"], end["reason"], end["iteration"]) == ("end", "error", 4)
     assert command(capsys, "topics", tmp_path / "run")[0] == 0
@@ -368,7 +368,7 @@ def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
     end = Run(run).events()[-1]
     assert end["reason"] == "interrupt"
     assert main(["topics", str(run)]) == 0
-    assert f"iteration {end['iteration']} is kept; go on with `collapsium fit --resume {run}`" in err
+    assert f"iteration {end['iteration']} is saved; continue with `collapsium fit --resume {run}`" in err
     assert Corpus(small[0]).manifest.documents == 60
 
 

@@ -75,7 +75,7 @@ def test_segments__are_kept_and_those_whose_words_are_dropped_stay_empty(made, c
     assert read_history(corpus.folder).report.segments == 7
     assert info(made / "c")["segments"] == {"count": 7, "empty": 1, "mean": 1.75, "most": 4}
     assert main(["info", str(made / "c")]) == 0
-    assert "segments    7, 1.8 a document, 4 at most; 1 without a word" in capsys.readouterr().out
+    assert "segments    7, 1.8 a document, 4 at most; 1 empty" in capsys.readouterr().out
     assert main(["verify", str(made / "c")]) == 0
 
 

@@ -138,7 +138,7 @@ def test_rows_of_a_side_file__are_matched_by_id_whatever_their_order(made, tmp_p
     flags = [f"--{name.replace('_', '-')}={said}" for name, said in options_of(made, source).items()]
     side = str(made / "side.csv")
     assert main(["ingest", str(made / source), str(tmp_path / "c"), "--label-files", side, *flags]) == 0
-    assert "1 id of side files that no document has" in capsys.readouterr().out
+    assert "1 id in side files without a document" in capsys.readouterr().out
     assert labels_of(tmp_path / "c") == [[], ["tag:y"], ["note:r"], [], ["tag:x", "note:r"]]
     assert columns_of(tmp_path / "c")["n"] == [None, None, 4.5, None, 2.0]
     shown = info(tmp_path / "c")

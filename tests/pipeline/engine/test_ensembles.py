@@ -295,7 +295,7 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     assert "by run/members/000, the ensemble's first member" in command("infer", "run", small[0], "out")[0]
     assert json.loads(command("info", "run", "--json")[0])["restarts"] == 2
     assert "2 members in" in command("fit", "--resume", "run", "--iterations", 4, "--quiet")[0]
-    assert "the run is at its end" in command("fit", "--resume", "run", "--quiet")[0]
+    assert "the run has ended" in command("fit", "--resume", "run", "--quiet")[0]
     out = command("fit", small[0], "best", *given, "--restarts", 2, "--keep", "best")[0]
     assert "its held-out score chose it" in out
     assert len(list((tmp_path / "best/members").iterdir())) == 1
@@ -320,5 +320,5 @@ def test_a_stopped_ensemble__says_how_to_go_on(capsys, small, tmp_path, monkeypa
     words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--restarts", 2, "--iterations", 4]
     assert main([str(word) for word in words]) == 130
     err = capsys.readouterr()[1]
-    assert "0 of 2 members have come to their end" in err
+    assert "0 of 2 members have ended" in err
     assert f"collapsium fit --resume {tmp_path}/run" in err

@@ -290,7 +290,7 @@ def test_help__names_all_keys_and_codes(capsys):
     with pytest.raises(SystemExit):
         main(["batch", "--help"])
     text = capsys.readouterr().out
-    for part in ("worse_by (0.01)", "another process works on the job", "[cluster]", "exit codes"):
+    for part in ("worse_by (0.01)", "another process is working on the job", "[cluster]", "exit codes"):
         assert part in text
 
 

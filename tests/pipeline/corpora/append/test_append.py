@@ -113,7 +113,7 @@ def test_append__of_the_same_documents_again_says_that_they_are_there(place, gro
     options = ["--grow"] if grow else []
     first = append(place / "c", place / "new.jsonl", grow=grow)
     assert main(["append", str(place / "c"), str(place / "new.jsonl"), *options]) == 0
-    assert "3 documents were added before, the same as these; nothing is added" in capsys.readouterr().out
+    assert "these 3 documents were added before; nothing to add" in capsys.readouterr().out
     put_lines(place / "more.jsonl", [{"id": "m", "text": "aa bb cc aa bb"}])
     append(place / "c", place / "more.jsonl")
     assert append(place / "c", place / "new.jsonl", grow=grow).shards[: len(first.shards)] == first.shards

@@ -135,7 +135,7 @@ def test_the_same_addition_again__is_refused_or_adds_nothing(corpus, capsys):
     assert "4 vectors added, now 11 vectors of 2 columns, 4 shards" in capsys.readouterr().out
     before = files_of(corpus)
     assert main(["append", str(corpus), more]) == 0
-    assert "4 vectors were added before, the same as these; nothing is added" in capsys.readouterr().out
+    assert "these 4 vectors were added before; nothing to add" in capsys.readouterr().out
     assert files_of(corpus) == before
     other = str(put_rows(corpus.parent / "changed.csv", np.ones((4, 2)), first=7))
     assert main(["append", str(corpus), other]) == 1
@@ -143,7 +143,7 @@ def test_the_same_addition_again__is_refused_or_adds_nothing(corpus, capsys):
     assert main(["append", str(corpus), more, "--skip-existing", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["append"]["skipped_documents"] == 4
     assert main(["append", str(corpus), more, "--skip-existing"]) == 0
-    assert "vectors left out, as their ids are there already" in capsys.readouterr().out
+    assert "vectors left out, as their ids are in the corpus already" in capsys.readouterr().out
     assert files_of(corpus) == before
 
 

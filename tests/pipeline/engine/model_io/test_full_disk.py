@@ -96,7 +96,7 @@ def test_fit__says_how_to_go_on(disk, tmp_path, corpus, capsys, monkeypatch):
     assert main([str(word) for word in words]) == 1
     err = capsys.readouterr().err
     assert "no space is left on the disk" in err.splitlines()[-1]
-    assert f"iteration 2 is kept; go on with `collapsium fit --resume {disk / 'run'}`" in err
+    assert f"iteration 2 is saved; continue with `collapsium fit --resume {disk / 'run'}`" in err
 
 
 def test_local_states_on_a_full_scratch_disk__are_a_clear_error(disk, tmp_path, corpus, monkeypatch):

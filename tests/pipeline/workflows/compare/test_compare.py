@@ -145,7 +145,7 @@ def test_the_command__prints_the_table_and_says_how_to_go_on(small, tmp_path, ca
         assert main(words) == 130
     err = capsys.readouterr().err
     assert "lda-2 (1 of 2): 2 fits of 3 iterations" in err
-    assert "what is fitted so far is kept; go on with `collapsium compare " in err
+    assert "the finished fits are kept; continue with `collapsium compare " in err
     assert f"'{tmp_path}/out dir' --heldout" in err
     assert main(words) == 0
     out, err = capsys.readouterr()
