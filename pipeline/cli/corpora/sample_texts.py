@@ -1,9 +1,9 @@
-"""Write about a thousand short texts to try things on.
+"""Write about a thousand short sample texts to a file.
 
-They are the documentation strings of chosen packages of Python's standard library, read
-from its source files: no network is needed. Each line of the file is a JSON object with
-id, title, text, and the labels subject, package and module. A blank line parts the
-paragraphs of a text.
+The texts are docstrings of some packages of Python's standard library, read from
+its source files, so no network is needed. Each line of the file is a JSON object with
+id, title, text and the labels subject, package and module. The paragraphs of a text
+are separated by blank lines.
 """
 
 from __future__ import annotations
