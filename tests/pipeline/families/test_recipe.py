@@ -1,4 +1,4 @@
-"""The recipe by which a family is added, followed to the letter: its modules and its line are those of ARCHITECTURE.md."""
+"""The recipe by which a family is added, followed to the letter: its modules and its line are those of the docs."""
 
 import re
 import sys
@@ -17,10 +17,9 @@ NAMES = ("collapsium.workers.families.unigrams", "collapsium.pipeline.families.u
 
 
 def recipe():
-    """The blocks of code of the section: two modules and a line."""
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    section = text.partition("## Adding a family\n")[2].partition("\n## ")[0]
-    return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    """The blocks of code of the page: two modules and a line."""
+    text = (ROOT / "docs/project/adding_a_family.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
