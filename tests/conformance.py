@@ -271,7 +271,7 @@ class Conformance:
 
     def test_bits__do_not_depend_on_where_local_states_lie(self, small, options, tmp_path, monkeypatch):
         """In memory, or in scratch files of which a few responsibilities are read at a time."""
-        monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 500)
+        monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
         found = []
         for name, scratch in (("memory", None), ("disk", str(tmp_path / "scratch"))):
             problem, executor, global_state = problem_of(small[0], self.family, options, scratch=scratch)

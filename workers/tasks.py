@@ -1,13 +1,17 @@
-"""The tasks of a run: what executors submit, one function each, pure, with small results where the driver looks."""
+"""Tasks of a run: the pure functions that executors submit.
+
+Local states, blocks and deltas stay on the workers. What the driver collects, such as `block_sums`, is small.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
@@ -19,17 +23,19 @@ from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Row
 from collapsium.workers.families.base import AnyShardModel, Resumable, Stochastic
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
-if TYPE_CHECKING:
-    pass
+AnyStochastic: TypeAlias = Stochastic[Any, Any, Any, Any]
+Local: TypeAlias = LocalState | Arrays
+"""A local state, or its arrays where it was spilled."""
 
-SHARD = "shard "  # begins the names under which deltas tell the seconds of single shards
+SHARD_SECONDS = "shard "
+"""Prefix of the names under which a delta has the seconds of single shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep leaves: the local state for the next sweep, as arrays where it was spilled, and the delta."""
+    """Result of a sweep: the local state for the next sweep, and the delta."""
 
-    local: LocalState | Mapping[str, Any]
+    local: Local
     delta: Delta
 
     def __sizeof__(self) -> int:
@@ -40,39 +46,39 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A run of the vocabulary: the rows of the words `low` to `high` - 1, and what folding them told."""
+    """A block of the vocabulary: the rows of the words `low` to `high` - 1, and the sums of its last fold."""
 
     low: int
     high: int
     rows: Rows
-    told: Delta
+    sums: Delta
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays."""
-        return self.rows.nbytes + self.told.__sizeof__()
+        return self.rows.nbytes + self.sums.__sizeof__()
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Sum of the log probabilities of bytes_in_memory-out tokens, in nats, and their number."""
+    """Sum of the log probabilities of held-out tokens in nats, the number of these tokens, and seconds taken."""
 
     log_probability: float
     tokens: int
     seconds: float = 0.0
 
 
-class Known(Protocol):
-    """Where to read what another run knows of a shard; small, as it travels with the task."""
+class WarmSource(Protocol):
+    """Reader of another run's results for a shard; small, as it travels with the task."""
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
-        """Read its proportions of the shard's documents and its topics over the shard's words; as `start` takes it."""
+        """Return the run's proportions and probabilities for a shard, as `ShardModel.start` takes them."""
 
     def local(self, shard: AnyShard) -> Arrays | None:
-        """Read the local state that it kept of this very shard, where it is to go on from that."""
+        """Return the local state that the run saved of this shard; None where the fit does not continue from it."""
 
 
-def blank(model: AnyShardModel, low: int, high: int, global_state: GlobalState) -> Block:
-    """Make a block of the vocabulary before any document has been seen."""
+def empty_block(model: AnyShardModel, low: int, high: int, global_state: GlobalState) -> Block:
+    """Return a block of the vocabulary before the first document is counted."""
     return Block(low, high, model.initial_rows(high - low, global_state), Delta())
 
 
@@ -83,17 +89,17 @@ def start(
     blocks: Sequence[Block],
     global_state: GlobalState,
     stream: Stream,
-    known: Known | None = None,
+    warm: WarmSource | None = None,
 ) -> Swept:
-    """Make a shard's first local state, from another run if one is named; on disk, if there is a folder for it."""
+    """Return a shard's first local state and counts, from another run if `warm` is given, spilled if `scratch` is."""
     began, shard, stream = time.perf_counter(), open_shard(shard), stream.at(place=shard.number)
     rows = gather(blocks, shard.words)
-    saved = known.local(shard) if known is not None and isinstance(model, Resumable) else None
+    saved = warm.local(shard) if warm is not None and isinstance(model, Resumable) else None
     if saved is not None and isinstance(model, Resumable):
         local, delta = model.continue_from(shard, saved, rows, global_state)
     else:
-        warm = None if known is None else known.arrays(shard, stream.at(purpose="warm"))
-        local, delta = model.start(shard, rows, global_state, stream, warm)
+        arrays = None if warm is None else warm.arrays(shard, stream.at(purpose="warm"))
+        local, delta = model.start(shard, rows, global_state, stream, arrays)
     return Swept(_spilled(local, scratch), _timed(delta, shard, began))
 
 
@@ -107,53 +113,52 @@ def sweep(
     stream: Stream,
     times: int = 1,
 ) -> Swept:
-    """Pass over a shard, from the local state of its previous sweep; `times` over, before others hear of it."""
+    """Return the result of `times` sweeps over a shard, from the local state of its previous sweep, as one delta."""
     began, shard = time.perf_counter(), open_shard(shard)
     local = local_state(model, _spilled(before.local, scratch))
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
     local, last = model.sweep(shard, local, rows, global_state, stream)
     delta = last
     for number in range(1, times):
-        rows, global_state = model.advance(
-            rows, last, global_state
-        )  # by the last sweep alone: they have the others' changes
+        # By the last sweep alone: the rows have the changes of those before.
+        rows, global_state = model.advance(rows, last, global_state)
         local, last = model.sweep(shard, local, rows, global_state, stream.at(purpose=f"again {number}"))
         delta = delta.then(last)
     return Swept(_spilled(local, scratch), _timed(delta, shard, began))
 
 
 def step(
-    model: Stochastic[Any, Any, Any, Any],
+    model: AnyStochastic,
     shard: AnyShard | ShardOnDisk,
     blocks: Sequence[Block],
     global_state: GlobalState,
     stream: Stream,
 ) -> Delta:
-    """Step on a shard, in the stochastic schedule."""
+    """Return the stochastic step of a shard."""
     began, shard = time.perf_counter(), open_shard(shard)
     delta = model.step(shard, gather(blocks, shard.words), global_state, stream.at(place=shard.number))
     return _timed(delta, shard, began)
 
 
-def rest(delta: Delta) -> Delta:
-    """Take from a delta what concerns no word."""
+def without_words(delta: Delta) -> Delta:
+    """Return the arrays of a delta that have no row for each word."""
     return delta.without_dim("word")
 
 
-def between(delta: Delta, low: int, high: int) -> Delta:
-    """Take from a delta what concerns a block of the vocabulary."""
+def word_range(delta: Delta, low: int, high: int) -> Delta:
+    """Return a delta's arrays by word, for the words of a block of the vocabulary."""
     return delta.between("word", low, high)
 
 
 def blend(
-    model: Stochastic[Any, Any, Any, Any], block: Block, deltas: Sequence[Delta], rest: Delta, global_state: GlobalState
+    model: AnyStochastic, block: Block, deltas: Sequence[Delta], corpus_sums: Delta, global_state: GlobalState
 ) -> Block:
-    """Move a block of the vocabulary by a minibatch's steps; `rest` is the sum of what concerns no word."""
+    """Return a block of the vocabulary after a minibatch's steps; `corpus_sums` are its sums without words."""
     began = time.perf_counter()
-    rows = total(deltas)
-    ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
-    after, told = model.blend(block.rows, Delta({**rows.parts, **rest.parts}, ids), global_state)
-    return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
+    delta = total(deltas)
+    steps = Delta({**delta.parts, **corpus_sums.parts}, _ids_within(block, delta))
+    rows, sums = model.blend(block.rows, steps, global_state)
+    return Block(block.low, block.high, rows, _with_seconds(sums, began))
 
 
 def fold_in_shard(
@@ -164,29 +169,29 @@ def fold_in_shard(
     global_state: GlobalState,
     stream: Stream,
 ) -> Swept:
-    """Fit the documents of a training shard with the model bytes_in_memory fixed."""
+    """Return the local state of a training shard's documents, fitted with the model fixed."""
     shard = open_shard(shard)
     local = fold_in(model, shard, blocks, global_state, stream)
     return Swept(_spilled(local, scratch), Delta())
 
 
-def local_state(model: AnyShardModel, local: LocalState | Mapping[str, Any]) -> LocalState:
-    """Return a local state, which is loaded where it was spilled."""
+def local_state(model: AnyShardModel, local: Local) -> LocalState:
+    """Return a local state, loaded if it was spilled."""
     if isinstance(local, LocalState):
         return local
     loaded: LocalState = model.load_local(local)
     return loaded
 
 
-def _spilled(local: LocalState | Mapping[str, Any], scratch: str | None) -> LocalState | Mapping[str, Any]:
-    """Spill a local state, if there is a folder for it; what lies there already stays."""
+def _spilled(local: Local, scratch: str | None) -> Local:
+    """Return a local state, spilled if there is a scratch folder."""
     if scratch is None:
         return local
     return spill(local.to_arrays() if isinstance(local, LocalState) else local, scratch)
 
 
-def gather(blocks: Sequence[Block], words: Any, *, complete: bool = False) -> Rows:
-    """Take the rows of some words, given by sorted ids, out of the blocks that hold them.
+def gather(blocks: Sequence[Block], words: npt.NDArray[np.integer], *, complete: bool = False) -> Rows:
+    """Return the rows of some words from the blocks of the vocabulary.
 
     Parameters
     ----------
@@ -195,7 +200,7 @@ def gather(blocks: Sequence[Block], words: Any, *, complete: bool = False) -> Ro
     words : numpy.ndarray of int
         Sorted ids.
     complete : bool, optional
-        Whether to take also what stays with the blocks, which no sweep needs.
+        Whether to include the fields declared by `block_only`, which sweeps do not need.
 
     Returns
     -------
@@ -212,20 +217,20 @@ def gather(blocks: Sequence[Block], words: Any, *, complete: bool = False) -> Ro
     return parts[0] if len(parts) == 1 else type(parts[0]).joined(parts)
 
 
-def keep(swept: Swept) -> Swept:
-    """Take the local state from what a sweep left: the delta shall not wait for the next sweep."""
+def without_delta(swept: Swept) -> Swept:
+    """Return a sweep's local state alone, so that its delta's memory is freed before the next sweep."""
     return Swept(swept.local, Delta())
 
 
-def pick(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
-    """Take a sweep's delta, or of it what concerns a block of the vocabulary.
+def delta_part(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
+    """Return a sweep's delta, or its part for a block of the vocabulary.
 
     Parameters
     ----------
     swept : Swept
-        What a sweep left.
+        Result of a sweep.
     part : tuple of (int, int, bool), optional
-        First and last-plus-one word of the block, and whether to take what concerns no word too; by default all.
+        First and last-plus-one word of the block, and whether to include arrays without words; by default all.
 
     Returns
     -------
@@ -240,50 +245,54 @@ def pick(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
 
 
 def add(deltas: Sequence[Delta | Swept]) -> Delta:
-    """Add deltas, a node of the reduction's tree."""
+    """Return the sum of deltas, an inner node of the reduction's tree."""
     began = time.perf_counter()
-    result = total(_deltas(deltas))
-    return Delta(result.parts, result.ids, _spent(result, began))
+    return _with_seconds(total(_deltas(deltas)), began)
 
 
 def fold(model: AnyShardModel, block: Block, deltas: Sequence[Delta | Swept], global_state: GlobalState) -> Block:
-    """Add deltas, the root of the tree, to a block of the vocabulary; what concerns no word is told on."""
+    """Return a block of the vocabulary after deltas, the root of the reduction's tree; other sums are passed on."""
     began = time.perf_counter()
     delta = total(_deltas(deltas))
-    rows = delta.with_dim("word")
-    ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
-    after, told = model.fold(block.rows, Delta(rows.parts, ids), global_state)
-    told = delta.without_dim("word") + told
-    return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
+    by_word = delta.with_dim("word")
+    rows, sums = model.fold(block.rows, Delta(by_word.parts, _ids_within(block, by_word)), global_state)
+    return Block(block.low, block.high, rows, _with_seconds(delta.without_dim("word") + sums, began))
 
 
-def _deltas(given: Sequence[Delta | Swept]) -> list[Delta]:
-    return [one.delta if isinstance(one, Swept) else one for one in given]
+def _ids_within(block: Block, delta: Delta) -> Arrays:
+    """Return a delta's ids, those of words counted from the block's first."""
+    return {dim: ids - block.low if dim == "word" else ids for dim, ids in delta.ids.items()}
 
 
-def show(block: Block) -> Block:
-    """Take from a block what sweeps see: what stays with the block does not travel."""
+def _deltas(results: Sequence[Delta | Swept]) -> list[Delta]:
+    return [result.delta if isinstance(result, Swept) else result for result in results]
+
+
+def swept_rows(block: Block) -> Block:
+    """Return a block without the fields declared by `block_only`, which do not travel to the sweeps."""
     return replace(block, rows=block.rows.of_words(slice(None), complete=False))
 
 
-def counted(block: Block) -> Block:
-    """Take from a block the rows by which bytes_in_memory-out tokens are scored."""
+def scored_rows(block: Block) -> Block:
+    """Return a block with the rows that score held-out tokens."""
     return replace(block, rows=block.rows.counted())
 
 
-def tell(block: Block) -> Delta:
-    """Take from a block what folding it told: small."""
-    return block.told
+def block_sums(block: Block) -> Delta:
+    """Return the sums of a folded block, which are small."""
+    return block.sums
 
 
 def _timed(delta: Delta, shard: AnyShard, began: float) -> Delta:
-    """Note how long a shard took: one entry a shard, so that sums keep them apart."""
-    seconds = {**delta.seconds, f"{SHARD}{shard.number}": time.perf_counter() - began}
+    """Return a delta with the seconds of its shard: an entry a shard, so that sums of deltas have them apart."""
+    seconds = {**delta.seconds, f"{SHARD_SECONDS}{shard.number}": time.perf_counter() - began}
     return Delta(delta.parts, delta.ids, seconds)
 
 
-def _spent(delta: Delta, began: float) -> dict[str, float]:
-    return {**delta.seconds, "reduce": delta.seconds.get("reduce", 0.0) + time.perf_counter() - began}
+def _with_seconds(delta: Delta, began: float) -> Delta:
+    """Return a delta with the seconds of reducing it."""
+    spent = delta.seconds.get("reduce", 0.0) + time.perf_counter() - began
+    return Delta(delta.parts, delta.ids, {**delta.seconds, "reduce": spent})
 
 
 def score(
@@ -293,7 +302,7 @@ def score(
     blocks: Sequence[Block],
     global_state: GlobalState,
 ) -> Score:
-    """Score the bytes_in_memory-out pairs of a shard's documents; vectors have none."""
+    """Return the score of the held-out pairs of a shard's documents; vectors have none."""
     return score_local(model, cast(Shard, open_shard(heldout)), local_state(model, swept.local), blocks, global_state)
 
 
@@ -304,7 +313,7 @@ def score_local(
     blocks: Sequence[Block],
     global_state: GlobalState,
 ) -> Score:
-    """Score bytes_in_memory-out pairs, given the local state of their documents."""
+    """Return the score of held-out pairs by the local state of their documents."""
     began = time.perf_counter()
     if not heldout.pairs:
         return Score(0.0, 0)
@@ -320,7 +329,7 @@ def fold_in(
     global_state: GlobalState,
     stream: Stream,
 ) -> LocalState:
-    """Fit the local state of unseen documents with the model bytes_in_memory fixed."""
+    """Return the local state of unseen documents, fitted with the model fixed."""
     rows = gather(blocks, shard.words)
     local: LocalState = model.fold_in(shard, rows, global_state, stream.at(place=shard.number))
     return local

@@ -13,7 +13,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.shard_loading import ShardOnDisk
-from collapsium.workers.tasks import Block, Known, Swept
+from collapsium.workers.tasks import Block, Swept, WarmSource
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Problem:
         How often a shard is swept before its delta is reduced.
     load : callable, optional
         Submits the reading of shards and held-out pairs, for when they are lost.
-    warm : sequence of Known, optional
+    warm : sequence of WarmSource, optional
         What another run knows of each shard, from which the first states are made.
     tokens : int, optional
         Of the corpus, which counts from disk are compared with.
@@ -59,7 +59,7 @@ class Problem:
     scratch: str | None = None
     local_sweeps: int = 1
     load: Callable[[], tuple[list[Future[AnyShard | ShardOnDisk]], list[Future[AnyShard | ShardOnDisk]]]] | None = None
-    warm: Sequence[Known] | None = None
+    warm: Sequence[WarmSource] | None = None
     tokens: int | None = None
 
     def reload(self) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.families.cvb.document_lists import LEAST, room, starts_of
-from collapsium.workers.families.cvb.stochastic import BATCH, PASSES
+from collapsium.workers.families.cvb.active_topics import SELECTION, max_active, starts_of
+from collapsium.workers.families.cvb.stochastic import SCHEDULE
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb.active import initialise, sweep_active
 from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows, carry, select
@@ -266,11 +266,11 @@ def test_sweep_active_of_all_topics(benchmark):
 
 
 def test_select(benchmark, listed):
-    places = np.concatenate([[0], np.cumsum(room(listed.shard.offsets, listed.topics, 0))]).astype(np.int64)
+    places = np.concatenate([[0], np.cumsum(max_active(listed.shard.offsets, listed.topics, 0))]).astype(np.int64)
     chosen, sizes = np.empty(places[-1], dtype=np.uint16), np.empty(listed.rest.size, dtype=np.int64)
     rows = SelectionRows(listed.active, listed.spreading, listed.even, listed.weight, listed.background, listed.totals)
     where, selection = (listed.pairs, listed.active_topics, listed.sparse), Selection(places, chosen, sizes)
-    benchmark(select, *where, listed.priors, rows, np.maximum(listed.prior, LEAST), selection)
+    benchmark(select, *where, listed.priors, rows, np.maximum(listed.prior, SELECTION.min_tokens), selection)
     listed.tell(benchmark)
     assert ((sizes > 0) & (sizes <= np.diff(places))).all()
 
@@ -320,7 +320,7 @@ def test_fold_rows(benchmark, listed, momentum):
 
 def test_sweep_stochastic(benchmark, state):
     shard, _, mean, _, _ = state
-    lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH))
+    lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, SCHEDULE.batch_documents))
     rates, scales = (2.0 + np.arange(lengths.size)) ** -0.9, shard.tokens / lengths
     moved, totals, left = np.empty(mean.shape, dtype=np.float32), np.empty(TOPICS), np.empty(1)
     found, tables = np.empty((shard.documents, TOPICS), dtype=np.float32), np.zeros(TOPICS)
@@ -329,7 +329,10 @@ def test_sweep_stochastic(benchmark, state):
         moved[:], totals[:], left[:] = mean, mean.sum(axis=0), 1.0
 
     priors = Priors(np.full(TOPICS, 0.1), np.full(mean.shape[0], 0.1), 10.0)
-    batches, counts = Batches(BATCH, PASSES, rates, scales), MovingCounts(moved, totals, left)
+    batches, counts = (
+        Batches(SCHEDULE.batch_documents, SCHEDULE.passes, rates, scales),
+        MovingCounts(moved, totals, left),
+    )
     given = document_pairs(shard), priors, batches, counts, found, tables
     benchmark.pedantic(sweep_stochastic, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
     benchmark.extra_info["pairs"] = shard.pairs

@@ -53,7 +53,7 @@ def frozen(value):
         frozen(value.delta)
     elif isinstance(value, Block):
         frozen(dict(value.rows))
-        frozen(value.told)
+        frozen(value.sums)
     elif isinstance(value, Delta):
         frozen({name: part.values for name, part in value.parts.items()})
     return value
@@ -68,7 +68,7 @@ def bits(value):
     if isinstance(value, Swept):
         return bits(dict(value.local)), bits(value.delta)
     if isinstance(value, Block):
-        return value.low, value.high, bits(dict(value.rows)), bits(value.told)
+        return value.low, value.high, bits(dict(value.rows)), bits(value.sums)
     if isinstance(value, Delta):
         return bits({name: part.values for name, part in value.parts.items()}), bits(dict(value.ids))
     return None

@@ -1,4 +1,4 @@
-"""Shards as kernels take them."""
+"""Convert shards to the arguments of kernels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Check the arrays of models, checkpoints and local states as they are read, by what their family declares.
+"""Check the arrays of models, checkpoints and local states by the declarations of their family.
 
-Each family's half beside a shard has `ARRAYS`, a `FamilyArrays`. Whoever reads arrays from disk has `ModelChecks` look
-at them before anything else does.
+Each shard model declares its arrays (`ShardModel.arrays`). Arrays from disk pass `ModelChecks` before they are used.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelChecks:
-    """Checks the arrays of one model or checkpoint, whose globals are sound.
+    """Checks of the arrays of one model or checkpoint, whose global state is sound.
 
     Attributes
     ----------
@@ -43,7 +42,7 @@ class ModelChecks:
     def of(
         model: AnyShardModel, words: int, global_state: Arrays, where: str, tokens: int | None = None
     ) -> ModelChecks:
-        """Check the global state of a model, with which its other arrays are checked then.
+        """Check the global state of a model, and return the checks of its other arrays.
 
         Parameters
         ----------
@@ -96,16 +95,16 @@ class ModelChecks:
             Whether they are a finished model's, not a checkpoint's.
         """
         declared = self.model.arrays
-        part = (declared.rows if finished else declared.blocks)(self.global_state)
-        check_arrays(rows, part, self._known(word=words), where)
+        group = (declared.rows if finished else declared.blocks)(self.global_state)
+        check_arrays(rows, group, self._known(word=words), where)
 
     def local(self, local: Arrays, shard: AnyShard, where: str) -> None:
         """Refuse a local state that is not the family's, or not of this shard."""
         sizes = {"document": shard.documents}
         if not shard.of_vectors:
             sizes.update(pair=shard.pairs, token=shard.tokens)
-        part = self.model.arrays.local(self.global_state)
-        check_arrays(local, part, self._known(shard, **sizes), where)
+        group = self.model.arrays.local(self.global_state)
+        check_arrays(local, group, self._known(shard, **sizes), where)
 
     def tallies(self, local: Arrays, rows: Arrays, shard: AnyShard, where: str) -> None:
         """Refuse a local state whose tokens the rows and the global state do not count, where sweeps rely on it.
@@ -143,17 +142,17 @@ class ModelChecks:
             if (self.global_state[name] < counted).any():
                 raise DamagedError(where, f"expected what '{name}' of the global state counts in '{other}'")
 
-    def documents(self, kept: Arrays, documents: int, where: str) -> None:
-        """Refuse what a finished model keeps of a local state that is not the family's, or of other documents."""
-        part = self.model.arrays.local(self.global_state).only(self.model.documents_type.array_names())
-        check_arrays(kept, part, self._known(document=documents), where)
+    def documents(self, saved: Arrays, documents: int, where: str) -> None:
+        """Refuse a finished model's documents that are not the family's, or of another number."""
+        group = self.model.arrays.local(self.global_state).only(self.model.documents_type.array_names())
+        check_arrays(saved, group, self._known(document=documents), where)
 
     def _known(self, shard: AnyShard | None = None, **sizes: int) -> CheckContext:
         return CheckContext({**self.sizes, **sizes}, self.global_state, shard)
 
 
 def _are_counted(places: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> bool:
-    """Return whether no place occurs more often than counts have it."""
+    """Return whether no index occurs more often than its count."""
     ordered = np.sort(places)
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
     return bool((np.diff(np.append(first, ordered.size)) <= counts[ordered[first]]).all())

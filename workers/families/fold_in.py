@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 
 FOLD_IN_SWEEPS = 100
-"""Most zeroth-order sweeps over a document; nearly all end earlier, when no count moves any more."""
+"""Most zeroth-order sweeps over a document; nearly all documents converge earlier."""
 
 FOLD_IN_KERNELS = (prediction.fold_in, prediction.pair_probability)
 
 
 def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt.NDArray[np.float32]:
-    """Fit the counts of unseen documents by zeroth-order sweeps.
+    """Return the expected counts of unseen documents, fitted by zeroth-order sweeps (CVB0).
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt
 
 
 def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: float) -> Vector:
-    """Return the predictive probability of each held-out pair, sum_k theta_dk phi_kw and the remainder's.
+    """Return the predictive probability of each held-out pair: sum_k theta_dk phi_kw, plus that of new topics.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""What the arrays of families of flat topics must hold: collapsed, variational, sampled, and given labels."""
+"""Declarations of the arrays of families of flat topics: CVB0, mean-field, Gibbs sampling, and topics of labels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,36 +31,36 @@ from collapsium.workers.arrays.state import Arrays
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-MOST_SWEEPS = 10_000
-"""Sweeps over one document, at most: what more would do is to wait."""
+MAX_SWEEPS = 10_000
+"""Most sweeps that a state may still have to make; a larger number would only make a fit hang."""
 
-ONE = 1 << 15
-"""A responsibility of 1 in 16 bits, as `kernels.active` has it."""
+UNIT = 1 << 15
+"""Responsibility of 1 in 16 bits, as in `kernels.cvb.active`."""
 
-POSITIVE = 1e-300
-"""Least parameter of a prior, or rate, that is divided by."""
+MIN_POSITIVE = 1e-300
+"""Smallest parameter of a prior, or rate: kernels divide by it."""
 
-LISTS: dict[str, ArrayField] = {
+ACTIVE_TOPICS: dict[str, ArrayField] = {
     "document_lists": offsets("document", "listed"),
     "document_topics": indices("u2", "listed", "topic"),
     "document_counts": counts("f4", "listed"),
     "document_rest": counts("f4", "document"),
 }
-LISTED = ascending("document_lists", "document_topics")
-PRIORS = scalars("f8", "beta vocabulary", POSITIVE)
+TOPICS_ASCEND = ascending("document_lists", "document_topics")
+PRIORS = scalars("f8", "beta vocabulary", MIN_POSITIVE)
 
 
-def pairs_listed(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the number of responsibilities: each pair has one for each topic of its document."""
+def responsibilities_fault(arrays: Arrays, context: CheckContext) -> str | None:
+    """Return the fault of responsibilities whose number is not one for each pair and active topic of its document."""
     if context.shard is None or context.shard.of_vectors or "pair_shares" not in arrays:
         return None
     expected = int(np.dot(np.diff(context.shard.offsets), np.diff(arrays["document_lists"])))
-    found = len(arrays["pair_shares"])
-    return None if found == expected else f"expected {expected} numbers in 'pair_shares', found {found}"
+    count = len(arrays["pair_shares"])
+    return None if count == expected else f"expected {expected} numbers in 'pair_shares', found {count}"
 
 
-def documents_have(name: str) -> Any:
-    """Return the rule that an array has the tokens of each document."""
+def has_document_tokens(name: str) -> Rule:
+    """Return the rule that an array has the number of tokens of each document."""
 
     def rule(arrays: Arrays, context: CheckContext) -> str | None:
         if context.shard is None:
@@ -104,11 +104,11 @@ MOVES = {
     "delete_spill": counts("f8", "deleted topic"),
 }
 HDP = {
-    **{name: one for name, one in COLLAPSED.fields.items() if name != "alpha"},
-    **optional(same_field("alpha_prior beta_prior gamma_prior", numbers("f8", "2", POSITIVE))),
+    **{name: field for name, field in COLLAPSED.fields.items() if name != "alpha"},
+    **optional(same_field("alpha_prior beta_prior gamma_prior", numbers("f8", "2", MIN_POSITIVE))),
     **same_field("alpha_posterior gamma_posterior", numbers("f8", "2", 0)),
     "beta_posterior": numbers("f8", "beta_posterior", 0),
-    **scalars("f8", "alpha alpha_geometric beta_geometric gamma", POSITIVE),
+    **scalars("f8", "alpha alpha_geometric beta_geometric gamma", MIN_POSITIVE),
     **scalars("f8 i8", "hold sweeps tau_prior tau_total", 0),
     **same_field("pi pi_geometric", counts("f8", "topic")),
     "stick_order": indices("i8", "alive", "topic"),
@@ -118,16 +118,16 @@ HDP = {
 
 
 def collapsed_rows(global_state: Arrays) -> ArrayGroup:
-    """Return what a finished model's rows hold: E[n_kw], and what learned parameters of words need."""
+    """Return the declaration of a finished model's rows: E[n_kw], and sums for learned parameters of words."""
     active, moments = bool(global_state["active"]), bool(global_state["moments"])
-    more = {"word_tables": counts("f8", "word")} if moments else {}
+    sums = {"word_tables": counts("f8", "word")} if moments else {}
     if moments and not active:
-        more |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
-    return ArrayGroup({"word_topic": numbers("f4 f8", "word topic"), **more})
+        sums |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
+    return ArrayGroup({"word_topic": numbers("f4 f8", "word topic"), **sums})
 
 
 def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
-    """Return what rows hold during a fit."""
+    """Return the declaration of the rows during a fit."""
     fields: dict[str, ArrayField] = {"word_topic": numbers("f4 f8", "word topic")}
     if global_state["active"]:
         fields = {"word_active": numbers("f4", "word topic"), "word_rest": numbers("f8", "word")}
@@ -140,12 +140,16 @@ def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
 
 
 def collapsed_local(global_state: Arrays) -> ArrayGroup:
-    """Return what a local state holds: lists of topics and their responsibilities, or those of all topics."""
+    """Return the declaration of a local state: active topics with their responsibilities, or those of all topics."""
     if global_state["active"]:
-        shares = {"pair_shares": numbers("u2", "share", 0, ONE), **scalars("i8", "age", 0)}
-        return ArrayGroup({**LISTS, **shares}, (LISTED, pairs_listed))
-    whole = {"document_topic": counts("f4", "document topic"), "pair_topic": numbers("f4", "pair topic", 0, 1.001)}
-    return ArrayGroup(whole)
+        shares = {"pair_shares": numbers("u2", "share", 0, UNIT), **scalars("i8", "age", 0)}
+        return ArrayGroup({**ACTIVE_TOPICS, **shares}, (TOPICS_ASCEND, responsibilities_fault))
+    return ArrayGroup(
+        {
+            "document_topic": counts("f4", "document topic"),
+            "pair_topic": numbers("f4", "pair topic", 0, 1.001),
+        }
+    )
 
 
 def _collapsed(global_state: ArrayGroup) -> FamilyArrays:
@@ -153,7 +157,7 @@ def _collapsed(global_state: ArrayGroup) -> FamilyArrays:
 
 
 def hdp_sticks(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the sticks of an HDP: they are of distinct topics, in their order."""
+    """Return the fault of an HDP's sticks, which are of distinct topics."""
     order = arrays["stick_order"]
     if arrays["stick_posterior"].shape[0] not in (0, order.size):
         return f"expected {order.size} rows of 'stick_posterior', or none"
@@ -175,7 +179,7 @@ MEAN_FIELD_BLOCKS = ArrayGroup(same_field("block_topic word_expected", counts("f
 BY_DOCUMENT = {"document_topic": counts("f4", "document topic")}
 VB_LDA_ARRAYS = FamilyArrays(
     ArrayGroup({
-        "alpha": numbers("f8", "topic", POSITIVE),
+        "alpha": numbers("f8", "topic", MIN_POSITIVE),
         **PRIORS,
         **flags("further_sweep"),
         "topic_log": numbers("f8", "topic"),
@@ -183,7 +187,7 @@ VB_LDA_ARRAYS = FamilyArrays(
     }),
     lambda global_state: MEAN_FIELD_ROWS,  # noqa: ARG005
     lambda global_state: MEAN_FIELD_BLOCKS,  # noqa: ARG005
-    lambda global_state: ArrayGroup({**BY_DOCUMENT, **scalars("i8", "even_sweeps_left", 0, MOST_SWEEPS)}),  # noqa: ARG005
+    lambda global_state: ArrayGroup({**BY_DOCUMENT, **scalars("i8", "even_sweeps_left", 0, MAX_SWEEPS)}),  # noqa: ARG005
 )  # fmt: skip
 
 
@@ -191,7 +195,7 @@ VB_LDA_ARRAYS = FamilyArrays(
 
 
 def table_of(global_state: Arrays) -> LabelTable:
-    """Return the labels of the training corpus; what is no table is a `ValueError`."""
+    """Return the labels of the training corpus; raise `ValueError` if they are no table."""
     try:
         return LabelTable.unpacked(global_state["label_table"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -199,7 +203,7 @@ def table_of(global_state: Arrays) -> LabelTable:
 
 
 def labelled(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the table of labels, and bind their number, ``label``."""
+    """Return the fault of the table of labels; bind the size ``label``, their number."""
     try:
         table = table_of(arrays)
     except ValueError as error:
@@ -221,7 +225,7 @@ GROWING_BLOCKS = ArrayGroup({"word_topic": counts("i4", "word <topic")})
 SAMPLED_ROWS = ArrayGroup({"word_topic": counts("i4 f8", "word topic")})
 SAMPLED = ArrayGroup(
     {
-        **{name: field for name, field in LISTS.items() if name != "document_rest"},
+        **{name: field for name, field in ACTIVE_TOPICS.items() if name != "document_rest"},
         "token_topic": indices("u2", "token", "topic"),
     },
     (at_most("document_lists", "topic"),),
@@ -229,17 +233,17 @@ SAMPLED = ArrayGroup(
 
 
 def sampled_rows(global_state: Arrays) -> ArrayGroup:
-    """Return what rows of a finished model hold: whole counts, but for a model that was drawn."""
+    """Return the declaration of a finished model's rows: integer counts, or floats in a simulated model."""
     return SAMPLED_ROWS
 
 
 def sampled_blocks(global_state: Arrays) -> ArrayGroup:
-    """Return what rows of whole counts hold during a fit."""
+    """Return the declaration of rows of integer counts during a fit."""
     return SAMPLED_BLOCKS
 
 
 def sampled_local(global_state: Arrays) -> ArrayGroup:
-    """Return what a sampler keeps of a shard: the topic of each token, and the documents' lists."""
+    """Return the declaration of a sampler's local state: the topic of each token, and the documents' counts."""
     return SAMPLED
 
 
@@ -249,7 +253,7 @@ def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
 
 
 def some_of(name: str) -> Rule:
-    """Return the rule that not all numbers of an array are nothing: they are divided by their sum."""
+    """Return the rule that an array has a positive number, as it is divided by its sum."""
 
     def rule(arrays: Arrays, context: CheckContext) -> str | None:
         return None if (np.asarray(arrays[name]) > 0).any() else f"expected more than nothing in '{name}'"
@@ -258,7 +262,7 @@ def some_of(name: str) -> Rule:
 
 
 def free_of(*names: str) -> Rule:
-    """Return the rule that nothing is counted of columns that are free."""
+    """Return the rule that free columns have no counts."""
 
     def rule(arrays: Arrays, context: CheckContext) -> str | None:
         wrong = [name for name in names if (np.asarray(arrays[name])[arrays["free"]] > 0).any()]
@@ -268,7 +272,7 @@ def free_of(*names: str) -> Rule:
 
 
 def _shares_of_tokens(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the shares of topics: those that have tokens have one. A drawn model has others."""
+    """Return the fault of topic weights pi: topics with tokens have positive ones. Simulated models are exempt."""
     total = np.asarray(arrays["topic"])
     if total.dtype.kind == "i" and (np.asarray(arrays["pi"])[total > 0] <= 0).any():
         return "expected positive shares of the topics that have tokens in 'pi'"
@@ -277,7 +281,7 @@ def _shares_of_tokens(arrays: Arrays, context: CheckContext) -> str | None:
 
 GIBBS_LDA_ARRAYS = FamilyArrays(
     ArrayGroup({
-        "alpha": numbers("f8", "topic", POSITIVE),
+        "alpha": numbers("f8", "topic", MIN_POSITIVE),
         **PRIORS,
         "topic": counts("i8 f8", "topic"),
     }),
@@ -290,7 +294,7 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
     ArrayGroup({
         "pi": counts("f8", "topic"),
         **PRIORS,
-        **scalars("f8", "alpha gamma", POSITIVE),
+        **scalars("f8", "alpha gamma", MIN_POSITIVE),
         **scalars("i8", "lanes start_topics", 1, 1 << 16),
         "topic": counts("i8 f8", "topic"),
         "free": numbers("b1", "topic"),
@@ -303,14 +307,14 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
 
 
 def _authors(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with authors: each document has at least one, and each token one of its document's."""
-    many = np.diff(arrays["document_labels"])
-    if many.size and many.min() < 1:
+    """Return the fault of authors: each document has at least one, and each token one of its document's."""
+    authors = np.diff(arrays["document_labels"])
+    if authors.size and authors.min() < 1:
         return "expected an author of each document in 'document_labels'"
     if context.shard is None or "token_author" not in arrays:
         return None
-    most = np.repeat(many, context.shard.lengths)
-    return None if (arrays["token_author"] < most).all() else "expected authors of the document in 'token_author'"
+    limits = np.repeat(authors, context.shard.lengths)
+    return None if (arrays["token_author"] < limits).all() else "expected authors of the document in 'token_author'"
 
 
 AUTHOR_TOPIC_ARRAYS = FamilyArrays(
@@ -318,7 +322,7 @@ AUTHOR_TOPIC_ARRAYS = FamilyArrays(
         {
             "topic": counts("i8 f8", "topic"),
             **PRIORS,
-            **scalars("f8", "alpha", POSITIVE),
+            **scalars("f8", "alpha", MIN_POSITIVE),
             **LABEL_TABLE,
             "label_topic": counts("i8 f8", "author topic"),
         },
@@ -334,14 +338,14 @@ AUTHOR_TOPIC_ARRAYS = FamilyArrays(
             "token_author": counts("u2", "token"),
             "token_topic": indices("u2", "token", "topic"),
         },
-        (_authors, documents_have("document_tokens")),
+        (_authors, has_document_tokens("document_tokens")),
     ),
     tokens_of_topics,
 )
 
 
 def _number_of_authors(context: CheckContext) -> str | None:
-    """Return what is wrong with the number of authors: the labels, and one for documents without."""
+    """Return the fault of the number of authors: the labels, and one for documents without labels."""
     if context.sizes["author"] == context.sizes["label"] + 1:
         return None
     return f"expected {context.sizes['label'] + 1} rows of 'label_topic', found {context.sizes['author']}"

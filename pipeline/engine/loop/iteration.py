@@ -17,7 +17,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 
-Part = tuple[int, int, bool] | None  # of the vocabulary, as `tasks.pick` takes it
+Part = tuple[int, int, bool] | None  # of the vocabulary, as `tasks.delta_part` takes it
 Summand = Future[Delta] | Future[tasks.Swept]
 NEIGHBOURS = 2  # shards whose deltas need no sums before they are folded
 
@@ -37,7 +37,7 @@ def submit_round(problem: Problem, executor: Executor, state: State, number: int
     purpose = f"sweep{again}" if state.swept else "start"
     stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
     swept, blocks = _submit_sweeps(problem, executor, state, stream)
-    return Round(swept, blocks, [executor.submit(tasks.tell, block) for block in blocks])
+    return Round(swept, blocks, [executor.submit(tasks.block_sums, block) for block in blocks])
 
 
 def iterate(
@@ -88,14 +88,14 @@ def _submit_sweeps(
     )
     sums = [_Sums(executor) for _ in parts]
     shown = [
-        executor.submit(tasks.show, block, home=problem.block_home(place, executor.homes))
+        executor.submit(tasks.swept_rows, block, home=problem.block_home(place, executor.homes))
         for place, block in enumerate(state.blocks)
     ]
     few = len(problem.shards) <= NEIGHBOURS
     left: list[Future[tasks.Swept]] = []
     for number in range(len(problem.shards)):
         whole = _submit_sweep(problem, executor, state, shown, stream, number)
-        swept.append(executor.submit(tasks.keep, whole, home=_home(problem, executor, number)))
+        swept.append(executor.submit(tasks.without_delta, whole, home=_home(problem, executor, number)))
         if few:
             left.append(whole)
             continue
@@ -167,7 +167,7 @@ def _picked(
     if part is None and executor.homes == 1:
         return swept
     return [
-        executor.submit(tasks.pick, one, part, home=_home(problem, executor, first + place))
+        executor.submit(tasks.delta_part, one, part, home=_home(problem, executor, first + place))
         for place, one in enumerate(swept)
     ]
 

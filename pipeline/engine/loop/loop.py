@@ -272,7 +272,11 @@ def blank_state(problem: Problem, executor: Executor, global_state: GlobalState)
     """Return the state before anything has been seen."""
     blocks = [
         executor.submit(
-            tasks.blank, problem.shard_model, *bound, global_state, home=problem.block_home(number, executor.homes)
+            tasks.empty_block,
+            problem.shard_model,
+            *bound,
+            global_state,
+            home=problem.block_home(number, executor.homes),
         )
         for number, bound in enumerate(pairwise(problem.cuts))
     ]
@@ -292,7 +296,7 @@ def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Fu
     """Submit the scoring of the held-out pairs; nothing where there are none."""
     submitted = []
     blocks = [
-        executor.submit(tasks.counted, block, home=problem.block_home(place, executor.homes))
+        executor.submit(tasks.scored_rows, block, home=problem.block_home(place, executor.homes))
         for place, block in enumerate(state.blocks if problem.heldout else [])
     ]
     for number, heldout in enumerate(problem.heldout):
@@ -318,7 +322,7 @@ def shares(told: Delta, workers: int, whole: float, updating: float, scoring: fl
 
 def sweep_times(told: Delta) -> dict[str, Any]:
     """Return what single shards took; see `Progress`. Nothing where that was not told."""
-    named = {name: spent for name, spent in told.seconds.items() if name.startswith(tasks.SHARD)}
+    named = {name: spent for name, spent in told.seconds.items() if name.startswith(tasks.SHARD_SECONDS)}
     if not named:
         return {}
     quartiles = np.quantile(list(named.values()), [0.0, 0.25, 0.5, 0.75, 1.0])
@@ -327,7 +331,7 @@ def sweep_times(told: Delta) -> dict[str, Any]:
         "shards": len(named),
         "total": round(math.fsum(named.values()), 6),
         "quartiles": [round(float(one), 6) for one in quartiles],
-        "slowest": [[int(name.removeprefix(tasks.SHARD)), round(named[name], 6)] for name in slowest],
+        "slowest": [[int(name.removeprefix(tasks.SHARD_SECONDS)), round(named[name], 6)] for name in slowest],
     }
 
 

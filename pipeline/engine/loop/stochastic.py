@@ -164,15 +164,15 @@ def step(problem: Problem, executor: Executor, state: State, chosen: list[int]) 
         )
         for number in sorted(chosen)
     ]
-    rest = executor.submit(tasks.add, [executor.submit(tasks.rest, one) for one in deltas])
+    rest = executor.submit(tasks.add, [executor.submit(tasks.without_words, one) for one in deltas])
     blocks = []
     for number, (block, bounds) in enumerate(zip(state.blocks, pairwise(problem.cuts), strict=True)):
-        parts = [executor.submit(tasks.between, one, *bounds) for one in deltas]
+        parts = [executor.submit(tasks.word_range, one, *bounds) for one in deltas]
         home = problem.block_home(number, executor.homes)
         blocks.append(
             executor.submit(tasks.blend, problem.shard_model, block, parts, rest, state.global_state, home=home)
         )
-    told, *folded = executor.collect([rest, *(executor.submit(tasks.tell, block) for block in blocks)])
+    told, *folded = executor.collect([rest, *(executor.submit(tasks.block_sums, block) for block in blocks)])
     for part in folded:
         told = told + part
     began = time.perf_counter()

@@ -16,7 +16,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.cvb.document_lists import PORTION, room_for
+from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, max_active_for
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import CollapsedRows
@@ -324,7 +324,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
             delta=4 * config.topics + 8,
             pair=0.0,
             document=4.0 * config.topics,  # once it has ended, the documents are fitted to the topics
-            portion=6.0 * PORTION,
+            portion=6.0 * CHUNK_RESPONSIBILITIES,
         )
     return Footprint(
         kept=(8 if config.momentum else 4) * config.topics + 8 + more,
@@ -333,7 +333,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         delta=4 * config.topics + 8 + more,
         pair=2.0 * listed,
         document=6.0 * listed + 20,
-        portion=6.0 * PORTION,
+        portion=6.0 * CHUNK_RESPONSIBILITIES,
     )
 
 
@@ -341,6 +341,6 @@ def _listed(summary: Summary, config: CollapsedOptions) -> float:
     """Return how many topics a pair's document may list, in the mean over the pairs."""
     most = config.most_active or 0
     if summary.lengths is None or not summary.lengths.sum():
-        return float(min(room_for(summary.pairs / max(summary.documents, 1), config.topics, most), config.topics))
-    rooms = np.minimum(room_for(summary.lengths, config.topics, most), config.topics)
+        return float(min(max_active_for(summary.pairs / max(summary.documents, 1), config.topics, most), config.topics))
+    rooms = np.minimum(max_active_for(summary.lengths, config.topics, most), config.topics)
     return float((summary.lengths * rooms).sum() / summary.lengths.sum())

@@ -229,12 +229,12 @@ def test_pick__cuts_what_a_sweep_left_into_blocks_that_add_up(given_deltas, inne
     """What concerns no word goes with the first block, once."""
     (whole,) = given_deltas
     swept, edges = tasks.Swept({}, whole), [0, *sorted(inner), 20]
-    parts = [tasks.pick(swept, (low, high, not low)) for low, high in zip(edges, edges[1:], strict=False)]
+    parts = [tasks.delta_part(swept, (low, high, not low)) for low, high in zip(edges, edges[1:], strict=False)]
     for (low, high), part in zip(zip(edges, edges[1:], strict=False), parts, strict=True):
         assert ((part.ids["word"] >= low) & (part.ids["word"] < high)).all()
         assert ("moved" in part) == (low == 0)
     check_same_bits(total(parts), whole)
-    assert tasks.pick(swept, None) is whole
+    assert tasks.delta_part(swept, None) is whole
 
 
 @given(

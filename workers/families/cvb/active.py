@@ -1,17 +1,17 @@
-"""Active responsibilities beside a shard: sparse responsibilities over the topics that each document uses.
+"""Active-set CVB0 on a shard: sparse responsibilities over the topics that each document uses.
 
-An `ActiveLocal` has the topics of which each document expects more than a little, their expected counts, the documents'
-background tokens, and the pairs' responsibilities. Rows have the counts of active topics and the words' background
-tokens, which `kernels.cvb.background.spread` spreads over the topics.
+An `ActiveLocal` has each document's active topics with their expected counts, the documents' background tokens, and the
+responsibilities of the pairs. Rows have the counts of active topics and the words' background tokens, which
+`kernels.cvb.background.spread` spreads over the topics.
 
-Topics separate in few sweeps: all pairs of a document start alike; where documents use all topics, only some documents
-have topics at the start, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run
-ahead of the counts by a share of their last change (momentum).
+Four measures make topics separate in few sweeps. All pairs of a document start alike. With few topics, only some
+documents have topics at the start, and the first sweep squares responsibilities. The next sweeps flatten them
+(annealing). Rows run ahead of the counts by a share of their last change (momentum).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,16 +23,16 @@ from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.cvb.document_lists import (
-    WHOLE,
+from collapsium.workers.families.cvb.active_topics import (
+    SELECTION,
+    DocumentChunk,
     Floats,
-    Gathering,
     Ints,
-    Portion,
+    LocalStateBuilder,
     Steps,
     carry,
-    choose,
-    portions,
+    document_chunks,
+    select,
     starts_of,
 )
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 
-# What fits of both schedules call.
 KERNELS = (
     active.initialise,
     background.spread,
@@ -72,15 +71,41 @@ KERNELS = (
     sums.active_probability,
 )
 
-FIRST = 8  # topics that it begins with where there are more
-CHOICES, EVERY = {2, 4, 8, 12, 16, 24}, 16  # sweeps at which lists are chosen anew, and again every so many
-SHARP = 2.0  # power of the first sweep where documents list all topics, as the noise in responsibilities is small
-FLAT, FLAT_SWEEPS = 0.875, 20  # power of the next sweeps
-SAMPLE_SWEEPS = 6  # of the documents that begin, before all others
+
+@dataclass(frozen=True)
+class SweepSchedule:
+    """Sweeps in which active topics are selected, and powers to which weights are raised.
+
+    Attributes
+    ----------
+    initial_topics : int
+        Active topics of a document at the start, where there are too many to begin with all.
+    selection_sweeps : frozenset of int
+        First sweeps before which active topics are selected anew.
+    selection_interval : int
+        Sweeps between later selections.
+    first_power : float
+        Power in the first sweep where documents begin with all topics: the noise in responsibilities is small there.
+    annealing_power, annealing_sweeps : float and int
+        Power in the first sweeps, and their number.
+    sample_sweeps : int
+        Sweeps of the sampled documents, before all others have topics.
+    """
+
+    initial_topics: int = 8
+    selection_sweeps: frozenset[int] = frozenset((2, 4, 8, 12, 16, 24))
+    selection_interval: int = 16
+    first_power: float = 2.0
+    annealing_power: float = 0.875
+    annealing_sweeps: int = 20
+    sample_sweeps: int = 6
+
+
+SCHEDULE = SweepSchedule()
 
 
 def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[ActiveLocal, Delta]:
-    """List a few random topics for each document, or all if they are few, and draw near-uniform responsibilities.
+    """Return a shard's first local state: a few random active topics a document, or all, nearly uniform.
 
     Parameters
     ----------
@@ -89,13 +114,13 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     topics : int
         K.
     stream : Stream
-        Addressed to the shard.
+        Random stream of the shard.
     moments : bool
-        Whether to give V[n_kw] and Z[n_kw] too.
+        Whether to return V[n_kw] and Z[n_kw] too.
     most : int
-        Most topics that a document may list; 0 for the default, which grows with its pairs.
+        Most active topics of a document; 0 for the default, which grows with its pairs.
     every : int
-        Where documents list all topics, one in so many begins; the others are background at first.
+        Where documents begin with all topics, one in `every` documents does; the others are background at first.
 
     Returns
     -------
@@ -106,12 +131,12 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     """
     generator = stream.generator()
     topic, sizes = _first_lists(shard, topics, most, every, generator)
-    lists_ = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    where, state = ActiveTopics(lists_, topic), blank_state(shard, lists_)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    active_topics, state = ActiveTopics(offsets, topic), blank_state(shard, offsets)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
-    active.initialise(document_pairs(shard), where, noise, state, rows)
-    return initial_state(shard, where, ActiveState(*state), rows, moments=moments)
+    active.initialise(document_pairs(shard), active_topics, noise, state, rows)
+    return initial_state(shard, active_topics, ActiveState(*state), rows, moments=moments)
 
 
 def blank_state(shard: Shard, offsets: Ints) -> NewActiveState:
@@ -122,18 +147,19 @@ def blank_state(shard: Shard, offsets: Ints) -> NewActiveState:
 
 
 def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) -> tuple[ActiveLocal, Delta]:
-    """Go on from the sparse responsibilities of another run, and count them."""
+    """Return a shard's first local state with the responsibilities of another run, and its counts."""
     before = ActiveLocal.from_arrays(saved)
-    where, starts = before.active, starts_of(shard.offsets, before.document_lists)
+    active_topics, starts = before.active, starts_of(shard.offsets, before.document_lists)
     state = ActiveState(starts, before.pair_shares, before.document_counts, before.document_rest)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
-    warming.count_active(document_pairs(shard), where, state, rows)
-    return initial_state(shard, where, state, rows, moments=moments, age=max(before.age, FLAT_SWEEPS))
+    warming.count_active(document_pairs(shard), active_topics, state, rows)
+    age = max(before.age, SCHEDULE.annealing_sweeps)
+    return initial_state(shard, active_topics, state, rows, moments=moments, age=age)
 
 
 def initial_state(
     shard: Shard,
-    where: ActiveTopics,
+    active_topics: ActiveTopics,
     state: ActiveState,
     rows: RowChanges,
     *,
@@ -146,16 +172,16 @@ def initial_state(
     ----------
     shard : Shard
         The documents.
-    where : ActiveTopics
+    active_topics : ActiveTopics
         Active topics of the documents.
     state : ActiveState
         Their responsibilities and counts.
     rows : RowChanges
         Counts by words and active topics, and the words' background tokens.
     moments : bool
-        Whether to give V[n_kw] and Z[n_kw] too.
+        Whether to return V[n_kw] and Z[n_kw] too.
     age : int, optional
-        Sweeps that it counts as having had: the first ones are of another kind.
+        Number of sweeps that the state counts as having had; see `SweepSchedule`.
 
     Returns
     -------
@@ -167,26 +193,27 @@ def initial_state(
     parts = {"word_active": change(rows.active, "word", "topic"), "word_rest": change(rows.background, "word")}
     if moments:
         arrays = np.zeros((2, *rows.active.shape))
-        sums.active_moments(document_pairs(shard), where, state, 1.0, arrays[0], arrays[1])
+        sums.active_moments(document_pairs(shard), active_topics, state, 1.0, arrays[0], arrays[1])
         parts.update(_moments(arrays))
-    local = ActiveLocal(*where, state.counts, state.background, state.responsibilities, age)
+    local = ActiveLocal(*active_topics, state.counts, state.background, state.responsibilities, age)
     return local, Delta(parts, {"word": shard.words})
 
 
 def _first_lists(
     shard: Shard, topics: int, most: int, every: int, generator: np.random.Generator
 ) -> tuple[Steps, Ints]:
-    """Draw the documents' first lists, and say how long they are; an empty document lists nothing."""
+    """Draw the documents' first active topics; return these and their number for each document, 0 for an empty one."""
     occupied = np.diff(shard.offsets) > 0
-    if topics <= min(WHOLE, most or WHOLE):
+    if topics <= min(SELECTION.max_complete, most or topics):
         occupied &= np.arange(occupied.size) % every == 0
         sizes = np.where(occupied, topics, 0)
         return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
-    drawn = generator.integers(topics, size=(shard.documents, min(FIRST, most or FIRST)), dtype=np.uint16)
+    count = min(SCHEDULE.initial_topics, most or SCHEDULE.initial_topics)
+    drawn = generator.integers(topics, size=(shard.documents, count), dtype=np.uint16)
     drawn.sort(axis=1)
-    keep = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
-    keep &= occupied[:, np.newaxis]
-    return drawn[keep], keep.sum(axis=1)
+    distinct = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
+    distinct &= occupied[:, np.newaxis]
+    return drawn[distinct], distinct.sum(axis=1)
 
 
 def _moments(arrays: Vector) -> dict[str, Part]:
@@ -202,22 +229,22 @@ def sweep(
     moving: Moving | None = None,
     statistics: MoveStatistics | None = None,
 ) -> tuple[AnyActiveLocal, Delta]:
-    """Pass once over a shard; every few sweeps, choose the documents' lists anew before.
+    """Return the result of a sweep over a shard, before which active topics are selected anew every few sweeps.
 
     Parameters
     ----------
     shard : Shard
         The documents.
     local : ActiveLocal or SpilledLocal
-        After the previous sweep.
+        Local state after the previous sweep.
     rows : CollapsedRows
-        Of the shard's words.
+        Rows of the shard's words.
     parameters : Parameters
-        For the updates.
+        Dirichlet parameters of the updates.
     moving : Moving, optional
-        Moves of topics to carry out before.
+        Moves of topics to carry out before the sweep.
     statistics : MoveStatistics, optional
-        Sums, before, by which moves are proposed or accepted.
+        Sums for proposing or accepting moves, of the state before the sweep.
 
     Returns
     -------
@@ -228,23 +255,24 @@ def sweep(
     """
     before_sweep = local.to_arrays()
     age, prior = int(before_sweep["age"]) + 1, parameters.topics
-    relisting = moving is not None or _choosing(age, prior.size)
-    choose_, carry_ = (choose, carry) if moving is None else (moving.choose, moving.carry)
+    selecting = moving is not None or _selects(age, prior.size)
+    select_, carry_ = (select, carry) if moving is None else (moving.select, moving.carry)
     working = SweptRows(rows, parameters)
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.row_changes.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
     if statistics is not None:
-        for portion in portions(shard, before_sweep):
-            statistics.add(portion, working, parameters)
-    # Lists are chosen by the rows as they were, so that all may be chosen first; on disk, that would read it all twice.
-    ahead = relisting and not isinstance(local, SpilledLocal)
-    chosen = [choose_(portion, working, parameters) for portion in portions(shard, before_sweep)] if ahead else []
-    after = Gathering(shard, before_sweep, chosen, same=not relisting)
-    for number, before in enumerate(portions(shard, before_sweep)):
-        portion = before
-        if relisting:
-            portion = carry_(before, working, chosen[number] if ahead else choose_(before, working, parameters))
-        new = _sweep(portion, working, parameters, _power(age, parameters), after.blank(portion))
+        for chunk in document_chunks(shard, before_sweep):
+            statistics.add(chunk, working, parameters)
+    # Selection depends on the rows before the sweep alone, so that of all chunks may come first. On disk, that would
+    # read the local state twice.
+    ahead = selecting and not isinstance(local, SpilledLocal)
+    selected = [select_(chunk, working, parameters) for chunk in document_chunks(shard, before_sweep)] if ahead else []
+    after = LocalStateBuilder(shard, before_sweep, selected, same=not selecting)
+    for number, before in enumerate(document_chunks(shard, before_sweep)):
+        chunk = before
+        if selecting:
+            chunk = carry_(before, working, selected[number] if ahead else select_(before, working, parameters))
+        new = _sweep(chunk, working, parameters, _power(age, parameters), after.allocate(chunk))
         if parameters.tables:
             sums.active_tables(new.pairs, new.active, new.state, prior, tables, grown)
         if parameters.moments:
@@ -263,42 +291,43 @@ def sweep(
     return new_local, Delta(parts, {"word": shard.words})
 
 
-def _choosing(age: int, topics: int) -> bool:
-    """Say whether lists are chosen anew before a shard's sweep number `age`, 1 for the first."""
-    if topics > WHOLE:
-        return age in CHOICES or age % EVERY == 0
-    return age == SAMPLE_SWEEPS + 1 or (age > FLAT_SWEEPS and (age in CHOICES or age % EVERY == 0))
+def _selects(age: int, topics: int) -> bool:
+    """Return whether active topics are selected before a shard's sweep number `age`, 1 for the first."""
+    scheduled = age in SCHEDULE.selection_sweeps or age % SCHEDULE.selection_interval == 0
+    if topics > SELECTION.max_complete:
+        return scheduled
+    return age == SCHEDULE.sample_sweeps + 1 or (age > SCHEDULE.annealing_sweeps and scheduled)
 
 
 def _power(age: int, parameters: Parameters) -> float:
     """Return the power to which weights are raised in a shard's sweep number `age`."""
-    if age == 1 and parameters.topics.size <= WHOLE:
-        return SHARP
-    return FLAT if age <= FLAT_SWEEPS else parameters.active_settings.flatten
+    if age == 1 and parameters.topics.size <= SELECTION.max_complete:
+        return SCHEDULE.first_power
+    return SCHEDULE.annealing_power if age <= SCHEDULE.annealing_sweeps else parameters.active_settings.flatten
 
 
 def _sweep(
-    portion: Portion, working: SweptRows, parameters: Parameters, power: float, after: NewActiveState
-) -> Portion:
-    """Update the responsibilities of a portion."""
+    chunk: DocumentChunk, working: SweptRows, parameters: Parameters, power: float, after: NewActiveState
+) -> DocumentChunk:
+    """Return a chunk with updated responsibilities."""
     active.sweep_active(
-        portion.pairs,
-        portion.active,
-        portion.state,
+        chunk.pairs,
+        chunk.active,
+        chunk.state,
         parameters.priors,
         working.sweep,
         power,
         working.running,
         after,
     )
-    return replace(portion, state=ActiveState(*after))
+    return replace(chunk, state=ActiveState(*after))
 
 
 def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
-    """Return the sums over documents of E[s_dk] where a topic is not listed.
+    """Return the sums of E[s_dk] over the documents in which a topic is inactive.
 
-    It has about a_k E[n_d,rest] / a_rest tokens there, spread thin over the pairs: a Poisson number, of which the
-    tables are taken at its mean over the documents.
+    An inactive topic has about a_k E[n_d,rest] / a_rest tokens, spread thin over the pairs. Their number is taken as
+    Poisson, and the tables at its mean over the documents.
     """
     tables = np.zeros_like(prior)
     mean = prior * np.maximum(grown[:-1] + grown[-1], 0.0) / max(documents, 1)

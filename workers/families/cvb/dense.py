@@ -1,4 +1,4 @@
-"""Dense responsibilities beside a shard: a probability of each pair and topic, for corpora of few topics."""
+"""Dense responsibilities on a shard: a probability of each pair and topic, for models of few topics."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-CELLS = 1 << 22  # responsibilities that the start draws at a time
+CELLS = 1 << 22
+"""Responsibilities that the start draws at a time."""
 
 
 def start(shard: Shard, topics: int, stream: Stream, *, moments: bool) -> tuple[DenseLocal, Delta]:
-    """Draw q ~ 1 + u with u uniform on [0, 1], and count it."""
+    """Return responsibilities q ~ 1 + u with u uniform on [0, 1], and their counts."""
     generator = stream.generator()
     pair_topic = np.empty((shard.pairs, topics), dtype=np.float32)
-    portion = max(CELLS // topics, 1)
-    for first in range(0, shard.pairs, portion):
-        part = pair_topic[first : first + portion]
+    chunk = max(CELLS // topics, 1)
+    for first in range(0, shard.pairs, chunk):
+        part = pair_topic[first : first + chunk]
         generator.random(out=part, dtype=np.float32)
         part += np.float32(1.0)
         part /= part.sum(axis=1, keepdims=True)
@@ -52,7 +53,7 @@ def _document_topic(shard: Shard, pair_topic: npt.NDArray[np.float32]) -> npt.ND
 def _word_changes(
     shard: Shard, old: npt.NDArray[np.float32] | None, new: npt.NDArray[np.float32], moments: bool
 ) -> dict[str, Part]:
-    """Count by words what responsibilities amount to, minus what the old ones did."""
+    """Return the counts of new responsibilities by word, minus those of old ones if there are any."""
     shape = (shard.words.size, new.shape[1])
     names = ["word_topic", "word_topic_variance", "word_topic_log_absent"] if moments else ["word_topic"]
     sums = []
@@ -78,7 +79,7 @@ def sweep(
     totals: npt.NDArray[np.float64],
     parameters: Parameters,
 ) -> tuple[DenseLocal, dict[str, Part], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Pass once over a shard.
+    """Return the result of a sweep over a shard.
 
     Parameters
     ----------
@@ -100,9 +101,9 @@ def sweep(
     parts : dict of str to Part
         Changes by word and topic.
     tables : numpy.ndarray of float64, shape (topics,)
-        E[s_k], where it is asked for.
+        E[s_k], if it is summed.
     sums : numpy.ndarray of float64, shape (2,)
-        What documents add to the bound (order 2).
+        The documents' terms of the bound (order 2).
     """
     topics = parameters.topics.size
     old = local.pair_topic
@@ -144,7 +145,7 @@ def _log_absent_change(shard: Shard, old: npt.NDArray[Any], new: npt.NDArray[Any
 
 
 def fold(block: CollapsedRows, delta: Delta) -> tuple[CollapsedRows, dict[str, Part]]:
-    """Add the rows of a delta to a block of the vocabulary; return `TopicChanges` and fresh ``moved`` too."""
+    """Return a block of the vocabulary after the changes of its rows, with `TopicChanges` and fresh ``moved``."""
     ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
     after = {name: np.array(values) for name, values in block.to_arrays().items()}
     parts: dict[str, Part] = {}

@@ -1,4 +1,4 @@
-"""Global states of families of collapsed topics."""
+"""Global states of LDA and the HDP by collapsed variational inference."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CollapsedGlobalState(GlobalState):
         Whether responsibilities are sparse, whether their rows run ahead of the counts, whether shards are swept in
         minibatches, and whether V[n_kw] and Z[n_kw] are summed.
     start_every : int
-        Where documents use all topics, one in so many has them at the start.
+        Where documents use all topics, one in `start_every` documents has them at the start.
     corpus_tokens : float
         Tokens of the corpus.
     steps, minibatches : float
@@ -90,7 +90,7 @@ class LdaGlobalState(CollapsedGlobalState):
 
 @dataclass(frozen=True, kw_only=True)
 class MovesState(State):
-    """Moves of topics: held-out tokens, the step that a round has come to, and moves to carry out.
+    """State of the moves of topics: held-out tokens, progress of a round, and moves to carry out.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class MovesState(State):
     moves_into, moves_split : numpy.ndarray of int64, shape (topics,)
         The moves; see `kernels.cvb.topic_moves.Moves`.
     ask : int
-        What the next sweep sums: 1 for products of topics and reassigned tokens, 2 for gains, 0 for neither.
+        Sums of the next sweep: 1 for products of topics and reassigned tokens, 2 for gains, 0 for neither.
     merge_candidates : numpy.ndarray of int64, shape (2, candidates)
         Pairs of topics that may merge.
     delete_candidates : numpy.ndarray of int64, shape (candidates,)

@@ -1,4 +1,4 @@
-"""The hierarchical Dirichlet process by collapsed variational inference, beside a shard (CV-HDP).
+"""The hierarchical Dirichlet process by collapsed variational inference on a shard (CV-HDP).
 
 Teh, Kurihara and Welling (2007): theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau), with posteriors over alpha, gamma and
 pi and, as options, beta and tau. Topic assignments are LDA's with a_k = G[alpha] G[pi_k] and b_w = G[beta] G[tau_w],
@@ -20,7 +20,7 @@ from collapsium.workers.special_functions import digamma, gammaln
 
 
 def predictive_words(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector:
-    """Return E[beta] E[tau_w] of the words at hand."""
+    """Return E[beta] E[tau_w] of the words of the rows."""
     tau = _tau(rows, global_state)
     share = np.full(rows.words, 1.0 / global_state.vocabulary) if tau is None else tau / global_state.tau_total
     words: Vector = global_state.beta * share
@@ -28,7 +28,7 @@ def predictive_words(rows: CollapsedRows, global_state: HdpGlobalState) -> Vecto
 
 
 def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
-    """Return the parameters of q(tau) for the words at hand; None while tau is held at 1/W."""
+    """Return the parameters of q(tau) for the words of the rows; None while tau is fixed at 1/W."""
     if global_state.tau_total <= 0:
         return None
     tau: Vector = rows.tables + global_state.tau_prior
@@ -36,7 +36,7 @@ def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
 
 
 class HdpShardModel(CollapsedShardModel[CollapsedOptions, HdpGlobalState]):
-    """The hierarchical Dirichlet process by collapsed variational inference, beside a shard."""
+    """The hierarchical Dirichlet process by collapsed variational inference, on a shard."""
 
     global_state_type = HdpGlobalState
     arrays = HDP_ARRAYS
@@ -46,7 +46,7 @@ class HdpShardModel(CollapsedShardModel[CollapsedOptions, HdpGlobalState]):
         return global_state.moves
 
     def update_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
-        """Return geometric expectations."""
+        """Return the parameters of the updates: geometric expectations G[y] = exp E[log y]."""
         tau = _tau(rows, global_state)
         if tau is None:
             share = np.full(rows.words, 1.0 / global_state.vocabulary)
@@ -66,7 +66,7 @@ class HdpShardModel(CollapsedShardModel[CollapsedOptions, HdpGlobalState]):
         )
 
     def predictive_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
-        """Return expectations."""
+        """Return the parameters of prediction: expectations."""
         topics = global_state.alpha * global_state.pi
         moving = global_state.moves is not None and global_state.moves.moving
         return Parameters(
@@ -78,17 +78,17 @@ class HdpShardModel(CollapsedShardModel[CollapsedOptions, HdpGlobalState]):
         )
 
     def fold(self, block: CollapsedRows, delta: Delta, global_state: HdpGlobalState) -> tuple[CollapsedRows, Delta]:
-        """Add the rows of a delta to a block of the vocabulary; return `TauSums` too where tau is learned."""
+        """Return a block of the vocabulary after the changes of its rows, with `TauSums` too where tau is learned."""
         after, folded = super().fold(block, delta, global_state)
         tau = _tau(block, global_state)
         return after, folded if tau is None else folded + Delta(_divergence(tau, global_state.tau_prior))
 
 
 def _divergence(tau: Vector, prior: float) -> dict[str, Part]:
-    """Return `TauSums`: KL(q(tau)|p) needs no more."""
-    more = tau - prior
+    """Return `TauSums`, from which KL(q(tau) | p(tau)) is computed."""
+    tables = tau - prior
     return {
         "tau_gammaln": fresh(float(gammaln(tau).sum())),
-        "tau_digamma": fresh(float((more * digamma(tau)).sum())),
-        "tau_more": fresh(float(more.sum())),
+        "tau_digamma": fresh(float((tables * digamma(tau)).sum())),
+        "tau_more": fresh(float(tables.sum())),
     }

@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation by collapsed variational inference, beside a shard (Teh, Newman and Welling 2007).
+"""Latent Dirichlet allocation by collapsed variational inference on a shard (Teh, Newman and Welling 2007).
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W).
 """
@@ -15,7 +15,7 @@ from collapsium.workers.families.topic_arrays import LDA_ARRAYS
 
 
 def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector:
-    """Return b_w of the words at hand: B / W or, where it differs by word, from the tables of the word."""
+    """Return b_w of the words of the rows: B / W or, with asymmetric beta, from the tables of each word."""
     if global_state.asymmetric_beta and global_state.beta_rate > 0:
         learned: Vector = (rows.tables + global_state.word_tables_prior) / global_state.beta_rate
         return learned
@@ -23,7 +23,7 @@ def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector
 
 
 class LdaShardModel(CollapsedShardModel[CollapsedOptions, LdaGlobalState]):
-    """Latent Dirichlet allocation by collapsed variational inference, beside a shard."""
+    """Latent Dirichlet allocation by collapsed variational inference, on a shard."""
 
     global_state_type = LdaGlobalState
     arrays = LDA_ARRAYS

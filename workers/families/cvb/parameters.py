@@ -1,4 +1,4 @@
-"""Dirichlet parameters of collapsed updates, and the rows of words where responsibilities are active."""
+"""Dirichlet parameters of collapsed updates, and a shard's rows in sweeps over active responsibilities."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CollapsedOptions(Protocol):
 
     @property
     def needs_tables(self) -> bool:
-        """Whether E[s_k] is summed."""
+        """True if sweeps sum E[s_k]."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def active_settings(
     return ActiveSettings(
         most=options.most_active or 0,
         flatten=options.flatten,
-        # The start is no movement, and tokens that topics hand over when they merge would go on and on.
+        # Counts of the start are no movement. With momentum, tokens that merged topics hand over would overshoot.
         momentum=options.momentum if counted.any() and not moving else 0.0,
         totals=global_state.topic_ahead,
         even=options.beta / global_state.vocabulary,
@@ -141,11 +141,11 @@ class Parameters:
     order : int
         0, or 2 with dense responsibilities.
     tables : bool
-        Whether E[s_k] is asked for.
+        Whether sweeps sum E[s_k].
     moments : bool
         Whether the rows carry V[n_kw] and Z[n_kw].
     active : ActiveSettings or None
-        How active responsibilities are kept; None where they are dense.
+        Settings of active responsibilities; None where they are dense.
     """
 
     topics: npt.NDArray[np.float64]
@@ -159,12 +159,12 @@ class Parameters:
 
     @property
     def priors(self) -> Priors:
-        """The same as kernels take them."""
+        """Dirichlet parameters as kernels take them."""
         return Priors(self.topics, self.words, self.total)
 
     @property
     def active_settings(self) -> ActiveSettings:
-        """Settings of active responsibilities, which are known to be so."""
+        """Settings of active responsibilities; an error where they are dense."""
         if self.active is None:
             raise ValueError("active responsibilities need settings")
         return self.active
@@ -204,7 +204,7 @@ class SweptRows:
         self.running = RunningCounts(totals.copy(), self.row_changes)
 
     def changes(self) -> dict[str, Part]:
-        """Return how far the rows have moved."""
+        """Return the changes of the rows so far."""
         active, rest = self.row_changes
         return {"word_active": change(active, "word", "topic"), "word_rest": change(rest, "word")}
 
@@ -219,7 +219,7 @@ def expected_counts(rows: CollapsedRows, weight: Vector, even: float) -> npt.NDA
 
 
 def fold_active(block: CollapsedRows, delta: Delta, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
-    """Add the rows of a delta to a block of the vocabulary.
+    """Return a block of the vocabulary after the changes of its rows.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def fold_active(block: CollapsedRows, delta: Delta, parameters: Parameters) -> t
 
 
 def _added(values: Vector | None, ids: npt.NDArray[np.int64], changes: Vector | None) -> Vector | None:
-    """Return the rows of a block with the changes of some; None where there are none."""
+    """Return values of a block after changes of some rows; None where there are none."""
     if values is None or changes is None:
         return values
     after = np.array(values)

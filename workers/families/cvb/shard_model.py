@@ -1,7 +1,7 @@
-"""Collapsed variational inference of bag-of-words topics, beside a shard.
+"""Collapsed variational inference on a shard: the base class of LDA and the HDP.
 
-Topic assignments of the HDP are those of LDA with other Dirichlet parameters: families differ in the `Parameters` that
-they make of their global state.
+Topic assignments of the HDP are those of LDA with other Dirichlet parameters. The families differ in the `Parameters`
+that they compute from their global state.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class CollapsedShardModel(
 
     @abstractmethod
     def update_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
-        """Return the parameters of the updates, of the words at hand."""
+        """Return the Dirichlet parameters of the updates, for the words of the rows."""
 
     @abstractmethod
     def predictive_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
-        """Return the parameters of prediction, of the words at hand."""
+        """Return the Dirichlet parameters of prediction, for the words of the rows."""
 
     def moves(self, global_state: GlobalStateT) -> MovesState | None:
         """Return the moves of topics; None where topics do not move."""
@@ -100,7 +100,7 @@ class CollapsedShardModel(
         return FOLD_IN_KERNELS
 
     def initial_rows(self, words: int, global_state: GlobalStateT) -> CollapsedRows:
-        """Return the rows of words before any document has been seen."""
+        """Return the rows of words before the first document is counted."""
         shape = words, self.options.topics
         rows = CollapsedRows()
         if global_state.active:
@@ -119,7 +119,7 @@ class CollapsedShardModel(
     def start(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[Local, Delta]:
-        """Draw a shard's first responsibilities, or take them from another run, and count them."""
+        """Return a shard's first local state, drawn at random or from another run, and its counts."""
         shard = topic_moves.counted_part(shard, self.moves(global_state))
         if warm is not None:
             return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
@@ -132,7 +132,7 @@ class CollapsedShardModel(
     def continue_from(
         self, shard: Shard, saved: Arrays, rows: CollapsedRows, global_state: GlobalStateT
     ) -> tuple[Local, Delta]:
-        """Go on from the responsibilities that another run saved of the shard."""
+        """Return the local state that another run saved of the shard, and its counts."""
         if global_state.active:
             return active.continue_from(shard, saved, self.options.topics, moments=global_state.moments)
         return dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=global_state.moments)
@@ -140,7 +140,7 @@ class CollapsedShardModel(
     def sweep(
         self, shard: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream
     ) -> tuple[Local, Delta]:
-        """Pass once over a shard by the zeroth- or second-order update.
+        """Return the result of a sweep over a shard by the zeroth- or second-order update.
 
         Parameters
         ----------
@@ -181,23 +181,24 @@ class CollapsedShardModel(
     def advance(
         self, rows: CollapsedRows, delta: Delta, global_state: GlobalStateT
     ) -> tuple[CollapsedRows, GlobalStateT]:
-        """Return the rows and globals with which a shard sweeps once more before its delta is reduced."""
+        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
         before = rows.to_arrays()
         changes = delta.read(RowChanges) or RowChanges()
         moved = {name: before[name] + values for name, values in changes.to_arrays().items()}
         counts = changes.word_topic if changes.word_active is None else changes.word_active
         counted = np.asarray(0.0 if counts is None else counts.sum(axis=0, dtype=np.float64))
-        if changes.word_rest is not None:  # background is spread, nearly, as the counts are
+        # The background is spread nearly in proportion to the counts.
+        if changes.word_rest is not None:
             ahead = global_state.topic_ahead
             counted = counted + changes.word_rest.sum() * ahead / max(ahead.sum(), 1e-300)
         return CollapsedRows.from_arrays({**before, **moved}), global_state.after_shard(counted, counted)
 
     def step(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Delta:
-        """Return the step of a shard, in the stochastic schedule."""
+        """Return the stochastic step of a shard."""
         return stochastic.step(shard, rows, global_state, stream, self.update_parameters(rows, global_state))
 
     def blend(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
-        """Move a block by a minibatch's steps, in the stochastic schedule."""
+        """Return a block after a minibatch's stochastic steps."""
         return stochastic.blend(block, delta)
 
     def rows_for_steps(self, rows: CollapsedRows, factor: float) -> CollapsedRows:
@@ -205,7 +206,7 @@ class CollapsedShardModel(
         return CollapsedRows(word_topic=(rows.dense_counts * factor).astype(np.float32))
 
     def fold(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
-        """Add the rows of a delta to a block of the vocabulary.
+        """Return a block of the vocabulary after the changes of its rows.
 
         Parameters
         ----------
@@ -267,7 +268,7 @@ class CollapsedShardModel(
         return {"probability": probability}
 
     def probabilities(self, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
-        """Return phi_kw of the words at hand, as prediction has it."""
+        """Return phi_kw of the words of the rows, as used in prediction."""
         return {"word_topic": _phi(rows, global_state, self.predictive_parameters(rows, global_state))}
 
     def infer(self, local: CollapsedDocuments, global_state: GlobalStateT) -> Arrays:
@@ -288,7 +289,7 @@ class CollapsedShardModel(
 
 
 NO_ROWS = CollapsedRows(word_topic=np.zeros((0, 0)), word_tables=np.zeros(0))
-"""Rows of no word, for parameters of topics alone."""
+"""Rows without words, for the parameters of topics alone."""
 
 
 def _document_sums(shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector) -> dict[str, Part]:

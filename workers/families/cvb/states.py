@@ -1,4 +1,4 @@
-"""Rows and local states of families of collapsed topics."""
+"""Rows and local states of LDA and the HDP by collapsed variational inference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class CollapsedRows(Rows):
-    """Rows of words: E[n_kw] as a whole, or the counts of active topics and background tokens.
+    """Rows of words: E[n_kw] of all topics, or counts of active topics and background tokens.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ def _present(values: T | None, name: str) -> T:
 
 
 class CollapsedDocuments(LocalState):
-    """What a finished model saves of documents: active topics with their counts, or counts of all topics."""
+    """Documents as a finished model saves them: active topics with their counts, or counts of all topics."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Any:
@@ -233,24 +233,24 @@ class SpilledLocal(CollapsedDocuments):
 
     Attributes
     ----------
-    shelf : SpillFiles
+    files : SpillFiles
         The arrays of an `ActiveLocal`.
     """
 
-    shelf: SpillFiles
+    files: SpillFiles
 
     def to_arrays(self) -> Any:
         """Return the arrays, which stay on disk."""
-        return self.shelf
+        return self.files
 
     @property
     def nbytes(self) -> int:
         """Bytes on disk."""
-        return int(self.shelf.nbytes)
+        return int(self.files.nbytes)
 
     def loaded(self) -> ActiveDocuments:
         """Return the documents with their arrays in memory."""
-        documents: ActiveDocuments = ActiveDocuments.from_arrays(self.shelf)
+        documents: ActiveDocuments = ActiveDocuments.from_arrays(self.files)
         return documents
 
 

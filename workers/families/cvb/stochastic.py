@@ -1,16 +1,16 @@
-"""The stochastic schedule of families of collapsed topics: steps on a shard without local state (SCVB0).
+"""Stochastic collapsed variational Bayes, SCVB0: steps on a shard without local state.
 
 Foulds, Boyles, DuBois, Smyth and Welling (2013).
 
-A step moves the rows of the shard's words, batch of documents by batch, each by a smaller share. All other words only
-lose: a delta therefore tells what is left of every count (`decay`) and what has come to the shard's words
-(`word_gain`). The shards of a minibatch step from the same state, and their results are averaged.
+A step moves the rows of the shard's words, batch of documents by batch, each by a smaller share. The counts of other
+words only decay. A delta therefore has the factor by which all counts decay (`decay`), and the tokens that the shard's
+words gain (`word_gain`). The shards of a minibatch step from the same state, and their results are averaged.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import active as listed
+from collapsium.workers.families.cvb import active as active_responsibilities
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, expected_counts, fold_active
 from collapsium.workers.families.cvb.states import AnyActiveLocal, CollapsedRows
@@ -33,32 +33,56 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 
-BATCH = 32  # documents
-PASSES = 4  # over each document
-DECAY = 0.9  # the step of batch t, 0 for the first, is (1 + t)^-DECAY
-SEED_DOCUMENTS, SEED_SWEEPS = 20, 30  # documents a topic that the first step sweeps as a whole, and how often
+
+@dataclass(frozen=True)
+class StepSchedule:
+    """Sizes of stochastic steps.
+
+    Attributes
+    ----------
+    batch_documents : int
+        Documents of a batch.
+    passes : int
+        Passes over each document.
+    decay_power : float
+        The step of batch t, 0 for the first, is (1 + t)^-decay_power.
+    seed_documents, seed_sweeps : int
+        Documents for each topic that the first step of a run sweeps by themselves, and the number of these sweeps.
+    seed_momentum : float
+        Momentum of these sweeps, but for the first.
+    """
+
+    batch_documents: int = 32
+    passes: int = 4
+    decay_power: float = 0.9
+    seed_documents: int = 20
+    seed_sweeps: int = 30
+    seed_momentum: float = 0.8
+
+
+SCHEDULE = StepSchedule()
 
 
 def step(
     shard: Shard, rows: CollapsedRows, global_state: CollapsedGlobalState, stream: Stream, parameters: Parameters
 ) -> Delta:
-    """Move the rows of a shard's words by steps that decay.
+    """Return the gains of a shard's words by steps that decay.
 
-    The first step of a run, which meets empty rows, begins with some sweeps over a sample of its documents by
-    themselves, so that topics have separated.
+    The first step of a run, whose rows are empty, begins with sweeps over a sample of its documents, so that topics
+    separate.
 
     Parameters
     ----------
     shard : Shard
         The documents.
     rows : CollapsedRows
-        Of the shard's words.
+        Rows of the shard's words.
     global_state : CollapsedGlobalState
-        Of the minibatch.
+        Global state of the minibatch.
     stream : Stream
-        Addressed to the shard.
+        Random stream of the shard.
     parameters : Parameters
-        For the updates.
+        Dirichlet parameters of the updates.
 
     Returns
     -------
@@ -73,8 +97,12 @@ def step(
         totals = before.sum(axis=0, dtype=np.float64)
     moved = buffers.empty(before.shape, np.float32)
     moved[:] = before
-    lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH)) if shard.documents else np.zeros(0)
-    rates = special.exp(-DECAY * special.log(1.0 + global_state.steps + np.arange(lengths.size)))
+    lengths = (
+        np.add.reduceat(shard.lengths, np.arange(0, shard.documents, SCHEDULE.batch_documents))
+        if shard.documents
+        else np.zeros(0)
+    )
+    rates = special.exp(-SCHEDULE.decay_power * special.log(1.0 + global_state.steps + np.arange(lengths.size)))
     rates = np.where(lengths > 0, np.minimum(rates, 0.999), 0.0)
     scales = corpus / np.maximum(lengths, 1.0)
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)
@@ -82,13 +110,13 @@ def step(
     stochastic.sweep_stochastic(
         document_pairs(shard),
         parameters.priors,
-        stochastic.Batches(BATCH, PASSES, rates, scales),
+        stochastic.Batches(SCHEDULE.batch_documents, SCHEDULE.passes, rates, scales),
         stochastic.MovingCounts(moved, totals, left),
         local,
         tables,
     )
     moved *= np.float32(left[0])
-    # Rows that the first step made count as come to the shard: the block still has none of them.
+    # Counts of the seed sweeps are gains too: the block has none of them yet.
     moved -= np.float32(left[0]) * np.asarray(rows.dense_counts, dtype=np.float32)
     gain = totals - left[0] * global_state.topic_moments[0]
     eta = np.zeros(2)
@@ -103,17 +131,15 @@ def step(
 
 
 def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> npt.NDArray[np.float32]:
-    """Sweep a sample of the documents by themselves; return what they expect of the shard's words."""
+    """Return expected counts of the shard's words from sweeps over a sample of its documents."""
     from collapsium.storage.corpus.shard import Shard
 
-    wanted = SEED_DOCUMENTS * topics
-    every = max(shard.documents // wanted, 1)
+    every = max(shard.documents // (SCHEDULE.seed_documents * topics), 1)
     lengths = np.diff(shard.offsets) * (np.arange(shard.documents) % every == 0)
     keep = np.repeat(lengths > 0, np.diff(shard.offsets))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     sample = Shard(shard.number, offsets, shard.words, shard.position[keep], shard.counts[keep])
-    blank = (np.zeros((shard.words.size, topics), dtype=np.float32) for _ in range(2))
-    word_active, block_active = blank
+    word_active, block_active = (np.zeros((shard.words.size, topics), dtype=np.float32) for _ in range(2))
     block = CollapsedRows(word_active=word_active, block_active=block_active, word_rest=np.zeros(shard.words.size))
     settings = ActiveSettings(
         most=0,
@@ -126,8 +152,10 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     )
     now = replace(parameters, active=settings, tables=False, moments=False)
     local: AnyActiveLocal
-    local, delta = listed.start(sample, topics, stream.at(purpose="seed"), moments=False, most=0, every=1)
-    for sweep in range(SEED_SWEEPS):
+    local, delta = active_responsibilities.start(
+        sample, topics, stream.at(purpose="seed"), moments=False, most=0, every=1
+    )
+    for sweep in range(SCHEDULE.seed_sweeps):
         ids = Delta(delta.parts, {"word": np.arange(shard.words.size)})
         block, parts = fold_active(block, ids, now)
         following = now.topics / (now.total + parts["topic_total"].values)
@@ -136,22 +164,22 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
             totals=parts["topic_ahead"].values,
             weight=settings.following,
             following=following,
-            momentum=0.8 if sweep else 0.0,
+            momentum=SCHEDULE.seed_momentum if sweep else 0.0,
         )
         now = replace(now, active=settings)
-        local, delta = listed.sweep(sample, local, block, now)
+        local, delta = active_responsibilities.sweep(sample, local, block, now)
     block, _ = fold_active(block, Delta(delta.parts, {"word": np.arange(shard.words.size)}), now)
     expected = expected_counts(block, settings.following, settings.even).astype(np.float64)
     return np.maximum(expected * (shard.tokens / max(sample.tokens, 1)), 0.0).astype(np.float32)
 
 
 def blend(block: CollapsedRows, delta: Delta) -> tuple[CollapsedRows, Delta]:
-    """Move a block of the vocabulary by the mean of a minibatch's steps; return fresh ``moved`` too.
+    """Return a block of the vocabulary after the mean of a minibatch's steps.
 
     Parameters
     ----------
     block : CollapsedRows
-        With ``word_topic``.
+        Rows with ``word_topic``.
     delta : Delta
         The sum over the minibatch; its word ids count from the block's first word.
 

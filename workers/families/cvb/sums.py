@@ -142,7 +142,7 @@ class TauSums(State):
 
 @dataclass(frozen=True)
 class ProposalSums(State):
-    """Sums by which moves are proposed.
+    """Sums for proposing moves.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class ProposalSums(State):
 
 @dataclass(frozen=True)
 class ScoreSums(State):
-    """Sums over held-out tokens by which moves are accepted.
+    """Sums over held-out tokens for accepting moves.
 
     Attributes
     ----------

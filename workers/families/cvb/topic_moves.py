@@ -1,8 +1,8 @@
-"""Moves of topics between sweeps, beside a shard: held-out tokens, statistics of candidates, and accepted moves.
+"""Moves of topics on a shard: held-out tokens, statistics of candidates, and accepted moves.
 
-`collapsium.pipeline.families.cvb.topic_moves` accepts moves. A round takes three sweeps: the first sums products of the
-topics' columns and the tokens that small topics would hand over; the second the candidates' gains on held-out tokens;
-the third begins by carrying out the accepted moves. All sums reduce like any delta.
+`collapsium.pipeline.families.cvb.topic_moves` accepts moves. A round takes three sweeps. The first sums products of the
+topics' columns and the tokens that deleted topics would hand over. The second sums the candidates' gains on held-out
+tokens. The third begins by carrying out the accepted moves. All sums reduce like any delta.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb.document_lists import Chosen, Ints, Portion, starts_of
+from collapsium.workers.families.cvb.active_topics import DocumentChunk, Ints, Selected, starts_of
 from collapsium.workers.families.cvb.global_state import MovesState
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.document_pairs import document_pairs
@@ -39,17 +39,18 @@ KERNELS = (
     kernels.move_responsibilities,
     kernels.gram,
 )
-MIN_CELL_TOKENS = 0.1  # less of a word in a topic does not count when topics are compared
+MIN_CELL_TOKENS = 0.1
+"""Least expected tokens of a word in a topic that count when topics are compared."""
 
 
 def key_of(state: MovesState, shard: int, purpose: str) -> int:
-    """Return the address of a shard's documents, for hashes."""
+    """Return the key from which a shard's documents are hashed."""
     generator = Stream(int(state.moves_seed), purpose, place=shard).generator()
     return int(generator.integers(1 << 63))
 
 
 def held_out(shard: Shard, state: MovesState, share: float) -> Counts:
-    """Return how many copies of each pair take no part in the counts, shape (pairs,)."""
+    """Return the number of held-out copies of each pair, shape (pairs,)."""
     held = np.zeros(shard.pairs, dtype=np.int32)
     if share > 0.0:
         key = np.uint64(key_of(state, shard.number, "hold out"))
@@ -58,7 +59,7 @@ def held_out(shard: Shard, state: MovesState, share: float) -> Counts:
 
 
 def counted_part(shard: Shard, state: MovesState | None) -> Shard:
-    """Return a shard without its held-out tokens; the same pairs, of which some count 0."""
+    """Return a shard without its held-out tokens: the same pairs with smaller counts, some of them 0."""
     if state is None or state.held_share <= 0.0:
         return shard
     return replace(shard, counts=shard.counts - held_out(shard, state, state.held_share))
@@ -73,59 +74,54 @@ class Moving:
     into, split : numpy.ndarray of int64, shape (topics,)
         See `kernels.topic_moves.Moves`.
     key : int
-        Address of the shard's documents.
-    more : numpy.ndarray of int32, shape (pairs,)
-        Tokens of each pair that count from now on.
+        Key from which the shard's documents are hashed.
+    released : numpy.ndarray of int32, shape (pairs,)
+        Tokens of each pair that are no longer held out.
     """
 
     into: Ints
     split: Ints
     key: int
-    more: Counts
+    released: Counts
 
-    def before(self, portion: Portion) -> DocumentPairs:
-        """Return a portion's pairs with the counts of its state, before held-out tokens were released."""
-        return portion.pairs._replace(counts=portion.pairs.counts - self._more(portion))
+    def before(self, chunk: DocumentChunk) -> DocumentPairs:
+        """Return a chunk's pairs with their counts before held-out tokens were released."""
+        return chunk.pairs._replace(counts=chunk.pairs.counts - self._released(chunk))
 
-    def _more(self, portion: Portion) -> Counts:
-        return self.more[portion.pair : portion.pair + portion.pairs.counts.size]
+    def _released(self, chunk: DocumentChunk) -> Counts:
+        return self.released[chunk.pair : chunk.pair + chunk.pairs.counts.size]
 
-    def _moves(self, portion: Portion) -> kernels.Moves:
-        return kernels.Moves(self.into, self.split, np.uint64(self.key), portion.document)
+    def _moves(self, chunk: DocumentChunk) -> kernels.Moves:
+        return kernels.Moves(self.into, self.split, np.uint64(self.key), chunk.document)
 
-    def choose(
-        self,
-        portion: Portion,
-        working: SweptRows,
-        parameters: Parameters,
-    ) -> Chosen:
-        """Give the new lists of a portion; see `document_lists.choose`."""
-        offsets = portion.active.offsets
-        chosen, sizes = np.empty_like(portion.active.topics), np.zeros(portion.documents, dtype=np.int64)
-        kernels.move_topics(portion.active, self._moves(portion), chosen, sizes)
+    def select(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:
+        """Return the active topics of a chunk after the moves; see `active_topics.select`."""
+        offsets = chunk.active.offsets
+        chosen, sizes = np.empty_like(chunk.active.topics), np.zeros(chunk.documents, dtype=np.int64)
+        kernels.move_topics(chunk.active, self._moves(chunk), chosen, sizes)
         spans = np.diff(offsets)
         within = np.arange(chosen.size) - np.repeat(offsets[:-1], spans) < np.repeat(sizes, spans)
         return chosen[within], sizes
 
-    def carry(self, portion: Portion, working: SweptRows, chosen: Chosen) -> Portion:
-        """Carry a portion's responsibilities over to its new lists; see `document_lists.carry`."""
-        listed = np.concatenate([[0], np.cumsum(chosen[1])]).astype(np.int64)
-        starts = starts_of(portion.pairs.offsets, listed)
+    def carry(self, chunk: DocumentChunk, working: SweptRows, selected: Selected) -> DocumentChunk:
+        """Carry a chunk's responsibilities over to the topics after the moves; see `active_topics.carry`."""
+        offsets = np.concatenate([[0], np.cumsum(selected[1])]).astype(np.int64)
+        starts = starts_of(chunk.pairs.offsets, offsets)
         share = buffers.zeros(int(starts[-1]), np.uint16)
-        state = kernels.MovedState(starts, share, np.zeros(chosen[0].size), np.zeros(portion.documents))
-        active = ActiveTopics(listed, chosen[0])
+        state = kernels.MovedState(starts, share, np.zeros(selected[0].size), np.zeros(chunk.documents))
+        active = ActiveTopics(offsets, selected[0])
         kernels.move_responsibilities(
-            portion.pairs,
-            self._more(portion),
-            portion.active,
-            portion.state,
-            self._moves(portion),
+            chunk.pairs,
+            self._released(chunk),
+            chunk.active,
+            chunk.state,
+            self._moves(chunk),
             active,
             working.row_changes,
             state,
         )
         counts, background = state.counts.astype(np.float32), state.background.astype(np.float32)
-        return replace(portion, active=active, state=ActiveState(starts, share, counts, background))
+        return replace(chunk, active=active, state=ActiveState(starts, share, counts, background))
 
 
 def moving(shard: Shard, state: MovesState | None) -> Moving | None:
@@ -134,9 +130,9 @@ def moving(shard: Shard, state: MovesState | None) -> Moving | None:
     Parameters
     ----------
     shard : Shard
-        With all its tokens.
+        All tokens of its documents.
     state : MovesState or None
-        Of the sweep.
+        Moves of the global state.
 
     Returns
     -------
@@ -146,45 +142,45 @@ def moving(shard: Shard, state: MovesState | None) -> Moving | None:
     if state is None or not state.moving:
         return None
     before, now = state.held_before, state.held_share
-    more = held_out(shard, state, before) if now < before else np.zeros(shard.pairs, dtype=np.int32)
-    return Moving(state.moves_into, state.moves_split, key_of(state, shard.number, "split"), more)
+    released = held_out(shard, state, before) if now < before else np.zeros(shard.pairs, dtype=np.int32)
+    return Moving(state.moves_into, state.moves_split, key_of(state, shard.number, "split"), released)
 
 
 class MoveStatistics:
-    """Sums over a shard by which moves are proposed or accepted, from the state before its sweep.
+    """Sums over a shard for proposing or accepting moves, from the state before its sweep.
 
     Parameters
     ----------
     shard : Shard
-        With all its tokens.
+        All tokens of its documents.
     state : MovesState
-        With the candidates.
+        Candidates for moves.
     """
 
     def __init__(self, shard: Shard, state: MovesState) -> None:
         self._ask, topics = state.ask, state.topic_alive.size
-        self._kept, self._merged = np.ascontiguousarray(state.merge_candidates)
+        self._surviving, self._merged = np.ascontiguousarray(state.merge_candidates)
         self._deletes, self._spilt = state.delete_candidates, state.delete_spill
         self._number = np.full(topics, -1, dtype=np.int64)
         self._number[self._deletes] = np.arange(self._deletes.size)
         self._held = held_out(shard, state, state.held_share)
-        self._sums = np.zeros((2, self._kept.size)), np.zeros((2, self._deletes.size))
+        self._sums = np.zeros((2, self._surviving.size)), np.zeros((2, self._deletes.size))
         self._spill = np.zeros((self._deletes.size, topics))
         self._score = np.zeros(2)
 
-    def add(self, portion: Portion, working: SweptRows, parameters: Parameters) -> None:
-        """Add a portion."""
-        held = self._held[portion.pair : portion.pair + portion.pairs.counts.size]
-        documents, priors = (portion.active, portion.state), parameters.priors
+    def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
+        """Add the sums of a chunk."""
+        held = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size]
+        documents, priors = (chunk.active, chunk.state), parameters.priors
         weight = working.sweep.background_weight
         if self._ask == 1:
             candidates = self._number, self._spill
-            deletion_scores.reassign(portion.pairs, *documents, priors, working.topics, weight, *candidates)
+            deletion_scores.reassign(chunk.pairs, *documents, priors, working.topics, weight, *candidates)
             return
-        merges = merge_scores.Merges(self._kept, self._merged, *self._sums[0])
-        merge_scores.score_merges(portion.pairs, held, *documents, priors, working.topics, merges, self._score)
+        merges = merge_scores.Merges(self._surviving, self._merged, *self._sums[0])
+        merge_scores.score_merges(chunk.pairs, held, *documents, priors, working.topics, merges, self._score)
         deletions = deletion_scores.Deletions(self._number, self._spilt, *self._sums[1])
-        deletion_scores.score_deletions(portion.pairs, held, *documents, priors, working.topics, weight, deletions)
+        deletion_scores.score_deletions(chunk.pairs, held, *documents, priors, working.topics, weight, deletions)
 
     def parts(self) -> dict[str, Part]:
         """Return the sums: ``delete_spill``, or `ScoreSums`."""
@@ -201,7 +197,7 @@ class MoveStatistics:
 
 
 def statistics(shard: Shard, state: MovesState | None) -> MoveStatistics | None:
-    """Return the sums that the state asks for; None for none."""
+    """Return the sums that the next update needs; None if it needs none."""
     return None if state is None or not state.ask else MoveStatistics(shard, state)
 
 

@@ -1,7 +1,7 @@
-"""Starting from another run: responsibilities in proportion to its proportions and topics, q_dwk ~ theta_dk phi_kw.
+"""Warm start from another run: responsibilities q_dwk ~ theta_dk phi_kw.
 
-Another run is a bag of two arrays: ``document_topic``, theta of the shard's documents, and ``word_topic``, phi of its
-words. It may have fewer topics; those beyond begin empty.
+The other run gives ``document_topic``, theta of the shard's documents, and ``word_topic``, phi of its words.
+It may have fewer topics; further topics begin empty.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.cvb import active as listed
+from collapsium.workers.families.cvb import active as active_responsibilities
 from collapsium.workers.families.cvb import dense
-from collapsium.workers.families.cvb.document_lists import LEAST, Ints, Steps, room
+from collapsium.workers.families.cvb.active_topics import SELECTION, Ints, Steps, max_active
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import ActiveLocal, DenseLocal
 from collapsium.workers.families.document_pairs import document_pairs
@@ -30,14 +30,14 @@ Vector = npt.NDArray[np.float64]
 
 
 def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLocal | DenseLocal, Delta]:
-    """Make a shard's first local state from another run.
+    """Return a shard's first local state from another run's proportions and topics.
 
     Parameters
     ----------
     shard : Shard
         The documents.
     parameters : Parameters
-        For the updates.
+        Dirichlet parameters of the updates.
     warm : Arrays
         ``document_topic``, shape (documents, topics of that run), and ``word_topic``, shape (words of the shard, topics
         of that run).
@@ -45,36 +45,38 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLoc
     Returns
     -------
     local : ActiveLocal or DenseLocal
-        As of a random start, but so old that no sweep treats it as one.
+        Its age is past annealing, so that sweeps do not treat it as a cold start.
     delta : Delta
         Changes from nothing.
     """
     theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
     if parameters.active is not None:
-        return _listed(shard, parameters, theta, phi)
+        return _start_active(shard, parameters, theta, phi)
     pair_topic = np.empty((shard.pairs, parameters.topics.size), dtype=np.float32)
     warming.initialise_dense(document_pairs(shard), DocumentModel(theta, phi), pair_topic)
     return dense.initial_state(shard, pair_topic, moments=parameters.moments)
 
 
-def _listed(
+def _start_active(
     shard: Shard, parameters: Parameters, theta: npt.NDArray[np.float32], phi: npt.NDArray[np.float32]
 ) -> tuple[ActiveLocal, Delta]:
     pairs, model, topics = document_pairs(shard), DocumentModel(theta, phi), parameters.topics.size
     expected = np.empty((shard.documents, theta.shape[1]))
     warming.expected_counts(pairs, model, expected)
     most = parameters.active_settings.most
-    topic, sizes = first_lists(expected, parameters.topics, room(shard.offsets, topics, most), shard.lengths > 0)
+    topic, sizes = first_lists(expected, parameters.topics, max_active(shard.offsets, topics, most), shard.lengths > 0)
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    active, state = ActiveTopics(lists, topic), listed.blank_state(shard, lists)
+    active, state = ActiveTopics(lists, topic), active_responsibilities.blank_state(shard, lists)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     warming.initialise_active(pairs, model, active, state, rows)
-    age = listed.FLAT_SWEEPS
-    return listed.initial_state(shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age)
+    age = active_responsibilities.SCHEDULE.annealing_sweeps
+    return active_responsibilities.initial_state(
+        shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age
+    )
 
 
-def first_lists(expected: Vector, prior: Vector, places: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:
-    """Choose documents' topics by what is expected of them, as `kernels.active_selection.select` does.
+def first_lists(expected: Vector, prior: Vector, limits: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:
+    """Select documents' active topics by expected counts, as `kernels.cvb.active_selection.select` does.
 
     Parameters
     ----------
@@ -82,27 +84,27 @@ def first_lists(expected: Vector, prior: Vector, places: Ints, occupied: npt.NDA
         E[n_dk].
     prior : numpy.ndarray of float64, shape (topics,)
         a_k.
-    places : numpy.ndarray of int64, shape (documents,)
-        How many topics each document may list.
+    limits : numpy.ndarray of int64, shape (documents,)
+        Most active topics of each document.
     occupied : numpy.ndarray of bool, shape (documents,)
-        Which documents have tokens; the others list nothing.
+        Whether each document has tokens; the others have no active topics.
 
     Returns
     -------
-    topic : numpy.ndarray of uint16, shape (listed,)
+    topic : numpy.ndarray of uint16, shape (active,)
         Topics, ascending in a document.
     sizes : numpy.ndarray of int64, shape (documents,)
-        How many each document has.
+        Number of active topics of each document.
     """
     documents, known = expected.shape
-    passing = (expected > np.maximum(prior[:known], LEAST)) & occupied[:, np.newaxis]
+    passing = (expected > np.maximum(prior[:known], SELECTION.min_tokens)) & occupied[:, np.newaxis]
     none = np.flatnonzero(occupied & ~passing.any(axis=1))
     passing[none, expected[none].argmax(axis=1)] = True
     ranked = np.argsort(-np.where(passing, expected, -1.0), axis=1, kind="stable")
-    number = np.minimum(passing.sum(axis=1), places)
-    keep = np.zeros((documents, prior.size), dtype=bool)
+    number = np.minimum(passing.sum(axis=1), limits)
+    is_active = np.zeros((documents, prior.size), dtype=bool)
     owner, rank = np.nonzero(np.arange(known) < number[:, np.newaxis])
-    keep[owner, ranked[owner, rank]] = True
+    is_active[owner, ranked[owner, rank]] = True
     # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
-    keep[(places == prior.size) & (2 * number > prior.size)] = True
-    return np.nonzero(keep)[1].astype(np.uint16), keep.sum(axis=1)
+    is_active[(limits == prior.size) & (2 * number > prior.size)] = True
+    return np.nonzero(is_active)[1].astype(np.uint16), is_active.sum(axis=1)

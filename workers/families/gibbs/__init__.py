@@ -1,1 +1,1 @@
-"""Collapsed Gibbs sampling beside a shard."""
+"""Collapsed Gibbs sampling on a shard."""

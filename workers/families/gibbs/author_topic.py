@@ -1,4 +1,4 @@
-"""The author-topic model by collapsed Gibbs sampling, beside a shard (Rosen-Zvi, Griffiths, Steyvers and Smyth 2004).
+"""The author-topic model by collapsed Gibbs sampling, on a shard (Rosen-Zvi, Griffiths, Steyvers and Smyth 2004).
 
 Each token has one of its document's authors, all equally likely, and a topic of this author: theta_a ~ Dir(alpha, ...,
 alpha), phi_k ~ Dir(b, ..., b). Labels are the authors; documents without a known one share an author without a name,
@@ -171,7 +171,7 @@ class AuthorLocal(AuthorDocuments):
 
 
 class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorLocal]):
-    """The author-topic model beside a shard."""
+    """The author-topic model on a shard."""
 
     global_state_type, local_type, documents_type = AuthorTopicGlobalState, AuthorLocal, AuthorDocuments
     arrays, uses_labels = AUTHOR_TOPIC_ARRAYS, True
@@ -181,7 +181,7 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorL
         return (sweep_authors, prediction.pair_probability, word_rising)
 
     def fold_in_kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[Kernel[..., Any]]:
-        """Return the kernels that folding in and predicting call."""
+        """Return the kernels that `fold_in` and `predict` call."""
         return (prediction.pair_probability,)
 
     def start(
@@ -213,7 +213,7 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorL
     def sweep(
         self, shard: Shard, local: AuthorLocal, rows: SampledRows, global_state: AuthorTopicGlobalState, stream: Stream
     ) -> tuple[AuthorLocal, Delta]:
-        """Pass once over a shard."""
+        """Return the result of a sweep over a shard."""
         began, priors = time.perf_counter(), global_state.priors
         lists, own_authors, place = _own_authors(local)
         before = np.ascontiguousarray(global_state.label_topic[own_authors], dtype=np.int32)
@@ -294,7 +294,7 @@ def _mean_proportions(local: AuthorDocuments, global_state: AuthorTopicGlobalSta
 
 
 def _begin(shard: Shard, assignments: Assignments, authors: LabelLists, topics: int) -> tuple[AuthorLocal, Delta]:
-    """Return a shard's first local state, and its counts as changes from nothing."""
+    """Return a shard's first local state, and its counts as changes from zero."""
     local = AuthorLocal(authors, shard.lengths.astype(np.int64), assignments)
     _, own_authors, place = _own_authors(local)
     author_topic = np.zeros((own_authors.size, topics), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The hierarchical Dirichlet process by the direct-assignment Gibbs sampler, beside a shard.
+"""The hierarchical Dirichlet process by the direct-assignment Gibbs sampler, on a shard.
 
 Teh, Jordan, Beal and Blei (2006), section 5.3: theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau) with tau_w = 1 / W, and
 pi_u is the part of pi of topics that do not exist yet:
@@ -133,7 +133,7 @@ class BornTopics(State):
 
 
 class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobalState]):
-    """The hierarchical Dirichlet process beside a shard."""
+    """The hierarchical Dirichlet process on a shard."""
 
     global_state_type = GibbsHdpGlobalState
     arrays = GIBBS_HDP_ARRAYS

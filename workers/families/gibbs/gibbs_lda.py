@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation by collapsed Gibbs sampling, beside a shard (Griffiths and Steyvers 2004).
+"""Latent Dirichlet allocation by collapsed Gibbs sampling, on a shard (Griffiths and Steyvers 2004).
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b); p(z = k) ~ (n_dk' + a_k) (n_kw' + b) / (n_k' + B), a prime meaning
 without the token itself.
@@ -35,7 +35,7 @@ class GibbsLdaSettings(Protocol):
 
     @property
     def learns_alpha(self) -> bool:
-        """Whether a_k is learned."""
+        """True if a_k is learned."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class WordTables(State):
 
 
 class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobalState]):
-    """Latent Dirichlet allocation beside a shard."""
+    """Latent Dirichlet allocation on a shard."""
 
     global_state_type = GibbsLdaGlobalState
     arrays = GIBBS_LDA_ARRAYS
@@ -98,7 +98,7 @@ class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobalSt
     def sweep(
         self, shard: Shard, local: GibbsLocal, rows: SampledRows, global_state: GibbsLdaGlobalState, stream: Stream
     ) -> tuple[GibbsLocal, Delta]:
-        """Pass once over a shard."""
+        """Return the result of a sweep over a shard."""
         began, priors, topics = time.perf_counter(), global_state.priors, global_state.topic.size
         sweep = sweep_shard(shard, local.token_topic, rows.word_topic, global_state.topic, priors, stream)
         active, sums = count_documents(shard, sweep.token_topic, priors.topics, tables=self.options.learns_alpha)

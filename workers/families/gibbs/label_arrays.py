@@ -18,7 +18,7 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
     LABELS,
-    POSITIVE,
+    MIN_POSITIVE,
     PRIORS,
     SAMPLED,
     labelled,
@@ -29,29 +29,28 @@ from collapsium.workers.families.topic_arrays import (
 
 
 def _topics_of_labels(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the number of topics: those of all labels, and the background's."""
+    """Return the fault of the number of topics: those of all labels, and the background's."""
     expected = context.sizes["label"] * int(arrays["label_topics"]) + int(arrays["background_topics"])
     return None if arrays["topic"].size == expected else f"expected {expected} topics, found {arrays['topic'].size}"
 
 
 def _topics_of_tokens(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the topics of tokens: each is one that its document may have."""
+    """Return the fault of the topics of tokens, which their documents must be allowed."""
     if context.shard is None or "token_topic" not in arrays:
         return None
-    each, background = (int(context.global_state[name]) for name in ("label_topics", "background_topics"))
+    per_label, background = (int(context.global_state[name]) for name in ("label_topics", "background_topics"))
     lists, labels, topics = np.asarray(arrays["document_labels"]), context.sizes["label"], context.sizes["topic"]
     owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
-    pairs = np.append(owner * labels + arrays["document_label"], -1)  # ascend, but for the end that nothing equals
+    # Document and label as one number: ascending, with an end that equals none.
+    pairs = np.append(owner * labels + arrays["document_label"], -1)
     document = np.repeat(np.arange(lists.size - 1), context.shard.lengths)
-    free = (np.diff(lists) == 0) & (background == 0)
+    unrestricted = (np.diff(lists) == 0) & (background == 0)
     for first in range(0, document.size, CHUNK_SIZE):
-        here, topic = (
-            document[first : first + CHUNK_SIZE],
-            arrays["token_topic"][first : first + CHUNK_SIZE].astype(np.int64),
-        )
-        wanted = here * labels + topic // each
-        has = pairs[np.searchsorted(pairs[:-1], wanted)] == wanted
-        if not (np.where(topic < topics - background, has, True) | free[here]).all():
+        chunk = slice(first, first + CHUNK_SIZE)
+        documents, topic = document[chunk], arrays["token_topic"][chunk].astype(np.int64)
+        key = documents * labels + topic // per_label
+        has_label = pairs[np.searchsorted(pairs[:-1], key)] == key
+        if not (np.where(topic < topics - background, has_label, True) | unrestricted[documents]).all():
             return "expected topics that the labels of the document have in 'token_topic'"
     return None
 
@@ -61,7 +60,7 @@ LABEL_TOPICS_ARRAYS = FamilyArrays(
         {
             "topic": counts("i8 f8", "topic"),
             **PRIORS,
-            **scalars("f8", "alpha", POSITIVE),
+            **scalars("f8", "alpha", MIN_POSITIVE),
             **scalars("i8", "background_topics", 0, 1 << 16),
             **scalars("i8", "label_topics", 1, 1 << 16),
             **flags("carried single_topics"),

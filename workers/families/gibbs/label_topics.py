@@ -1,4 +1,4 @@
-"""Topics of labels by collapsed Gibbs sampling, beside a shard: documents may have those of their labels alone.
+"""Topics of labels by collapsed Gibbs sampling, on a shard: documents may have those of their labels alone.
 
 theta_d ~ Dir(a, ..., a) over the topics that document d may have (`AllowedTopics`), phi_k ~ Dir(b, ..., b).
 """
@@ -115,7 +115,7 @@ class LabelLocal(LabelDocuments):
 
 
 class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLocal]):
-    """Topics of labels beside a shard."""
+    """Topics of labels on a shard."""
 
     global_state_type, local_type, documents_type = LabelTopicsGlobalState, LabelLocal, LabelDocuments
     arrays, uses_labels = LABEL_TOPICS_ARRAYS, True
@@ -125,7 +125,7 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLo
         return (sweep_labels, label_probability, list_documents, word_rising)
 
     def fold_in_kernels(self, global_state: LabelTopicsGlobalState) -> Sequence[Kernel[..., Any]]:
-        """Return the kernels that folding in and predicting call."""
+        """Return the kernels that `fold_in` and `predict` call."""
         return (fold_in_labels, label_probability)
 
     def start(
@@ -145,9 +145,9 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLo
         rows : SampledRows
             Not used.
         global_state : LabelTopicsGlobalState
-            As `initialise` made them.
+            As returned by the driver's `initialise`.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
         warm : Arrays, optional
             Another run's proportions and topics, by which topics are drawn; else all are equally likely.
 
@@ -194,7 +194,7 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLo
     def sweep(
         self, shard: Shard, local: LabelLocal, rows: SampledRows, global_state: LabelTopicsGlobalState, stream: Stream
     ) -> tuple[LabelLocal, Delta]:
-        """Pass once over a shard."""
+        """Return the result of a sweep over a shard."""
         began, priors, allowed = time.perf_counter(), global_state.priors, global_state.allowed(local.labels)
         token_topic, word_topic = np.array(local.token_topic), np.array(rows.word_topic)
         sweep_labels(
@@ -270,7 +270,7 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLo
 
 
 def _begin(shard: Shard, token_topic: TokenTopics, allowed: AllowedTopics) -> tuple[LabelLocal, Delta]:
-    """Return a shard's first local state, and its counts as changes from nothing."""
+    """Return a shard's first local state, and its counts as changes from zero."""
     active, _ = count_documents(shard, token_topic, np.ones(allowed.topics), tables=False)
     parts = {"word_topic": count_words(shard, token_topic, allowed.topics)}
     return LabelLocal(active, allowed.labels, token_topic), Delta(parts, delta_ids(shard, allowed.topics))

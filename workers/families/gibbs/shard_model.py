@@ -1,4 +1,4 @@
-"""Collapsed Gibbs sampling beside a shard: what the families share.
+"""Collapsed Gibbs sampling on a shard: the base classes of its families.
 
 Within a shard each token is drawn given all others. Several shards sweep against the counts of the iteration's start
 plus their own changes, whose sums are exact: AD-LDA (Newman, Asuncion, Smyth and Welling 2009).
@@ -59,7 +59,7 @@ class GibbsShardModel(Resumable[OptionsT, GibbsGlobalStateT, SampledRows, LocalT
     def advance(
         self, rows: SampledRows, delta: Delta, global_state: GibbsGlobalStateT
     ) -> tuple[SampledRows, GibbsGlobalStateT]:
-        """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
+        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
         changes = delta.read(WordChanges)
         if changes is None:
             return rows, global_state
@@ -71,7 +71,7 @@ class GibbsShardModel(Resumable[OptionsT, GibbsGlobalStateT, SampledRows, LocalT
         return global_state.with_changes(changes.sum(axis=0, dtype=np.int64))
 
     def fold(self, block: SampledRows, delta: Delta, global_state: GibbsGlobalStateT) -> tuple[SampledRows, Delta]:
-        """Add the rows of a delta to a block of the vocabulary.
+        """Return a block of the vocabulary after the changes of its rows.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class GibbsShardModel(Resumable[OptionsT, GibbsGlobalStateT, SampledRows, LocalT
         delta : Delta
             Changes; its word ids count from the block's first word.
         global_state : SampledGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalStateT, GibbsLoc
     local_type, documents_type = GibbsLocal, GibbsDocuments
 
     def fold_in_kernels(self, global_state: GibbsGlobalStateT) -> Sequence[Kernel[..., Any]]:
-        """Return the kernels that folding in and predicting call."""
+        """Return the kernels that `fold_in` and `predict` call."""
         return FOLD_IN_KERNELS
 
     def start(

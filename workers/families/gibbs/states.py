@@ -32,7 +32,7 @@ class SampledGlobalState(GlobalState):
     beta : float
         B, the concentration of a topic over the words.
     topic : numpy.ndarray of int64, shape (topics,)
-        n_k; float64 in a model that was drawn.
+        n_k; float64 in a simulated model.
     """
 
     vocabulary: float
@@ -100,7 +100,7 @@ class SampledRows(Rows):
     Attributes
     ----------
     word_topic : numpy.ndarray of int32, shape (words, topics)
-        n_kw; float64 in a model that was drawn.
+        n_kw; float64 in a simulated model.
     """
 
     word_topic: Counts

@@ -41,7 +41,7 @@ def draw_initial_topics(shard: Shard, topics: int, columns: int, stream: Stream,
     columns : int
         Number of topics that rows have.
     stream : Stream
-        Addressed to the shard.
+        Random stream of the shard.
     warm : Arrays or None
         ``document_topic``, shape (documents, topics of another run), and ``word_topic``, probabilities of shape (words
         of the shard, topics of that run): topics are drawn in proportion to theta_dk phi_kw.

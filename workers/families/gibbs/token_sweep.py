@@ -128,7 +128,7 @@ def sweep_shard(
     priors : DirichletPriors
         Dirichlet parameters.
     stream : Stream
-        Addressed to the shard.
+        Random stream of the shard.
     slots : Slots, optional
         Slots of new topics; None where the number of topics is fixed.
 

@@ -1,1 +1,1 @@
-"""Gaussian trees beside a shard."""
+"""Gaussian trees on a shard."""

@@ -1,4 +1,4 @@
-"""Hierarchical component analysis beside a shard: vectors on the paths of a Gaussian tree (Wang and Blei 2009).
+"""Hierarchical component analysis on a shard: vectors on the paths of a Gaussian tree (Wang and Blei 2009).
 
 c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and mu ~ N(0, s0 I).
 
@@ -53,7 +53,7 @@ FOLD_IN_PASSES = 20
 
 
 class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
-    """Hierarchical component analysis beside a shard."""
+    """Hierarchical component analysis on a shard."""
 
     global_state_type, rows_type = HcaGlobalState, HcaRows
     local_type, documents_type = VectorFactors, VectorFactors
@@ -64,7 +64,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         return [nearest, sweep_components, *([sweep_factors] if global_state.factorised else [])]
 
     def initial_rows(self, words: int, global_state: HcaGlobalState) -> HcaRows:
-        """Return the rows of `words` columns before any vector has been seen."""
+        """Return the rows of `words` columns before the first vector is counted."""
         columns = global_state.fitted.node_parent.size
         sums = np.zeros((words, columns + 1))
         return HcaRows(sums, np.zeros_like(sums), np.zeros((words, columns)))
@@ -86,9 +86,9 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         rows : HcaRows
             Not used.
         global_state : HcaGlobalState
-            As `initialise` made them.
+            As returned by the driver's `initialise`.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
         warm : Arrays, optional
             Refused.
 
@@ -102,10 +102,10 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         Raises
         ------
         OptionError
-            There is another run to begin from.
+            `warm` is given.
         """
         if warm is not None:
-            raise OptionError("--warm: the family 'hca' begins from no other run")
+            raise OptionError("the family 'hca' cannot start from another run; omit `warm`", "warm")
         count, depth = shard.documents, global_state.full_depth
         spread = np.tile(np.eye(depth), (count, 1, 1)) if global_state.factorised else None
         best, factors = np.zeros(count, dtype=np.int32), np.zeros((count, depth))
@@ -117,7 +117,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
     def sweep(
         self, shard: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState, stream: Stream
     ) -> tuple[VectorFactors, Delta]:
-        """Pass over a shard, or assign its vectors to clusters.
+        """Return the result of a sweep over a shard, or of assigning its vectors to clusters.
 
         Parameters
         ----------
@@ -128,9 +128,9 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         rows : HcaRows
             Sums over vectors.
         global_state : HcaGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
 
         Returns
         -------
@@ -186,7 +186,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         return rows, global_state
 
     def fold(self, block: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, Delta]:
-        """Put new sums in the place of a block's, and return their products.
+        """Replace a block's sums by new ones, and return their products.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         delta : Delta
             Fresh `NodeSums`.
         global_state : HcaGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
 
         Returns
         -------
@@ -221,11 +221,11 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         return HcaRows(after, before if global_state.splits.begins_trial else block.saved, probes), Delta(parts)
 
     def finished_rows(self, block: HcaRows, global_state: HcaGlobalState) -> HcaRows:
-        """Return the rows that a finished model keeps: B."""
+        """Return the rows as a finished model saves them: B."""
         return HcaRows(block.word_node)
 
     def fold_in(self, shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, stream: Stream) -> VectorFactors:
-        """Fit paths and factors of unseen vectors with the tree held fixed."""
+        """Return paths and factors of unseen vectors, fitted with the tree fixed."""
         model, variance = global_state.fitted_model, self.options.prior_variance
         local = VectorPaths(shard, None, rows.word_node, model, global_state, variance).local()
         for _ in range(FOLD_IN_PASSES if global_state.factorised and global_state.separate_factors else 0):
@@ -265,7 +265,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         return {"document_topic": shares, "document_path": paths, "document_factors": factors}
 
     def document_lengths(self, local: VectorFactors) -> Vector:
-        """Return how many vectors each is: one."""
+        """Return the length of each vector as a document: one."""
         return np.ones(local.document_best.size)
 
 

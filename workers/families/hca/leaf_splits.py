@@ -51,7 +51,7 @@ class LeafProbes:
     shard : VectorShard
         The vectors.
     stream : Stream
-        Addressed to the shard.
+        Random stream of the shard.
     probe : numpy.ndarray of float64, shape (columns of the vectors, columns)
         The probes so far.
     splits : Splits

@@ -22,7 +22,7 @@ SAVED = "saved_"
 
 
 class HcaOptions(Protocol):
-    """The options that a shard model reads."""
+    """Options that the shard model reads."""
 
     @property
     def prior_variance(self) -> float:
@@ -104,7 +104,7 @@ class NodeMasses(State):
 
 @dataclass(frozen=True)
 class SavedTree(State):
-    """What a split that is rejected goes back to; arrays are named as those of its parts, after ``saved_``.
+    """State to which a rejected split goes back; its arrays have the names of its fields with the prefix ``saved_``.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class Splits(State):
 
     @property
     def begins_trial(self) -> bool:
-        """Whether the next sweep is the first of a trial."""
+        """True if the next sweep is the first of a trial."""
         return self.trial_left == TRIAL_ROUNDS
 
 
@@ -262,7 +262,7 @@ class HcaGlobalState(GlobalState):
     another_round : bool
         Whether the iteration goes on with one more sweep.
     saved : SavedTree or None
-        What a split on trial may have to go back to.
+        State to which a rejected split would go back; None if no split is on trial.
     """
 
     vocabulary: float

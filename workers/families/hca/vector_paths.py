@@ -22,7 +22,8 @@ from collapsium.workers.kernels.trees.gaussian import (
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
 
-MAX_ENDS, MIN_SHARE = 16, 1e-3  # ends in a vector's list, and the least q(c) of one
+MAX_ENDS, MIN_SHARE = 16, 1e-3
+"""Most ends that are stored of a vector, and the least q(c) of a stored end."""
 
 
 class VectorPaths:
@@ -65,11 +66,11 @@ class VectorPaths:
         end_log = np.ascontiguousarray(model.end_log[tree.columns])
         self.by_node, self.second = np.zeros((size + 1, shard.words.size)), np.zeros((size + 1, size + 1))
         self.ends, self.sums = np.zeros(size), np.zeros(3)
-        self._listed = np.zeros((count, MAX_ENDS), dtype=np.int32)
+        self._ends = np.zeros((count, MAX_ENDS), dtype=np.int32)
         self._masses = np.zeros((count, MAX_ENDS), dtype=np.float32)
         self._best, self._factors = np.zeros(count, dtype=np.int32), np.zeros((count, paths.shape[1]))
         self._spread: Vector | None = None
-        posterior = VectorPosterior(self._listed, self._masses, self._best, self._factors)
+        posterior = VectorPosterior(self._ends, self._masses, self._best, self._factors)
         statistics = TreeStatistics(self.by_node, self.second, self.ends, self.sums)
         nodes, mean = np.ascontiguousarray(loadings[:-1]), np.ascontiguousarray(loadings[-1])
         if global_state.separate_factors and local is not None and local.document_spread is not None:
@@ -95,11 +96,11 @@ class VectorPaths:
     def add_other_side(
         self, column: int, chosen: npt.NDArray[np.int64], by_word: Vector, second: Vector, ends: Vector
     ) -> None:
-        """Add up once more, in a column of their own, some of the vectors of a leaf."""
+        """Add the sums over some of a leaf's vectors in a column of their own."""
         if not chosen.size:
             return
         place = int(self._best[chosen[0]])
-        share = np.where(self._listed[chosen] == place, self._masses[chosen].astype(np.float64), 0.0).sum(axis=1)
+        share = np.where(self._ends[chosen] == place, self._masses[chosen].astype(np.float64), 0.0).sum(axis=1)
         location = self._factors[chosen]
         spread = self._spread[chosen] if self._spread is not None else self._covariance[self._best[chosen]]
         own = np.einsum("n,nk->k", share, spread[:, -1] + location[:, -1:] * location)
@@ -112,7 +113,7 @@ class VectorPaths:
     def local(self) -> VectorFactors:
         """Return the local state."""
         columns = self._tree.columns
-        ends = DocumentEnds.of_largest(self._listed, self._masses, columns)
+        ends = DocumentEnds.of_largest(self._ends, self._masses, columns)
         return VectorFactors(ends, columns[self._best].astype(np.int32), self._factors, self._spread)
 
 
@@ -125,13 +126,13 @@ def end_paths(tree: Tree, *, without_root: bool) -> npt.NDArray[np.int64]:
 def end_quadratics(
     model: TreeModel, paths: npt.NDArray[np.int64], words: float, prior_variance: float, tau: float
 ) -> tuple[Vector, Vector, Vector]:
-    """Return M'M + D diag(s) of each end, C = (I + tau of it)^-1, and log|C^-1|."""
+    """Return Q = M'M + D diag(s) of each end, C = (I + tau Q)^-1, and log |C^-1|."""
     gram, spread = model.loadings.gram, model.loadings.spread
     columns = np.where(paths >= 0, model.tree.columns[paths], -1)
     inside = (columns >= 0)[:, :, np.newaxis] & (columns >= 0)[:, np.newaxis, :]
     quadratic = np.where(inside, gram[columns[:, :, np.newaxis], columns[:, np.newaxis, :]], 0.0)
     steps = np.arange(paths.shape[1])
     quadratic[:, steps, steps] += words * np.where(columns >= 0, spread[columns], prior_variance)
-    whole = np.eye(paths.shape[1]) + tau * quadratic
-    log_determinant = np.linalg.slogdet(whole)[1]
-    return quadratic, np.ascontiguousarray(np.linalg.inv(whole)), log_determinant
+    precision = np.eye(paths.shape[1]) + tau * quadratic
+    log_determinant = np.linalg.slogdet(precision)[1]
+    return quadratic, np.ascontiguousarray(np.linalg.inv(precision)), log_determinant

@@ -1,1 +1,1 @@
-"""Trees of topics beside a shard."""
+"""Trees of topics on a shard."""

@@ -1,4 +1,4 @@
-"""What the arrays of families of trees must hold: sampled and variational nested CRPs, and Gaussian trees."""
+"""Declarations of the arrays of families of trees: sampled and variational nested CRPs, and Gaussian trees."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from collapsium.workers.arrays.array_fields import (
 )
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
-from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, POSITIVE, SAMPLED_ROWS, free_of
+from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, MIN_POSITIVE, SAMPLED_ROWS, free_of
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-MOST_DEPTH = 100
-"""Levels of a tree, at most: far beyond what any option allows."""
+MAX_DEPTH = 100
+"""Most levels of a tree, far more than any option allows."""
 
-LEAST_MASS = 1e-12
-"""Least probability of an end that a document lists: it is the largest of all, or at least a share of them."""
+MIN_MASS = 1e-12
+"""Least probability of a stored end, which is the largest of a document, or not far below it."""
 
-LEAST_LOG = -1e300
-"""Logarithm of a prior mass of nothing, as the families write it."""
+MIN_LOG = -1e300
+"""Logarithm of a prior mass of zero, as the families write it."""
 
-MOVED = "grown merged pruned"
+MOVE_COUNTS = "grown merged pruned"
 
 
 def tree(parents: str, depth: str = "") -> Rule:
@@ -60,7 +60,8 @@ def tree(parents: str, depth: str = "") -> Rule:
     """
 
     def rule(arrays: Arrays, context: CheckContext) -> str | None:
-        if parents not in arrays:  # nothing is kept of a tree before a trial
+        # Without a split on trial no tree is saved.
+        if parents not in arrays:
             return None
         columns = np.asarray(arrays[parents])
         levels = int(arrays[depth]) if depth else context.sizes["level"]
@@ -76,15 +77,15 @@ def nodes_of(name: str, parents: str) -> Rule:
     """Return the rule that all columns that an array names are nodes of the tree that the global state holds."""
 
     def rule(arrays: Arrays, context: CheckContext) -> str | None:
-        there = np.asarray(context.global_state[parents]) != FREE
-        named = np.asarray(arrays[name])
-        return None if there[named[named >= 0]].all() else f"expected columns of nodes in '{name}'"
+        is_node = np.asarray(context.global_state[parents]) != FREE
+        columns = np.asarray(arrays[name])
+        return None if is_node[columns[columns >= 0]].all() else f"expected columns of nodes in '{name}'"
 
     return rule
 
 
 def _paths(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with paths: each goes down from the root, and ends where -1 begins."""
+    """Return the fault of paths, which go down from the root and are -1 beyond their end."""
     path, parents = np.asarray(arrays["document_path"]), np.asarray(context.global_state["node_parent"])
     if path.shape[1] and ((path[:, 0] > 0).any() or not _goes_down(path, parents)):
         return "expected paths from the root down in 'document_path'"
@@ -100,22 +101,22 @@ def _goes_down(path: np.ndarray, parents: np.ndarray) -> bool:
 
 
 def _counted_levels(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the number of a document's tokens at the levels: none, or all of them."""
+    """Return the fault of a document's tokens by level, which add up to its length, or to 0 outside the tree."""
     if context.shard is None:
         return None
-    found = np.asarray(arrays["document_level"]).sum(axis=1, dtype=np.int64)
+    tokens = np.asarray(arrays["document_level"]).sum(axis=1, dtype=np.int64)
     expected = np.where(np.asarray(arrays["document_path"])[:, 0] >= 0, context.shard.lengths, 0)
-    return None if (found == expected).all() else "expected the tokens of each document in 'document_level'"
+    return None if (tokens == expected).all() else "expected the tokens of each document in 'document_level'"
 
 
-def _whole(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the counts of a fit that goes on: they are whole numbers. A drawn tree has others."""
+def _integer_counts(arrays: Arrays, context: CheckContext) -> str | None:
+    """Return the fault of counts during a fit, which are integers; those of a simulated tree are not."""
     wrong = [name for name in ("node_documents", "topic") if context.global_state[name].dtype.kind != "i"]
     return f"expected whole counts in '{wrong[0]}' of the global state" if wrong else None
 
 
 def _tokens_of_nodes(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
-    """Return the node of each token; -1 of those whose documents are not in the tree yet."""
+    """Return the node of each token; -1 if its document is not in the tree yet."""
     owner = np.repeat(np.arange(shard.documents), shard.lengths)
     return np.asarray(local["document_path"])[owner, local["token_level"]]
 
@@ -123,9 +124,9 @@ def _tokens_of_nodes(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
 GIBBS_NCRP_ARRAYS = FamilyArrays(
     ArrayGroup(
         {
-            "alpha": numbers("f8", "level", POSITIVE),
-            "eta": numbers("f8", "level", POSITIVE),
-            **scalars("f8", "gamma vocabulary", POSITIVE),
+            "alpha": numbers("f8", "level", MIN_POSITIVE),
+            "eta": numbers("f8", "level", MIN_POSITIVE),
+            **scalars("f8", "gamma vocabulary", MIN_POSITIVE),
             **scalars("i8", "warm_topics", 0),
             **scalars("i8", "lanes shards", 1),
             **flags("another_round"),
@@ -136,7 +137,7 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
         (tree("node_parent"), free_of("node_documents", "topic")),
     ),
     lambda global_state: SAMPLED_ROWS,  # noqa: ARG005
-    lambda global_state: ArrayGroup(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
+    lambda global_state: ArrayGroup(GROWING_BLOCKS.fields, (_integer_counts,)),  # noqa: ARG005
     lambda global_state: ArrayGroup(  # noqa: ARG005
         {
             "document_path": indices("i4", "document level", "topic", -1),
@@ -153,23 +154,23 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
 # Variational trees.
 
 NEXT = {
-    **scalars("i8", "depth next_depth", 1, MOST_DEPTH),
-    **scalars("i8", f"{MOVED} next_grown next_merged next_pruned", 0),
+    **scalars("i8", "depth next_depth", 1, MAX_DEPTH),
+    **scalars("i8", f"{MOVE_COUNTS} next_grown next_merged next_pruned", 0),
     "node_parent": indices("i8", "topic", "topic", FREE),
     "next_parent": indices("i8", "next", "next", FREE),
-    "end_log": numbers("f8", "topic", LEAST_LOG, 0.0),
-    "next_end_log": numbers("f8", "next", LEAST_LOG, 0.0),
+    "end_log": numbers("f8", "topic", MIN_LOG, 0.0),
+    "next_end_log": numbers("f8", "next", MIN_LOG, 0.0),
 }
-LISTS = {
+STORED_ENDS = {
     "document_lists": offsets("document", "listed"),
     "document_ends": indices("i4", "listed", "topic"),
-    "document_masses": numbers("f4", "listed", LEAST_MASS, 1.001),
+    "document_masses": numbers("f4", "listed", MIN_MASS, 1.001),
 }
 TREES = (tree("node_parent", "depth"), tree("next_parent", "next_depth"))
 
 
 def fitted(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the columns of a fit that goes on: both trees have the same. A drawn one has fewer."""
+    """Return the fault of the columns during a fit: both trees have the same number. A simulated one has fewer."""
     columns = context.global_state["node_parent"].size
     names = ("next_parent", "end_log", "next_end_log", "cluster_counts")
     wrong = [name for name in names if name in context.global_state and context.global_state[name].size != columns]
@@ -185,14 +186,14 @@ def _moves(columns: str, size: str = "move") -> dict[str, ArrayField]:
 
 
 def _levels_of_tree(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the level counts of documents: they have one for each level of the tree."""
+    """Return the fault of the level counts of documents, which have a column for each level of the tree."""
     levels, depth = arrays["document_level"].shape[1], int(context.global_state["depth"])
     return None if levels == depth else f"expected {depth} levels in 'document_level', found {levels}"
 
 
 def _ncrp_local(global_state: Arrays) -> ArrayGroup:
     pairs = {"pair_level": numbers("f4", "pair depth", 0, 1.001)} if global_state["factorised"] else {}
-    fields = {"document_level": counts("f8", "document depth"), **LISTS, **pairs}
+    fields = {"document_level": counts("f8", "document depth"), **STORED_ENDS, **pairs}
     return ArrayGroup(fields, (_levels_of_tree, nodes_of("document_ends", "node_parent")))
 
 
@@ -201,9 +202,9 @@ NCRP_ROWS = ArrayGroup({**NCRP_BLOCKS, "word_rest": replace(NCRP_BLOCKS["word_re
 NCRP_ARRAYS = FamilyArrays(
     ArrayGroup(
         {
-            "alpha": numbers("f8", "level", POSITIVE),
-            "eta": numbers("f8", "level", POSITIVE),
-            **scalars("f8", "gamma vocabulary", POSITIVE),
+            "alpha": numbers("f8", "level", MIN_POSITIVE),
+            "eta": numbers("f8", "level", MIN_POSITIVE),
+            **scalars("f8", "gamma vocabulary", MIN_POSITIVE),
             **NEXT,
             **same_field("node_passes node_tokens", counts("f8", "topic")),
             **_moves("next"),
@@ -245,25 +246,25 @@ def _hca_local(global_state: Arrays) -> ArrayGroup:
     factors = {"document_factors": numbers("f8", f"document {depth}")}
     if global_state["factorised"]:
         factors["document_spread"] = numbers("f8", f"document {depth} {depth}")
-    fields = {"document_best": indices("i4", "document", "topic"), **LISTS, **factors}
-    fields |= optional({f"{name}_saved": one for name, one in factors.items()})
+    fields = {"document_best": indices("i4", "document", "topic"), **STORED_ENDS, **factors}
+    fields |= optional({f"{name}_saved": field for name, field in factors.items()})
     return ArrayGroup(fields, (nodes_of("document_ends", "node_parent"), nodes_of("document_best", "node_parent")))
 
 
 _GAUSSIAN = {
     "gram": numbers("f8", "topic+1 topic+1"),
     **NEXT,
-    "end_log": numbers("f8", "end", LEAST_LOG, 1e3),
-    "next_end_log": numbers("f8", "end", LEAST_LOG, 1e3),
+    "end_log": numbers("f8", "end", MIN_LOG, 1e3),
+    "next_end_log": numbers("f8", "end", MIN_LOG, 1e3),
     **same_field("node_ends node_passes", numbers("f8", "topic")),
     **same_field("next_gram solve next_solve", numbers("f8", "topic+1 topic+1")),
     **same_field("spread next_spread", counts("f8", "topic+1")),
     **_moves("next+1"),
-    **scalars("f8", "tau vocabulary", POSITIVE),
+    **scalars("f8", "tau vocabulary", MIN_POSITIVE),
     **scalars("f8", "documents kl last_bound log_tau trial_bound"),
     **flags("another_round factorised restoring separate_factors"),
     **scalars("i8", "calm chain_sweeps_left rounds trial_left", 0),
-    **scalars("i8", "full_depth", 1, MOST_DEPTH),
+    **scalars("i8", "full_depth", 1, MAX_DEPTH),
     **scalars("i8", "max_seeds", 0),
     **scalars("i8", "stage", 0, 3),
     "trial_leaf": indices("i8", "", "next", -1),
@@ -277,7 +278,7 @@ _SAVED = {**_GAUSSIAN, **_moves("next+1", "saved_move")}
 
 
 def _enough_ends(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the prior masses of ends: each node has one. A drawn tree has room for more."""
+    """Return the fault of the prior masses of ends: each node has one. A simulated tree has room for more."""
     ends, nodes = arrays["end_log"].size, arrays["node_parent"].size
     return None if ends >= nodes else f"expected {nodes} numbers in 'end_log', found {ends}"
 
@@ -286,7 +287,7 @@ HCA_ARRAYS = FamilyArrays(
     ArrayGroup(
         {
             **_GAUSSIAN,
-            **optional({f"{SAVED}{name}": one for name, one in _SAVED.items()}),
+            **optional({f"{SAVED}{name}": field for name, field in _SAVED.items()}),
         },
         (
             *TREES,

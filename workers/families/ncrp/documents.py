@@ -33,7 +33,7 @@ MIN_END_SHARE = 1e-3  # least q(c) of a stored end behind the largest
 
 @dataclass(frozen=True)
 class WordLogs:
-    """E[log w], or log w, of the words at hand at the nodes of a tree, in the order of `Tree.columns`.
+    """E[log w], or log w, of the words of the rows at the nodes of a tree, in the order of `Tree.columns`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The nested Chinese restaurant process by collapsed Gibbs sampling, beside a shard.
+"""The nested Chinese restaurant process by collapsed Gibbs sampling, on a shard.
 
 Blei, Griffiths, Jordan and Tenenbaum (2003): a document takes a path c_d of L nodes, from the root down, by the nested
 Chinese restaurant process of concentration gamma; theta_d ~ Dir(alpha_1..alpha_L), z ~ theta_d, and w comes from the
@@ -68,7 +68,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobalState, Gib
         return [sweep_documents, move_subtrees, count_histogram]
 
     def initial_rows(self, words: int, global_state: GibbsNcrpGlobalState) -> GibbsNcrpRows:
-        """Return the rows of `words` words before any document has been seen."""
+        """Return the rows of `words` words before the first document is counted."""
         return GibbsNcrpRows(np.zeros((words, global_state.node_parent.size), dtype=np.int32))
 
     def start(
@@ -133,7 +133,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobalState, Gib
     def fold(
         self, block: GibbsNcrpRows, delta: Delta, global_state: GibbsNcrpGlobalState
     ) -> tuple[GibbsNcrpRows, Delta]:
-        """Add the rows of a delta to a block of the vocabulary, and tally its counts."""
+        """Return a block of the vocabulary after the changes of its rows, and tally its counts."""
         changes = delta.read(GibbsNcrpRows)
         if changes is None:
             return block, Delta()
@@ -146,7 +146,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobalState, Gib
         return GibbsNcrpRows(after), Delta({**parts, "word_histogram": histogram}, ids)
 
     def finished_rows(self, block: GibbsNcrpRows, global_state: GibbsNcrpGlobalState) -> GibbsNcrpRows:
-        """Return the rows that a finished model keeps: with all slots, which a block gets only when it is folded."""
+        """Return the rows as a finished model saves them: with all slots, which a block gets only when it is folded."""
         return GibbsNcrpRows(all_columns(block.word_topic, global_state.node_parent.size))
 
     def fold_in(
@@ -204,7 +204,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobalState, Gib
         return {"probability": probability}
 
     def probabilities(self, rows: GibbsNcrpRows, global_state: GibbsNcrpGlobalState) -> Arrays:
-        """Return phi_iw of the words at hand, of the last sample, and ``topic_parent``; columns are slots."""
+        """Return phi_iw of the words of the rows, of the last sample, and ``topic_parent``; columns are slots."""
         return {"word_topic": global_state.word_probability(rows.word_topic), "topic_parent": global_state.node_parent}
 
     def infer(self, local: GibbsNcrpDocuments, global_state: GibbsNcrpGlobalState) -> Arrays:

@@ -27,11 +27,11 @@ Vector = npt.NDArray[np.float64]
 
 
 class GibbsNcrpOptions(Protocol):
-    """The options that a shard model reads."""
+    """Options that the shard model reads."""
 
     @property
     def entry(self) -> str:
-        """How a document joins the tree: ``apart``, on a path of its own, or ``together``."""
+        """Way in which documents join the tree: ``apart``, on paths of their own, or ``together``."""
 
 
 def levels(parent: npt.ArrayLike) -> Ints:
@@ -48,7 +48,7 @@ def levels(parent: npt.ArrayLike) -> Ints:
 
 @dataclass(frozen=True)
 class NodeChanges(State):
-    """By how much a round changes the nodes of each slot.
+    """Changes of the node of each slot in a round.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class GibbsNcrpGlobalState(GlobalState):
         return TreePriors(self.alpha, self.eta, self.eta * self.words, self.gamma)
 
     def slots_of(self, shard: int, iteration: int) -> Slots | None:
-        """Return where a shard's new nodes go; None where it is another shard's turn."""
+        """Return the slots for a shard's new nodes; None where it is another shard's turn."""
         turns = -(-self.shards // self.lanes)
         if shard // self.lanes % turns != iteration % turns:
             return None
@@ -206,7 +206,7 @@ class GibbsNcrpGlobalState(GlobalState):
         return dataclasses.replace(after, free=after.node_parent == FREE)
 
     def word_probability(self, word_topic: npt.NDArray[Any]) -> Vector:
-        """Return phi_iw = (n_iw + eta_l) / (n_i + W eta_l) of the words at hand, shape (words, slots); even if free."""
+        """Return phi_iw = (n_iw + eta_l) / (n_i + W eta_l) by word and slot, also for free slots."""
         level = self.levels
         eta = np.where(level >= 0, self.eta[level], 1.0)
         phi: Vector = (all_columns(word_topic, level.size) + eta) / (self.topic + self.words * eta)
@@ -228,7 +228,7 @@ class GibbsNcrpRows(Rows):
 
 @dataclass(frozen=True)
 class GibbsNcrpDocuments(LocalState):
-    """What a finished model keeps of documents.
+    """Documents as a finished model saves them.
 
     Attributes
     ----------
@@ -244,7 +244,7 @@ class GibbsNcrpDocuments(LocalState):
 
 @dataclass(frozen=True)
 class GibbsNcrpLocal(GibbsNcrpDocuments):
-    """What a shard keeps between sweeps.
+    """Local state of a shard.
 
     Attributes
     ----------

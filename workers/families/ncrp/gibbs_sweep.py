@@ -122,7 +122,7 @@ class TreeSweep:
         global_state : GibbsNcrpGlobalState
             Hyperparameters.
         stream : Stream
-            Addressed to the shard and iteration.
+            Random stream of the shard and iteration.
         slots : Slots or None
             Where new nodes go; without, there are none.
         separate : bool

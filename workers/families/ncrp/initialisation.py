@@ -23,9 +23,14 @@ from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, Tree, Vect
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-ALL = np.iinfo(np.int64).max  # hash limit that all documents are below
-CHUNK_PAIRS = 1 << 14  # pairs of a warm start at a time
-MIN_WEIGHT = 1e-290  # weight of a pair at a node, at least
+ALL = np.iinfo(np.int64).max
+"""Hash limit that admits all documents."""
+
+CHUNK_PAIRS = 1 << 14
+"""Pairs that a warm start counts at a time."""
+
+MIN_WEIGHT = 1e-290
+"""Least weight of a pair at a node."""
 
 Chosen = npt.NDArray[np.bool_]
 
@@ -69,7 +74,7 @@ def merge_documents(shard: Shard, local: NcrpLocal, after: NcrpLocal, chosen: Ch
 
 
 def seed_counts(shard: Shard, global_state: NcrpGlobalState, stream: Stream) -> Delta:
-    """Return the words of the documents that start nodes, and to a root that has none those of all documents."""
+    """Return the words of the documents that start nodes, and for a new root those of all documents."""
     seeds, columns = global_state.initialisation.seeds, global_state.fitted.node_parent.size
     hashes = document_hashes(shard, stream.at(purpose="start", iteration=0))
     word_topic = np.zeros((shard.words.size, columns))
@@ -88,7 +93,7 @@ def seed_counts(shard: Shard, global_state: NcrpGlobalState, stream: Stream) -> 
 def draw_ends(
     shard: Shard, ends: DocumentEnds, count: int, stream: Stream, joined: Chosen
 ) -> tuple[npt.NDArray[np.int64], Vector]:
-    """Draw an end from q(c_n) for the shard's documents of smallest hash; return hashes and columns."""
+    """Return the smallest hashes of a shard's documents, and for each a column that is drawn from q(c_n)."""
     hashes = document_hashes(shard, stream)
     chosen = smallest_hashes(hashes, count, joined & (shard.lengths > 0))
     documents = {int(value): number for number, value in reversed(list(enumerate(hashes)))}
@@ -97,14 +102,15 @@ def draw_ends(
         document = documents[int(value)]
         stored = slice(ends.document_lists[document], ends.document_lists[document + 1])
         masses = ends.document_masses[stored].astype(np.float64)
-        number = (int(value) % 2**32) / 2.0**32  # the low bits are as good as a random number, of the smallest too
+        # The low bits of a hash are as good as a random number, also of the smallest hashes.
+        number = (int(value) % 2**32) / 2.0**32
         drawn = np.searchsorted(np.cumsum(masses), number * masses.sum(), side="right")
         columns[place] = ends.document_ends[stored][min(drawn, masses.size - 1)]
     return chosen, columns
 
 
 def warm_start(shard: Shard, global_state: NcrpGlobalState, warm: Arrays) -> tuple[NcrpLocal, Delta]:
-    """Count the words of each node of another tree by q(z) ~ theta phi; a document's path is its largest leaf's."""
+    """Return local state and counts by another run's tree: q(z) ~ theta phi, and the path to the largest leaf."""
     depth, columns = global_state.alpha.size, global_state.fitted.node_parent.size
     tree = _warm_tree(warm, depth, columns)
     theta, phi = (np.asarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
@@ -136,13 +142,15 @@ def warm_start(shard: Shard, global_state: NcrpGlobalState, warm: Arrays) -> tup
 
 
 def _warm_tree(warm: Arrays, depth: int, columns: int) -> Tree:
-    """Return the tree of another run, which must fit the options."""
+    """Return the tree of another run; raise `OptionError` if the options do not allow it."""
     parents = warm.get("topic_parent")
     if parents is None:
-        raise OptionError("--warm: the family 'ncrp' begins from trees alone, and the run has flat topics")
+        raise OptionError(
+            "the family 'ncrp' can start from a run of a tree alone, and this run has flat topics", "warm"
+        )
     tree = Tree(np.asarray(parents, dtype=np.int64), depth)
     if tree.columns.size != tree.parents.size or not (tree.level == depth - 1).any():
-        raise OptionError(f"--warm: expected a tree of depth {depth}, as --depth says")
+        raise OptionError(f"expected a run with a tree of depth={depth}, found another depth", "warm")
     if tree.columns.size > columns:
-        raise OptionError(f"--warm: a tree of {tree.columns.size} nodes needs --max-nodes {tree.columns.size} or more")
+        raise OptionError(f"expected a tree of at most max_nodes={columns} nodes, found {tree.columns.size}", "warm")
     return tree

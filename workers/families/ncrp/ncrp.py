@@ -1,4 +1,4 @@
-"""Topics on a tree of the nested Chinese restaurant process, beside a shard (Wang and Blei 2009).
+"""Topics on a tree of the nested Chinese restaurant process, on a shard (Wang and Blei 2009).
 
 c_n ~ nCRP(gamma), theta_n ~ Dir(alpha_1..alpha_L), z_nm ~ theta_n, t_nm ~ w_{c_n[z_nm]}, w_i ~ Dir(eta_l) at level l.
 Outside the tree, q keeps the prior for every node.
@@ -65,7 +65,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         return [sweep_documents, root_products, merge_gains, path_probability]
 
     def initial_rows(self, words: int, global_state: NcrpGlobalState) -> NcrpRows:
-        """Return the rows of `words` words before any document has been seen."""
+        """Return the rows of `words` words before the first document is counted."""
         return NcrpRows(np.zeros((words, global_state.fitted.node_parent.size)), np.zeros(words))
 
     def start(
@@ -85,9 +85,9 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         rows : NcrpRows
             Not used.
         global_state : NcrpGlobalState
-            As `initialise` made them.
+            As returned by the driver's `initialise`.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
         warm : Arrays, optional
             Of another tree: ``document_topic``, ``word_topic`` and ``topic_parent``.
 
@@ -122,9 +122,9 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         rows : NcrpRows
             Of the shard's words.
         global_state : NcrpGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
 
         Returns
         -------
@@ -177,7 +177,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
             Fresh ``word_topic``; its word ids count from the block's first word. Words that it does not have are in no
             document.
         global_state : NcrpGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
 
         Returns
         -------
@@ -228,7 +228,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         return self.documents(paths.local())
 
     def documents(self, local: NcrpLocal) -> NcrpDocuments:
-        """Return the part of a local state that a finished model keeps."""
+        """Return the part of a local state that a finished model saves."""
         return NcrpDocuments(local.document_level, local.ends)
 
     def predict(self, heldout: Shard, local: NcrpDocuments, rows: NcrpRows, global_state: NcrpGlobalState) -> Arrays:
@@ -243,7 +243,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         rows : NcrpRows
             Of the held-out words.
         global_state : NcrpGlobalState
-            The model's.
+            Global state of the model.
 
         Returns
         -------
@@ -263,7 +263,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         return {"probability": probability, "document_log": document_log}
 
     def probabilities(self, rows: NcrpRows, global_state: NcrpGlobalState) -> Arrays:
-        """Return E[w_i] of the words at hand by column, and each column's ``topic_parent``."""
+        """Return E[w_i] of the words of the rows by column, and each column's ``topic_parent``."""
         tree = global_state.fitted.tree
         word_topic = np.full((len(rows.word_topic), tree.parents.size), 1.0 / global_state.vocabulary)
         word_topic[:, tree.columns] = global_state.word_means(rows.word_topic, tree.columns)
@@ -280,7 +280,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         local : NcrpDocuments
             As a sweep or `fold_in` left it.
         global_state : NcrpGlobalState
-            The model's.
+            Global state of the model.
 
         Returns
         -------

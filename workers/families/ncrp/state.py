@@ -23,7 +23,7 @@ from collapsium.workers.families.ncrp.tree import (
 
 
 class NcrpOptions(Protocol):
-    """The options that a shard model reads."""
+    """Options that the shard model reads."""
 
     @property
     def learn(self) -> Sequence[str]:
@@ -34,12 +34,12 @@ class NcrpOptions(Protocol):
         """Passes over a document in an iteration."""
 
     def growing(self) -> int:
-        """Return at how many documents the tree may grow in an iteration."""
+        """Return the most documents at which the tree may grow in an iteration."""
 
 
 @dataclass(frozen=True)
 class Initialisation(State):
-    """How documents enter a tree at the start.
+    """Progress of the initialisation of a tree.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class NcrpRows(Rows):
     word_topic : numpy.ndarray of float64, shape (words, columns)
         E[n_iw].
     word_rest : numpy.ndarray of float64, shape (words,), or None
-        Tokens outside the tree; None of a model that was drawn, and where sweeps see the rows.
+        Tokens outside the tree; None of a simulated model, and where sweeps see the rows.
     """
 
     word_topic: Vector
@@ -190,7 +190,7 @@ class NcrpRows(Rows):
 
 @dataclass(frozen=True)
 class NcrpDocuments(LocalState):
-    """What a finished model keeps of documents.
+    """Documents as a finished model saves them.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class NcrpDocuments(LocalState):
 
 @dataclass(frozen=True)
 class NcrpLocal(NcrpDocuments):
-    """What a shard keeps between sweeps.
+    """Local state of a shard.
 
     Attributes
     ----------

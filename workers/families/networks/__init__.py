@@ -1,1 +1,1 @@
-"""Networks of Dirichlet and Pitman-Yor vectors beside a shard."""
+"""Networks of Dirichlet and Pitman-Yor vectors on a shard."""

@@ -1,4 +1,4 @@
-"""Declare what the arrays of networks of vectors must hold: plans, the nodes of a shard, tables and tokens."""
+"""Declarations of the arrays of networks of vectors: plans, the nodes of a shard, tables and tokens."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT,
 from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
-    ONE,
-    POSITIVE,
+    MIN_POSITIVE,
     PRIORS,
     SAMPLED_BLOCKS,
     SAMPLED_ROWS,
-    documents_have,
+    UNIT,
+    has_document_tokens,
     table_of,
 )
 from collapsium.workers.kernels.networks.consistency import find_unlisted, find_unseated
@@ -39,15 +39,15 @@ from collapsium.workers.kernels.networks.consistency import find_unlisted, find_
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-LARGEST_DISCOUNT = math.nextafter(1.0, 0.0)
-"""A discount is less than 1."""
+MAX_DISCOUNT = math.nextafter(1.0, 0.0)
+"""Largest discount, which is less than 1."""
 
-MOST_TOPICS_OF_A_PAIR = 16
-"""Topics that a pair has responsibilities of, at most (`responsibilities.MAX_TOPICS`)."""
+MAX_PAIR_TOPICS = 16
+"""Most topics of a pair's responsibilities (`kernels.networks.responsibilities.MAX_TOPICS`)."""
 
 
 def _plan(global_state: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the plan, or with the number of shared nodes."""
+    """Return the fault of the plan, or of the number of shared nodes."""
     plan = Plan.from_arrays(global_state)
     scope, every, field = plan.kinds.T
     try:
@@ -65,23 +65,24 @@ def _plan(global_state: Arrays, context: CheckContext) -> str | None:
         return "expected parents that stand before their children in 'links'"
     if (scope[parent] > scope[child]).any() or ((scope[parent] == LABEL) & (scope[child] == LABEL)).any():
         return "expected parents over no less than their children are over in 'links'"
-    above = sum(one.size for one in plan.shared_nodes())
-    found = len(global_state["shared_customers"])
-    context.sizes["above"] = above
-    return None if found == above else f"expected {above} rows of 'shared_customers', found {found}"
+    shared = sum(nodes.size for nodes in plan.shared_nodes())
+    rows = len(global_state["shared_customers"])
+    context.sizes["above"] = shared
+    return None if rows == shared else f"expected {shared} rows of 'shared_customers', found {rows}"
 
 
-MOST_CUSTOMERS = (1 << 31) - 1
-"""Customers of a topic that a vector has at most: kernels count them in 32 bits."""
+MAX_CUSTOMERS = (1 << 31) - 1
+"""Most customers of a vector and topic: kernels count them in 32 bits."""
 
 
 def _shared_counts(global_state: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the whole counts of shared nodes: which tables have no customers."""
+    """Return the fault of the counts of shared nodes: tables have customers, and customers tables."""
     customers, tables = np.asarray(global_state["shared_customers"]), np.asarray(global_state["shared_tables"])
-    if customers.max(initial=0) > MOST_CUSTOMERS or tables.max(initial=0) > MOST_CUSTOMERS:
-        return f"expected counts up to {MOST_CUSTOMERS} in 'shared_customers' and 'shared_tables'"
+    if customers.max(initial=0) > MAX_CUSTOMERS or tables.max(initial=0) > MAX_CUSTOMERS:
+        return f"expected counts up to {MAX_CUSTOMERS} in 'shared_customers' and 'shared_tables'"
     total = np.asarray(global_state["topic"])
-    if total.dtype.kind == "f":  # a drawn model's vectors are proportions, written as large counts
+    # A simulated model's vectors are proportions, written as large counts.
+    if total.dtype.kind == "f":
         return None
     graph = Plan.from_arrays(global_state).shared_graph()
     if len(tables) != graph.edge_parent.size:
@@ -96,10 +97,10 @@ def _shared_counts(global_state: Arrays, context: CheckContext) -> str | None:
 
 
 NETWORK: dict[str, ArrayField] = {
-    "alpha": numbers("f8", "topic", POSITIVE),
+    "alpha": numbers("f8", "topic", MIN_POSITIVE),
     **PRIORS,
-    "strength": numbers("f8", "kind", POSITIVE),
-    "discount": numbers("f8", "kind", 0, LARGEST_DISCOUNT),
+    "strength": numbers("f8", "kind", MIN_POSITIVE),
+    "discount": numbers("f8", "kind", 0, MAX_DISCOUNT),
     "kinds": numbers("i8", "kind 3", -1),
     "links": numbers("i8", "link 4", -(1 << 31), 1 << 31),
     "link_mixing": numbers("f8", "link", 0),
@@ -123,7 +124,7 @@ EXPECTED_GLOBAL_STATE = {
 
 
 def _links(global_state: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the kinds that links name."""
+    """Return the fault of links to kinds that do not exist."""
     links = np.asarray(global_state["links"])
     kinds = context.sizes["kind"]
     if links.size and not ((links[:, :2] >= 0) & (links[:, :2] < kinds)).all():
@@ -133,9 +134,9 @@ def _links(global_state: Arrays, context: CheckContext) -> str | None:
 
 
 def _counts(rows: Arrays, context: CheckContext) -> str | None:
-    """Return which counts of a fit that goes on are not whole; those of a drawn model are not."""
-    whole = context.global_state["topic"].dtype.kind == "i"
-    return None if whole else "expected whole counts in 'topic' of the global state"
+    """Return the fault of counts during a fit, which are integers; those of a simulated model are not."""
+    integers = context.global_state["topic"].dtype.kind == "i"
+    return None if integers else "expected whole counts in 'topic' of the global state"
 
 
 GRAPH: dict[str, ArrayField] = {
@@ -165,30 +166,30 @@ EXPECTED = {
     **GRAPH,
     "own_tokens": counts("f4", "owned"),
     "own_log_absent": numbers("f4", "owned", high=0),
-    "pair_size": numbers("u1", "pair", 0, MOST_TOPICS_OF_A_PAIR),
+    "pair_size": numbers("u1", "pair", 0, MAX_PAIR_TOPICS),
     "pair_topic": indices("u2", "share", "topic"),
-    "pair_share": numbers("u2", "share", 0, ONE),
+    "pair_share": numbers("u2", "share", 0, UNIT),
 }
 
 
 def _graph(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the nodes of a shard: each follows the plan, and its parents stand before it."""
+    """Return the fault of the nodes of a shard, which follow the plan and come after their parents."""
     graph, plan = Graph.from_arrays(arrays), Plan.from_arrays(context.global_state)
-    above, nodes, kinds = len(context.global_state["shared_customers"]), graph.node_kind.size, len(plan.kinds)
+    shared, nodes, kinds = len(context.global_state["shared_customers"]), graph.node_kind.size, len(plan.kinds)
     bounds, sizes = (graph.document_nodes[0], graph.document_nodes[-1]), np.diff(graph.document_nodes)
-    if bounds != (above, nodes) or (sizes < 0).any():
-        return f"expected offsets from {above} to {nodes} that never fall in 'document_nodes'"
+    if bounds != (shared, nodes) or (sizes < 0).any():
+        return f"expected offsets from {shared} to {nodes} that never fall in 'document_nodes'"
     edges = plan.shared_graph().edge_parent.size
-    if graph.node_edges[above] != edges:
+    if graph.node_edges[shared] != edges:
         return f"expected {edges} edges of shared nodes in 'node_edges'"
     child = np.repeat(np.arange(nodes), np.diff(graph.node_edges))
-    owner = np.concatenate([np.full(above, -1), np.repeat(np.arange(sizes.size), sizes)])
+    owner = np.concatenate([np.full(shared, -1), np.repeat(np.arange(sizes.size), sizes)])
     parent = graph.edge_parent
-    known_pairs = np.zeros((kinds, kinds), dtype=bool)
-    known_pairs[plan.links[:, 0], plan.links[:, 1]] = True
-    if not known_pairs[graph.node_kind[child], graph.node_kind[parent]].all() or (parent >= child).any():
+    linked = np.zeros((kinds, kinds), dtype=bool)
+    linked[plan.links[:, 0], plan.links[:, 1]] = True
+    if not linked[graph.node_kind[child], graph.node_kind[parent]].all() or (parent >= child).any():
         return "expected parents by the links of the network in 'edge_parent'"
-    if ((owner[parent] != owner[child]) & (parent >= above)).any():
+    if ((owner[parent] != owner[child]) & (parent >= shared)).any():
         return "expected parents of the same document in 'edge_parent'"
     several = np.repeat(np.diff(graph.node_edges) > 1, np.diff(graph.node_edges))
     if (graph.edge_mixing[several] <= 0).any():
@@ -198,25 +199,25 @@ def _graph(arrays: Arrays, context: CheckContext) -> str | None:
         return "expected nodes that words are drawn from, in their order, in 'segment_node'"
     if (owner[graph.segment_node] != segment).any():
         return "expected nodes of the document in 'segment_node'"
-    whole = graph.document_node
-    if (owner[whole[whole >= 0]] != np.flatnonzero(whole >= 0)).any():
+    roots = graph.document_node
+    if (owner[roots[roots >= 0]] != np.flatnonzero(roots >= 0)).any():
         return "expected nodes of the document in 'document_node'"
     levels = _longest(graph, plan, owner)
     return None if graph.levels == levels else f"expected {levels} in 'levels', found {graph.levels}"
 
 
 def _longest(graph: Graph, plan: Plan, owner: npt.NDArray[np.int64]) -> int:
-    """Return the nodes on the longest path, at most: those of kinds whose vectors depend on one another, else one."""
+    """Return an upper limit of the nodes on a path: all of a kind whose vectors depend on one another, else one."""
     longest = 0
     for kind in range(len(plan.kinds)):
         chained = bool((plan.links[:, :2] == kind).all(axis=1).any())
-        here = owner[(graph.node_kind == kind) & (owner >= 0)] if chained else owner[:0]
-        longest += int(np.bincount(here, minlength=1).max()) if chained else 1
+        owners = owner[(graph.node_kind == kind) & (owner >= 0)] if chained else owner[:0]
+        longest += int(np.bincount(owners, minlength=1).max()) if chained else 1
     return max(longest, 1)
 
 
 def _own(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the lists of nodes' own topics: each node of documents has one."""
+    """Return the fault of the offsets of nodes' own topics, which each node of documents has."""
     lists, below = (
         np.asarray(arrays["own_offsets"]),
         context.sizes["node"] - len(context.global_state["shared_customers"]),
@@ -228,15 +229,15 @@ def _own(arrays: Arrays, context: CheckContext) -> str | None:
 
 
 def _tables(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the tables of edges: each has customers, as far as the local state counts them."""
+    """Return the fault of the tables of edges: each has customers, as far as the local state counts them."""
     tables, own = EdgeTables.from_arrays(arrays).record, OwnTokens.from_arrays(arrays).record
-    found = tables.topic.size
-    if (tables.start + tables.entries > found).any() or tables.entries.sum(dtype=np.int64) != found:
-        return f"expected {found} entries in 'table_entries', at places that 'table_start' has"
+    entries = tables.topic.size
+    if (tables.start + tables.entries > entries).any() or tables.entries.sum(dtype=np.int64) != entries:
+        return f"expected {entries} entries in 'table_entries', at places that 'table_start' has"
     graph, topics = Graph.from_arrays(arrays), context.sizes["topic"]
     before, lengths = np.append(0, np.cumsum(own.tokens, dtype=np.int64)), np.asarray(arrays["document_tokens"])
     tokens = np.diff(before[own.offsets[graph.document_nodes - graph.shared]])
-    if lengths.max(initial=0) > MOST_CUSTOMERS or (tokens != lengths).any():
+    if lengths.max(initial=0) > MAX_CUSTOMERS or (tokens != lengths).any():
         return "expected the tokens of each document in 'own_tokens'"
     customers, unseated = np.zeros((graph.shared, topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
     find_unseated(graph.record, np.asarray(graph.document_nodes), tables, own, topics, customers, unseated)
@@ -254,15 +255,15 @@ def _tables(arrays: Arrays, context: CheckContext) -> str | None:
 
 
 def _responsibilities(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the number of responsibilities."""
+    """Return the fault of the number of responsibilities."""
     if "pair_size" not in arrays:
         return None
-    expected, found = int(np.asarray(arrays["pair_size"]).sum(dtype=np.int64)), len(arrays["pair_topic"])
-    return None if expected == found else f"expected {expected} numbers in 'pair_topic', found {found}"
+    expected, entries = int(np.asarray(arrays["pair_size"]).sum(dtype=np.int64)), len(arrays["pair_topic"])
+    return None if expected == entries else f"expected {expected} numbers in 'pair_topic', found {entries}"
 
 
 def _segments(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the segments of the documents of a shard: they are its own."""
+    """Return the fault of documents' segments, which are those of the shard."""
     if context.shard is None or context.shard.of_vectors:
         return None
     same = np.array_equal(segments_of(context.shard).documents, arrays["document_segments"])
@@ -274,7 +275,7 @@ def _tokens(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
     return np.asarray(local["token_topic"]).astype(np.int64)
 
 
-LOCAL_RULES = (_graph, _own, ascending("own_offsets", "own_topic"), _segments, documents_have("document_tokens"))
+LOCAL_RULES = (_graph, _own, ascending("own_offsets", "own_topic"), _segments, has_document_tokens("document_tokens"))
 SAMPLED_LOCAL = ArrayGroup(SAMPLED, (*LOCAL_RULES, _tables))
 EXPECTED_LOCAL = ArrayGroup(EXPECTED, (*LOCAL_RULES, _responsibilities))
 EXPECTED_ROWS = ArrayGroup({"word_topic": counts("f8", "word topic")})

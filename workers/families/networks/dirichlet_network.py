@@ -1,4 +1,4 @@
-"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, beside a shard (Buntine, Du and Nurmi 2010)."""
+"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, on a shard (Buntine, Du and Nurmi 2010)."""
 
 from __future__ import annotations
 

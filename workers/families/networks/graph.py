@@ -1,4 +1,4 @@
-"""The network of probability vectors of a shard's documents, made of a plan of kinds of vectors and their parents.
+"""The network of probability vectors of a shard's documents, by a plan of kinds of vectors and their parents.
 
 A plan has kinds of vectors, such as one for the corpus, one for each label of a field, one for each document, one for
 a number of segments of a document, and links from kinds to the kinds of their parents. Kinds are ordered such that a
@@ -127,7 +127,7 @@ class Graph(State):
 
     @property
     def is_root(self) -> npt.NDArray[np.bool_]:
-        """Whether each node has no parents."""
+        """True for each node without parents, shape (nodes,)."""
         is_root: npt.NDArray[np.bool_] = np.diff(self.node_edges) == 0
         return is_root
 
@@ -206,8 +206,8 @@ def graph_of(plan: Plan, segments: Ints, labels: Lists) -> Graph:
     place = np.arange(document.size) - np.repeat(segments[:-1], each)
     scope, every, _ = plan.kinds[plan.word_kind]
     segment_node = begins[document, plan.word_kind] + (place // every if scope == SEGMENT else 0)
-    whole = np.flatnonzero(plan.kinds[:, 0] == DOCUMENT)
-    document_node = begins[:, whole[-1]] if whole.size else np.full(documents, -1, dtype=np.int64)
+    of_documents = np.flatnonzero(plan.kinds[:, 0] == DOCUMENT)
+    document_node = begins[:, of_documents[-1]] if of_documents.size else np.full(documents, -1, dtype=np.int64)
     chained = [kind for kind in range(len(plan.kinds)) if np.any((plan.links[:, :2] == kind).all(axis=1))]
     longest = sum(int(sizes[:, kind].max(initial=1)) if kind in chained else 1 for kind in range(len(plan.kinds)))
     return Graph(

@@ -1,4 +1,4 @@
-"""Networks of probability vectors with sampled tables, beside a shard."""
+"""Networks of probability vectors with sampled tables, on a shard."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class SampledNetworkModel(
         global_state: SampledNetworkGlobalState,
         stream: Stream,
     ) -> tuple[SampledLocal, Delta]:
-        """Pass once over a shard."""
+        """Return the result of a sweep over a shard."""
         if local.counts is None or local.token_topic is None:
             raise TypeError("documents that were folded in are not swept")
         began, graph, topics = time.perf_counter(), local.graph, global_state.alpha.size
@@ -156,9 +156,9 @@ class SampledNetworkModel(
         rows : SampledRows
             Of its words.
         global_state : SampledNetworkGlobalState
-            The model's.
+            Global state of the model.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
 
         Returns
         -------

@@ -8,12 +8,13 @@ are customers of the parent (`collapsium.workers.kernels.networks.sweep`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Array
 from collapsium.workers.families.gibbs.token_counts import widened
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.states import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 MORE_ENTRIES = 64
-"""Entries a topic by which the room for tables grows where it does not suffice."""
+"""Entries for each topic by which the room for tables grows when it is too small."""
 
 
 def padded(topics: int) -> int:
@@ -53,19 +54,19 @@ def padded(topics: int) -> int:
     return -(-topics // CHUNK) * CHUNK
 
 
-def wide(values: npt.NDArray[Any], columns: int, dtype: Any) -> npt.NDArray[Any]:
+def wide(values: Array, columns: int, dtype: npt.DTypeLike) -> Array:
     """Return a copy with a number of columns, those beyond the old ones zero."""
     copy = np.zeros((*values.shape[:-1], columns), dtype=dtype)
     copy[..., : values.shape[-1]] = values
     return copy
 
 
-def _whole(counts: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Return counts as whole numbers; those of a drawn model are probabilities times a large number of tokens."""
+def _integers(counts: Array) -> npt.NDArray[np.int32]:
+    """Return counts as integers; those of a simulated model are probabilities times a large number of tokens."""
     if counts.dtype == np.int32:
         return counts
-    whole: npt.NDArray[np.int32] = np.rint(np.clip(counts, 0.0, np.iinfo(np.int32).max)).astype(np.int32)
-    return whole
+    integers: npt.NDArray[np.int32] = np.rint(np.clip(counts, 0.0, np.iinfo(np.int32).max)).astype(np.int32)
+    return integers
 
 
 @dataclass
@@ -102,13 +103,13 @@ class NetworkSampler:
         global_state: SampledNetworkGlobalState,
         settings: NetworkSettings,
         token_topic: npt.NDArray[np.uint16],
-        word_topic: npt.NDArray[Any],
+        word_topic: Array,
     ) -> NetworkSampler:
         """Return a sampler of tokens that have no tables yet; no argument is changed later."""
         columns, priors = padded(global_state.alpha.size), global_state.priors
         counts = records.SampledCounts(
             np.array(token_topic),
-            widened(_whole(word_topic), columns),
+            widened(_integers(word_topic), columns),
             wide(np.asarray(global_state.topic, dtype=np.float64), columns, np.float64),
             priors.word,
             priors.total,
@@ -127,7 +128,7 @@ class NetworkSampler:
         Parameters
         ----------
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
         initialise : bool, optional
             Whether tokens have topics and no tables yet.
         fold_in : bool, optional

@@ -1,4 +1,4 @@
-"""Networks of probability vectors beside a shard: predictions from the expected vectors of documents and segments."""
+"""Networks of probability vectors on a shard: predictions from the expected vectors of documents and segments."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NetworkShardModel(Resumable[NetworkSettings, GlobalStateT, RowsT, LocalT])
         local : NetworkDocuments
             Network of the documents.
         rows, global_state : Rows and NetworkGlobalState
-            The model's.
+            Global state of the model.
 
         Returns
         -------
@@ -135,11 +135,11 @@ def _require_segments(heldout: Shard, graph: Graph) -> None:
     """Refuse held-out pairs of documents that have other segments than they were fitted with."""
     if heldout.segments is None:
         return
-    fitted, found = np.diff(graph.document_segments), np.diff(heldout.segments.documents)
-    wrong = np.flatnonzero(found != fitted)
-    if wrong.size:
-        one = int(wrong[0])
+    fitted, held_out = np.diff(graph.document_segments), np.diff(heldout.segments.documents)
+    different = np.flatnonzero(held_out != fitted)
+    if different.size:
+        document = int(different[0])
         raise MismatchError(
-            f"expected the segments that document {one} of shard {heldout.number} was fitted with, "
-            f"{int(fitted[one])}; found {int(found[one])} held out"
+            f"expected the segments that document {document} of shard {heldout.number} was fitted with, "
+            f"{int(fitted[document])}; found {int(held_out[document])} held out"
         )

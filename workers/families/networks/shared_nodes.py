@@ -76,7 +76,7 @@ def sweep_shared(
     global_state : SampledNetworkGlobalState
         With counts that allow one another.
     stream : Stream
-        Addressed to the iteration.
+        Random stream of the iteration.
     move : bool
         Whether to draw table counts.
     count_joins : bool, optional

@@ -24,7 +24,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 class NetworkSettings(Protocol):
-    """Options that the halves beside the shards read."""
+    """Options that the shard models read."""
 
     @property
     def learn(self) -> tuple[str, ...]:
@@ -32,11 +32,11 @@ class NetworkSettings(Protocol):
 
     @property
     def learns_alpha(self) -> bool:
-        """Whether alpha is learned."""
+        """True if alpha is learned."""
 
     @property
     def tables(self) -> bool:
-        """Whether table counts are drawn besides the tokens."""
+        """True if table counts are drawn besides the tokens."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Tables of generalised Stirling numbers' ratios: a row a discount, kept in the process and shared by its threads.
+"""Tables of ratios of generalised Stirling numbers: a row a discount, cached in the process and shared by its threads.
 
-A table holds all V^m_t with m up to a power of two, no more than `LARGEST`, where it takes 16.8 MB. Beyond, kernels
-integrate. What a kernel finds does not depend on what else the process has done: rows that are longer than asked for,
-because they have grown, hold the numbers that all others hold, and m beyond `LARGEST` is always integrated.
+A table has all V^m_t with m up to a power of two, at most `MAX_COUNT`, where it takes 16.8 MB. Beyond, kernels
+integrate. Results do not depend on what else the process has computed: a longer table has the same numbers, and m
+beyond `MAX_COUNT` is always integrated.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 
 from collapsium.workers.kernels.networks.stirling import fill_ratios
 
-SMALLEST, LARGEST = 64, 2048  # m that a table goes to
-HELD = 2**27  # bytes that are kept in a process at most; of the tables asked for last
+MIN_COUNT, MAX_COUNT = 64, 2048
+"""Range of the largest m of a table."""
 
-_tables: OrderedDict[tuple[float, ...], NDArray[np.float64]] = OrderedDict()  # by use, the last one last
+MAX_CACHED_BYTES = 2**27
+"""Most bytes of the tables in a process, of which the last used stay."""
+
+# By use, the last used one last.
+_tables: OrderedDict[tuple[float, ...], NDArray[np.float64]] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -29,16 +33,15 @@ def tables_for(discounts: Iterable[float], most: int) -> NDArray[np.float64]:
     Parameters
     ----------
     discounts : sequence of float
-        Discounts, 0 <= a < 1, in the order in which the rows shall be.
+        Discounts, 0 <= a < 1, in the order of the rows.
     most : int
-        The largest count m that will be asked for. To have the same numbers everywhere it must not be
-        less than that, unless it is `LARGEST` or more.
+        Largest count m that kernels will look up, or at least `MAX_COUNT`.
 
     Returns
     -------
     float64, shape (discounts, M (M - 1) / 2), read-only
         A row a discount, with the V^m_t of m = 2 ... M one behind the other, each with t = 2 ... m; M is a power of
-        two and at least `most` or `LARGEST`. `kernels.stirling.stirling_ratio` takes a row.
+        two and at least `most` or `MAX_COUNT`. `kernels.stirling.stirling_ratio` takes a row.
 
     Raises
     ------
@@ -48,24 +51,24 @@ def tables_for(discounts: Iterable[float], most: int) -> NDArray[np.float64]:
     key = tuple(float(a) for a in discounts)
     if not all(0.0 <= a < 1.0 for a in key):
         raise ValueError(f"discounts are {key}; each must be at least 0 and less than 1")
-    end = max(SMALLEST, 1 << (min(most, LARGEST) - 1).bit_length()) if most > 0 else SMALLEST
+    end = max(MIN_COUNT, 1 << (min(most, MAX_COUNT) - 1).bit_length()) if most > 0 else MIN_COUNT
     with _lock:
-        found = _tables.pop(key, None)
-        if found is None or found.shape[1] < _size(end):
-            found = _grown(key, found, end)
-        _tables[key] = found
-        while len(_tables) > 1 and sum(table.nbytes for table in _tables.values()) > HELD:
+        ratios = _tables.pop(key, None)
+        if ratios is None or ratios.shape[1] < _size(end):
+            ratios = _grown(key, ratios, end)
+        _tables[key] = ratios
+        while len(_tables) > 1 and sum(table.nbytes for table in _tables.values()) > MAX_CACHED_BYTES:
             _tables.popitem(last=False)
-    return found
+    return ratios
 
 
 def _size(end: int) -> int:
-    """Return how many ratios a table to m = `end` has."""
+    """Return the number of ratios in a table to m = `end`."""
     return end * (end - 1) // 2
 
 
 def _grown(key: tuple[float, ...], before: NDArray[np.float64] | None, end: int) -> NDArray[np.float64]:
-    """Return tables to m = `end` that go on from those before, if there are any."""
+    """Return tables to m = `end`, which extend those before if there are any."""
     tables = np.empty((len(key), _size(end)))
     begin = 1
     if before is not None:

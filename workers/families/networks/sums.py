@@ -108,7 +108,7 @@ class SampledSums(State):
         global_state : NetworkGlobalState
             With b and alpha.
         stream : Stream
-            Addressed to the shard.
+            Random stream of the shard.
 
         Returns
         -------

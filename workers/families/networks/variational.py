@@ -1,4 +1,4 @@
-"""Networks of probability vectors with expected tables, beside a shard.
+"""Networks of probability vectors with expected tables, on a shard.
 
 Each pair has responsibilities over a few topics (`kernels.networks.responsibilities`), shared by its tokens. From them
 follow the expected counts of nodes, expected tables, as CV-HDP expects them, and expected vectors
@@ -123,7 +123,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
         local : ExpectedLocal
             The local state.
         delta : Delta
-            Counts as changes from nothing.
+            Counts as changes from zero.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
         global_state: ExpectedNetworkGlobalState,
         stream: Stream,
     ) -> tuple[ExpectedLocal, Delta]:
-        """Pass once over a shard."""
+        """Return the result of a sweep over a shard."""
         began, graph, priors, topics = time.perf_counter(), local.graph, global_state.priors, global_state.alpha.size
         word_topic = buffers.empty((shard.words.size, topics), np.float32)
         np.add(rows.word_topic, priors.word, out=word_topic, casting="same_kind")
@@ -192,7 +192,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
     def advance(
         self, rows: ExpectedRows, delta: Delta, global_state: ExpectedNetworkGlobalState
     ) -> tuple[ExpectedRows, ExpectedNetworkGlobalState]:
-        """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
+        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
         changes = delta.read(ExpectedWordChanges)
         if changes is None:
             return rows, global_state
@@ -202,7 +202,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
     def fold(
         self, block: ExpectedRows, delta: Delta, global_state: ExpectedNetworkGlobalState
     ) -> tuple[ExpectedRows, Delta]:
-        """Add the rows of a delta to a block of the vocabulary.
+        """Return a block of the vocabulary after the changes of its rows.
 
         Parameters
         ----------

@@ -1,1 +1,1 @@
-"""Mean-field variational inference beside a shard."""
+"""Mean-field variational inference on a shard."""

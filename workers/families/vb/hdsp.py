@@ -1,4 +1,4 @@
-"""The hierarchical Dirichlet scaling process, beside a shard (Kim and Oh 2017).
+"""The hierarchical Dirichlet scaling process, on a shard (Kim and Oh 2017).
 
 pi_mk ~ Gamma(beta p_k, rate R_mk), z ~ pi_m / sum_k pi_mk, and log R_mk is linear in the labels of a document. By
 mean-field variational Bayes: q(z_mn = k) ~ exp( E[log phi_k,x] + E[log pi_mk] ), q(pi_mk) = Gamma(beta p_k + n_mk,
@@ -56,7 +56,7 @@ STATISTICS_PER_LABEL = 4
 
 
 class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, LabelledDocumentTopics]):
-    """The hierarchical Dirichlet scaling process, beside a shard."""
+    """The hierarchical Dirichlet scaling process, on a shard."""
 
     global_state_type, local_type, documents_type = HdspGlobalState, LabelledDocumentTopics, LabelledDocumentTopics
     arrays = HDSP_ARRAYS
@@ -98,7 +98,7 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, Labe
         rows : MeanFieldRows
             Weights of the shard's words.
         global_state : HdspGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
         stream : Stream
             Not used.
 
@@ -169,7 +169,7 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, Labe
         local : LabelledDocumentTopics
             The documents.
         global_state : HdspGlobalState
-            The model's.
+            Global state of the model.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What the arrays of the HDSP must hold: weights of labels, and the labels of documents with their values."""
+"""Declarations of the arrays of the HDSP: weights of labels, and the labels of documents with their values."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.topic_arrays import (
     BY_DOCUMENT,
     LABEL_TABLE,
+    MAX_SWEEPS,
     MEAN_FIELD_BLOCKS,
     MEAN_FIELD_ROWS,
-    MOST_SWEEPS,
-    POSITIVE,
+    MIN_POSITIVE,
     labelled,
     some_of,
     table_of,
@@ -36,19 +36,19 @@ BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_t
 
 
 def _weights(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the weights of labels: those of one of the two ways are there."""
-    there = ["weight_shape" in arrays, "label_topic" in arrays]
-    return None if sum(there) == 1 else "expected either 'weight_shape' or 'label_topic'"
+    """Return the fault of the weights of labels, which have one of two forms."""
+    forms = ["weight_shape" in arrays, "label_topic" in arrays]
+    return None if sum(forms) == 1 else "expected either 'weight_shape' or 'label_topic'"
 
 
 def _signs(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the sign of values: kernels have room for sums of negative ones only if it is on."""
+    """Return the fault of the flag `signed`, which numbers need: kernels have room for negative sums only with it."""
     numbers_ = table_of(arrays).numbers
     return "expected 'signed' where the table of labels has numbers" if numbers_ and not arrays["signed"] else None
 
 
 def _values(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return what is wrong with the values of labels: none is negative unless the global state say so."""
+    """Return the fault of the values of labels, which are negative only where the global state is `signed`."""
     if context.global_state["signed"] or np.asarray(arrays["document_label_value"]).min(initial=0.0) >= 0.0:
         return None
     return "expected values that are not negative in 'document_label_value', as 'signed' of the global state is off"
@@ -58,8 +58,8 @@ HDSP_ARRAYS = FamilyArrays(
     ArrayGroup(
         {
             "prior": counts("f8", "topic"),
-            **scalars("f8", "eta gamma vocabulary", POSITIVE),
-            **scalars("i8", "lda_sweeps_left", 0, MOST_SWEEPS),
+            **scalars("f8", "eta gamma vocabulary", MIN_POSITIVE),
+            **scalars("i8", "lda_sweeps_left", 0, MAX_SWEEPS),
             "last": indices("i8", "", "topic"),
             **scalars("f8", "label_least label_most"),
             **flags("another_round carried further_sweep led signed with_curvature"),
@@ -67,9 +67,9 @@ HDSP_ARRAYS = FamilyArrays(
             **same_field("label_log label_mean_log", numbers("f8", "label topic")),
             "label_reach": counts("f8", "label"),
             **optional(same_field("label_topic", numbers("f8", "label topic"))),
-            **optional(same_field("weight_rate weight_shape", numbers("f8", "label topic", POSITIVE))),
-            **optional(same_field("weight_prior", numbers("f8", "2", POSITIVE))),
-            **optional(scalars("f8", "weight_variance", POSITIVE)),
+            **optional(same_field("weight_rate weight_shape", numbers("f8", "label topic", MIN_POSITIVE))),
+            **optional(same_field("weight_prior", numbers("f8", "2", MIN_POSITIVE))),
+            **optional(scalars("f8", "weight_variance", MIN_POSITIVE)),
             "topic_log": numbers("f8", "topic"),
             "topic_total": counts("f8", "topic"),
         },

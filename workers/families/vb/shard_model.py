@@ -1,8 +1,8 @@
-"""Mean-field variational inference beside a shard: what the families share.
+"""Mean-field variational inference on a shard: the base class of its families.
 
-A sweep gives its shard's E[n_kw] as a fresh total, and folding puts the sum over the shards in place of the counts
-before; a shard's changes act from the next iteration on, so that the number of shards changes nothing but rounding.
-Of the words, sweeps see exp(psi(lambda_kw)); the counts stay in their block.
+A sweep returns its shard's E[n_kw] as a fresh total, and folding replaces the counts by the sum over the shards. A
+shard's changes act from the next iteration on, so that the number of shards changes rounding alone. Sweeps see
+exp(psi(lambda_kw)) of the words; the counts stay in their block.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
 
     @property
     def limits(self) -> PassLimits:
-        """When a document has converged in a sweep."""
+        """Limits of the passes over a document in a sweep."""
         return PassLimits(self.options.document_sweeps, self.options.document_tolerance)
 
     @abstractmethod
@@ -85,7 +85,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
         return MEAN_FIELD_KERNELS
 
     def initial_rows(self, words: int, global_state: GlobalStateT) -> MeanFieldRows:
-        """Return the rows of `words` words before any document has been seen."""
+        """Return the rows of `words` words before the first document is counted."""
         shape = words, global_state.topic_total.size
         return MeanFieldRows(word_expected=np.ones(shape), block_topic=np.zeros(shape))
 
@@ -96,7 +96,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
         return rows, replace(global_state, further_sweep=True)
 
     def fold(self, block: MeanFieldRows, delta: Delta, global_state: GlobalStateT) -> tuple[MeanFieldRows, Delta]:
-        """Put new counts in the place of a block's, and compute exp(psi(lambda_kw)) from them.
+        """Replace a block's counts by new ones, and compute exp(psi(lambda_kw)) from them.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
         delta : Delta
             Fresh `WordCounts`; word ids count from the block's first. Words without counts are in no document.
         global_state : MeanFieldGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
         return MeanFieldRows(word_expected=expected, block_topic=counts), Delta(parts)
 
     def finished_rows(self, block: MeanFieldRows, global_state: GlobalStateT) -> MeanFieldRows:
-        """Return the rows that a finished model keeps: E[n_kw]."""
+        """Return the rows as a finished model saves them: E[n_kw]."""
         return MeanFieldRows(word_topic=block.counts)
 
     def fixed_weights(self, rows: MeanFieldRows, global_state: GlobalStateT) -> tuple[Vector, Vector]:
@@ -168,16 +168,16 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
 
 
 def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | None) -> tuple[Counts, Vector]:
-    """Draw a shard's initial responsibilities, alike for all pairs of a document, or take another run's; count them.
+    """Return the counts of a shard's initial responsibilities, random by document or from another run.
 
     Parameters
     ----------
     shard : Shard
         The documents.
     topics : int
-        How many topics.
+        K, the number of topics.
     stream : Stream
-        Addressed to the shard.
+        Random stream of the shard.
     warm : Arrays or None
         ``document_topic``, proportions theta of shape (documents, K'), and ``word_topic``, probabilities phi of shape
         (shard words, K'), with K' <= K: then q ~ theta phi, and further topics begin empty.

@@ -18,7 +18,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class MeanFieldGlobalState(GlobalState):
-    """What all families of mean-field topics have.
+    """Global state of all families of mean-field topics.
 
     Attributes
     ----------

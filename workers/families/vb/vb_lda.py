@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation by mean-field variational Bayes, beside a shard (Blei, Ng and Jordan 2003).
+"""Latent Dirichlet allocation by mean-field variational Bayes, on a shard (Blei, Ng and Jordan 2003).
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi_k) = Dir(lambda_k), and
 
@@ -52,15 +52,15 @@ class VbLdaOptions(MeanFieldOptions, Protocol):
 
     @property
     def even_sweeps(self) -> int:
-        """First iterations in which documents begin from even proportions."""
+        """Number of first iterations in which documents begin from even proportions."""
 
     @property
     def learns_alpha(self) -> bool:
-        """Whether a_k is learned."""
+        """True if a_k is learned."""
 
 
 class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaLocal]):
-    """Latent Dirichlet allocation by mean-field variational Bayes, beside a shard."""
+    """Latent Dirichlet allocation by mean-field variational Bayes, on a shard."""
 
     global_state_type, local_type, documents_type = VbLdaGlobalState, VbLdaLocal, DocumentTopics
     arrays = VB_LDA_ARRAYS
@@ -102,7 +102,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
         rows : MeanFieldRows
             Weights of the shard's words.
         global_state : VbLdaGlobalState
-            As the iteration began.
+            Global state at the start of the iteration.
         stream : Stream
             Not used.
 

@@ -13,7 +13,7 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_references
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.cvb.document_lists import room_for
+from collapsium.workers.families.cvb.active_topics import max_active_for
 from tests.conformance import (
     Conformance,
     arrays_of,
@@ -93,7 +93,7 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
             if "document_lists" in local:
                 sizes = np.diff(local["document_lists"])
                 most = np.minimum(
-                    room_for(np.diff(shard.value.offsets), options["topics"], options.get("most_active", 0)),
+                    max_active_for(np.diff(shard.value.offsets), options["topics"], options.get("most_active", 0)),
                     options["topics"],
                 )
                 assert (sizes <= most).all()

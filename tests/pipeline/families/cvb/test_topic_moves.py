@@ -157,7 +157,7 @@ def test_probabilities__sum_to_one_at_any_time(planted):
     every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
     moving = 0
     for state in states:
-        blocks = [tasks.counted(block.value) for block in state.blocks]
+        blocks = [tasks.scored_rows(block.value) for block in state.blocks]
         rows = tasks.gather(blocks, every.words, complete=True)
         table = problem.shard_model.predict(every, state.swept[0].value.local, rows, state.global_state)
         sums = np.add.reduceat(table["probability"], every.offsets[:-1])
@@ -185,7 +185,7 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
 @pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"topics": 140}], ids=str)
 def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted, options, tmp_path, monkeypatch):
-    monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 2000)
+    monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 2000)
     found = []
     for scratch, every in ((None, 0), (str(tmp_path / "scratch"), 0), (None, 21)):
         executor = Losing(SerialExecutor(), every) if every else None

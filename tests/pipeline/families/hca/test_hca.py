@@ -353,7 +353,7 @@ def test_warm_starts__are_refused_and_leave_nothing(tmp_path, corpus):
         assert "\n" not in str(raised.value)
         assert not (tmp_path / "run").exists()
     shard = Corpus(corpus).references[0].load()
-    with pytest.raises(OptionError, match="begins from no other run"):
+    with pytest.raises(OptionError, match="cannot start from another run"):
         HcaShardModel(make_options("hca", {})).start(shard, None, None, None, {"document_topic": np.ones((1, 1))})
 
 

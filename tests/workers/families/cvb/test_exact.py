@@ -42,11 +42,11 @@ def swept(family, rows, sweeps, **options):
     vocabulary = 3
     global_state = family.initialise(Summary(len(rows), vocabulary, shard.tokens), config, Stream(0))
     model = family.shard_model(config)
-    block = tasks.blank(model, 0, vocabulary, global_state)
+    block = tasks.empty_block(model, 0, vocabulary, global_state)
     after = tasks.start(model, shard, None, [block], global_state, Stream(5, "start"))
     for _ in range(sweeps):
         block = tasks.fold(model, block, [after.delta], global_state)
-        global_state = family.update(global_state, block.told, config, Stream(0))
+        global_state = family.update(global_state, block.sums, config, Stream(0))
         after = tasks.sweep(model, shard, after, None, [block], global_state, Stream(5, "sweep"))
     folded = tasks.fold(model, block, [after.delta], global_state)
     q = after.local.pair_topic.astype(np.float64)
@@ -152,9 +152,9 @@ def test_lda__every_expectation_agrees_with_enumeration(name, topics, sweeps):
     documents = cells(shard, q, np.full(topics, 0.3))
     check(documents, expected)
     check(word_cells(folded.rows, np.full(3, 0.5)), expected)
-    check(topic_cells(global_state, folded.told, 1.5), expected)
-    np.testing.assert_allclose(folded.told["tables"], documents["s"].sum(axis=0), rtol=1e-5)
-    bound = Lda().objective(global_state, folded.told)["objective"]
+    check(topic_cells(global_state, folded.sums, 1.5), expected)
+    np.testing.assert_allclose(folded.sums["tables"], documents["s"].sum(axis=0), rtol=1e-5)
+    bound = Lda().objective(global_state, folded.sums)["objective"]
     true_bound = expected["log_joint"] + entropy(shard, q)
     assert abs(bound - true_bound) < 0.08
     assert true_bound < evidence + 1e-9  # Jensen: what the bound approximates is a bound
@@ -176,10 +176,10 @@ def test_hdp__every_expectation_agrees_with_enumeration(name):
     documents = cells(shard, q, a)
     check(documents, expected)
     check(word_cells(folded.rows, h), expected)
-    check(topic_cells(global_state, folded.told, total), expected)
-    np.testing.assert_allclose(folded.told["tables"], documents["s"].sum(axis=0), rtol=1e-5)
+    check(topic_cells(global_state, folded.sums, total), expected)
+    np.testing.assert_allclose(folded.sums["tables"], documents["s"].sum(axis=0), rtol=1e-5)
     np.testing.assert_allclose(folded.rows.word_tables, expected["t"].sum(axis=1), rtol=0.015, atol=1e-7)
-    bound = Hdp().objective(global_state, folded.told)["objective"] + divergence(global_state, folded.told)
+    bound = Hdp().objective(global_state, folded.sums)["objective"] + divergence(global_state, folded.sums)
     assert abs(bound - expected["log_joint"] - entropy(shard, q)) < 0.08
 
 
@@ -194,12 +194,12 @@ def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
         "gamma": ("gamma", "gamma_posterior"),
         "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
     }[learned]
-    after = Hdp().update(global_state, folded.told, config, Stream(0))
+    after = Hdp().update(global_state, folded.sums, config, Stream(0))
     if learned == "gamma":  # its update follows that of pi: compare under the new sticks
         sticks = ("pi", "pi_geometric", "stick_order", "stick_posterior")
         global_state = replace(global_state, **{name: getattr(after, name) for name in sticks})
     mixed = replace(global_state, **{name: getattr(after, name) for name in names})
-    assert bound_at(mixed, shard, q, folded.told) >= bound_at(global_state, shard, q, folded.told) - 1e-6
+    assert bound_at(mixed, shard, q, folded.sums) >= bound_at(global_state, shard, q, folded.sums) - 1e-6
 
 
 def bound_at(global_state, shard, q, told):

@@ -153,15 +153,15 @@ def test_no_tokens_at_all__are_swept():
     for family in FAMILIES:
         half, global_state = load_family(family), first_global_state(family, shard)
         model = shard_model(family, FAMILIES[family])
-        block = tasks.blank(model, 0, 30, global_state)
+        block = tasks.empty_block(model, 0, 30, global_state)
         swept = tasks.start(model, shard, None, [block], global_state, Stream(1, "start"))
         for number in range(3):
             block = tasks.fold(model, block, [swept.delta], global_state)
             global_state = half.update(
-                global_state, block.told, half.Options(**FAMILIES[family]), Stream(1, "u", number)
+                global_state, block.sums, half.Options(**FAMILIES[family]), Stream(1, "u", number)
             )
             swept = tasks.sweep(model, shard, swept, None, [block], global_state, Stream(1, "sweep", number))
         assert not swept.delta["word_topic"].any()
         theta = model.infer(swept.local, global_state)["document_topic"]
         assert np.isfinite(theta).all()
-        assert isinstance(block.told, Delta)
+        assert isinstance(block.sums, Delta)

@@ -29,7 +29,7 @@ class Chain:
         self.model = self.driver.shard_model(self.config)
         summary = Summary(shard.documents, WORDS, shard.tokens)
         self.global_state = self.driver.initialise(summary, self.config, self.stream)
-        self.block = tasks.blank(self.model, 0, WORDS, self.global_state)
+        self.block = tasks.empty_block(self.model, 0, WORDS, self.global_state)
         self._take(
             tasks.start(self.model, shard, None, [self.block], self.global_state, self.stream.at(purpose="start"))
         )
@@ -47,10 +47,10 @@ class Chain:
         self.block = tasks.Block(0, WORDS, GibbsNcrpRows(row), Delta())
 
     def _take(self, swept):
-        self.swept = tasks.keep(swept)
+        self.swept = tasks.without_delta(swept)
         self.block = tasks.fold(self.model, self.block, [swept.delta], self.global_state)
         at = self.stream.at(purpose="update", iteration=self.iteration)
-        self.global_state = self.driver.update(self.global_state, self.block.told, self.config, at)
+        self.global_state = self.driver.update(self.global_state, self.block.sums, self.config, at)
 
     @property
     def state(self):

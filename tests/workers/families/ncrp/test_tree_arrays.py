@@ -5,7 +5,7 @@ import pytest
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import ArrayGroup, CheckContext, check_arrays
-from collapsium.workers.families.ncrp.arrays import LISTS
+from collapsium.workers.families.ncrp.arrays import STORED_ENDS
 
 LOCAL = {
     "document_lists": np.array([0, 1, 3]),
@@ -16,7 +16,7 @@ LOCAL = {
 
 def check(masses):
     changed = {**LOCAL, "document_masses": np.array(masses, dtype=np.float32)}
-    check_arrays(changed, ArrayGroup(LISTS), CheckContext({"document": 2, "topic": 4}), "local")
+    check_arrays(changed, ArrayGroup(STORED_ENDS), CheckContext({"document": 2, "topic": 4}), "local")
 
 
 def test_probabilities_of_listed_ends__pass():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.families.cvb.document_lists import starts_of
+from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.kernels.cvb import active
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.families.cvb.document_lists import starts_of
+from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows
 from collapsium.workers.kernels.cvb.records import ActiveTopics, NewActiveState, RowChanges

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.cvb.document_lists import starts_of
+from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.families.cvb.warm_start import first_lists
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.records import (

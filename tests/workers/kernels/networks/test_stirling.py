@@ -169,7 +169,7 @@ def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch
 
 
 def test_tables__take_what_is_said():
-    assert 8 * stirling._size(stirling.LARGEST) < 16.8e6
+    assert 8 * stirling._size(stirling.MAX_COUNT) < 16.8e6
 
 
 @pytest.mark.parametrize("a", [-0.1, 1.0, math.nan])

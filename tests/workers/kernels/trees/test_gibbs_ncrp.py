@@ -96,11 +96,11 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
     theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
     config = make_options(FAMILY, {})
     global_state = DRIVER.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
-    block = tasks.blank(MODEL, 0, 30, global_state)
+    block = tasks.empty_block(MODEL, 0, 30, global_state)
     local, delta = MODEL.start(shard, block.rows, global_state, Stream(1), {"document_topic": theta, "word_topic": phi})
     np.testing.assert_array_equal(local.document_level.sum(axis=1), shard.lengths)
     block = tasks.fold(MODEL, block, [delta], global_state)
-    after = DRIVER.update(global_state, block.told, config, Stream(2))
+    after = DRIVER.update(global_state, block.sums, config, Stream(2))
     assert not after.another_round
     assert after.topic.sum() == shard.tokens
     path = local.document_path
@@ -143,15 +143,15 @@ def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     config = make_options(FAMILY, {})
     global_state = DRIVER.initialise(Summary(2, 30, 0), config, Stream(0))
-    block = tasks.blank(MODEL, 0, 30, global_state)
+    block = tasks.empty_block(MODEL, 0, 30, global_state)
     swept = tasks.start(MODEL, shard, None, [block], global_state, Stream(1, "start"))
     for number in range(3):
         block = tasks.fold(MODEL, block, [swept.delta], global_state)
-        global_state = DRIVER.update(global_state, block.told, config, Stream(1, "u", number))
+        global_state = DRIVER.update(global_state, block.sums, config, Stream(1, "u", number))
         swept = tasks.sweep(MODEL, shard, swept, None, [block], global_state, Stream(1, "sweep", number))
     assert all(np.isfinite(one).all() for one in global_state.to_arrays().values() if one.dtype.kind == "f")
     assert np.isfinite(MODEL.infer(swept.local, global_state)["document_topic"]).all()
-    assert isinstance(block.told, Delta)
+    assert isinstance(block.sums, Delta)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.spill import SpillFiles, spill
-from collapsium.workers.families.cvb import document_lists as module
-from collapsium.workers.families.cvb.document_lists import Gathering, cut, portions, starts_of
+from collapsium.workers.families.cvb import active_topics as module
+from collapsium.workers.families.cvb.active_topics import LocalStateBuilder, chunk_bounds, document_chunks, starts_of
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
 from tests.workers.kernels.cvb.test_active import listed_shards
 
-SIZES = [1, 3, 40, 1 << 24]  # of portions: from one document to all
+SIZES = [1, 3, 40, 1 << 24]  # of document_chunks: from one document to all
 
 
 def local_of(state):
@@ -30,40 +30,42 @@ def check_equal(found, expected):
         assert found[name].shape == values.shape
 
 
-def arrays_of(portion):
-    """A portion's arrays by their names."""
-    offsets, position, counts = portion.pairs
-    lists, topic = portion.active
-    _, share, count, rest = portion.state
+def arrays_of(chunk):
+    """A chunk's arrays by their names."""
+    offsets, position, counts = chunk.pairs
+    lists, topic = chunk.active
+    _, share, count, rest = chunk.state
     arrays = {"offsets": offsets, "position": position, "counts": counts, "lists": lists, "topic": topic}
     return {**arrays, "share": share, "count": count, "rest": rest}
 
 
-def shortened(portion):
-    """A portion without the last topic of each list."""
-    offsets, topics = portion.active
-    starts, responsibilities, counts, background = portion.state
+def shortened(chunk):
+    """A chunk without the last topic of each list."""
+    offsets, topics = chunk.active
+    starts, responsibilities, counts, background = chunk.state
     keep = np.ones(topics.size, dtype=bool)
     keep[offsets[1:][np.diff(offsets) > 0] - 1] = False
     lists = np.concatenate([[0], np.cumsum(keep)])[offsets].astype(np.int64)
     pieces = []
-    for (first, last), (low, high), at in zip(pairwise(portion.pairs.offsets), pairwise(offsets), starts, strict=False):
+    for (first, last), (low, high), at in zip(pairwise(chunk.pairs.offsets), pairwise(offsets), starts, strict=False):
         share = responsibilities[at : at + (last - first) * (high - low)].reshape(last - first, high - low)
         pieces.append(share[:, :-1].ravel())
     share = np.concatenate([np.zeros(0, dtype=np.uint16), *pieces])
-    state = ActiveState(starts_of(portion.pairs.offsets, lists), share, counts[keep], background)
-    return replace(portion, active=ActiveTopics(lists, topics[keep]), state=state)
+    state = ActiveState(starts_of(chunk.pairs.offsets, lists), share, counts[keep], background)
+    return replace(chunk, active=ActiveTopics(lists, topics[keep]), state=state)
 
 
 def gathered(shard, before, change, age=4):
-    """Put changed portions together."""
-    changed = [change(portion) for portion in portions(shard, before)]
-    after = Gathering(shard, before, [(one.active.topics, np.diff(one.active.offsets)) for one in changed], same=False)
-    for portion in changed:
-        made = after.blank(portion)
-        for values, given_ in zip(made[1:], portion.state[1:], strict=True):
+    """Put changed document_chunks together."""
+    changed = [change(chunk) for chunk in document_chunks(shard, before)]
+    after = LocalStateBuilder(
+        shard, before, [(one.active.topics, np.diff(one.active.offsets)) for one in changed], same=False
+    )
+    for chunk in changed:
+        made = after.allocate(chunk)
+        for values, given_ in zip(made[1:], chunk.state[1:], strict=True):
             values[:] = given_
-        after.add(replace(portion, state=ActiveState(*made)))
+        after.add(replace(chunk, state=ActiveState(*made)))
     return after.finish(age)
 
 
@@ -71,8 +73,8 @@ def gathered(shard, before, change, age=4):
 def test_cut__covers_all_documents_in_runs_as_long_as_may_be(state, size):
     starts = starts_of(state.shard.offsets, state.lists)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PORTION", size)
-        runs = cut(state.shard.offsets, state.lists)
+        patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
+        runs = chunk_bounds(state.shard.offsets, state.lists)
     assert [first for first, _ in runs] == [0, *(last for _, last in runs[:-1])]
     assert runs[-1][1] == state.shard.documents
     for first, last in runs:
@@ -87,8 +89,8 @@ def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_di
     local = local_of(state)
     before = spill(local, str(tmp_path)) if on_disk else local
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PORTION", size)
-        found = list(portions(state.shard, before))
+        patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
+        found = list(document_chunks(state.shard, before))
     for name, values in {
         "position": state.shard.position,
         "counts": state.shard.counts,
@@ -117,20 +119,20 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
     before = spill(local, str(tmp_path)) if on_disk else local
     noise = np.random.default_rng(0)
     expected = {**local, "age": np.array(4)}
-    for name in module.CHANGING:
+    for name in module.SWEPT_ARRAYS:
         expected[name] = noise.integers(0, 9, local[name].size).astype(local[name].dtype)
-    done = dict.fromkeys(module.CHANGING, 0)
+    done = dict.fromkeys(module.SWEPT_ARRAYS, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PORTION", size)
-        lists = [(portion.active.topics, np.diff(portion.active.offsets)) for portion in portions(state.shard, before)]
-        after = Gathering(state.shard, before, [] if same else lists, same=same)
-        for portion in portions(state.shard, before):
-            made = after.blank(portion)
-            for name, values, old in zip(module.CHANGING, made[1:], portion.state[1:], strict=True):
+        patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
+        lists = [(chunk.active.topics, np.diff(chunk.active.offsets)) for chunk in document_chunks(state.shard, before)]
+        after = LocalStateBuilder(state.shard, before, [] if same else lists, same=same)
+        for chunk in document_chunks(state.shard, before):
+            made = after.allocate(chunk)
+            for name, values, old in zip(module.SWEPT_ARRAYS, made[1:], chunk.state[1:], strict=True):
                 assert (values.dtype, values.shape) == (old.dtype, old.shape)
                 values[:] = expected[name][done[name] : done[name] + values.size]
                 done[name] += values.size
-            after.add(replace(portion, state=ActiveState(*made)))
+            after.add(replace(chunk, state=ActiveState(*made)))
         found = after.finish(4)
     assert isinstance(found, SpillFiles) == on_disk
     check_equal(found, expected)
@@ -141,9 +143,9 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
 def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_portions(tmp_path, state, size, other):
     local = local_of(state)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PORTION", size)
+        patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
         memory = gathered(state.shard, local, shortened)
-        patch.setattr(module, "PORTION", other)
+        patch.setattr(module, "CHUNK_RESPONSIBILITIES", other)
         disk = gathered(state.shard, spill(local, str(tmp_path)), shortened)
     assert isinstance(memory, dict)
     assert isinstance(disk, SpillFiles)
@@ -158,8 +160,8 @@ def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_p
 def test_portions__of_the_whole_are_views(state):
     """In memory nothing is copied: what a sweep reads is the state itself."""
     local = local_of(state)
-    (portion,) = portions(state.shard, local)
-    assert (portion.document, portion.pair) == (0, 0)
-    assert all(isinstance(values, np.ndarray) for values in arrays_of(portion).values())
-    for values, name in ((portion.state.responsibilities, "pair_shares"), (portion.active.topics, "document_topics")):
+    (chunk,) = document_chunks(state.shard, local)
+    assert (chunk.document, chunk.pair) == (0, 0)
+    assert all(isinstance(values, np.ndarray) for values in arrays_of(chunk).values())
+    for values, name in ((chunk.state.responsibilities, "pair_shares"), (chunk.active.topics, "document_topics")):
         assert np.shares_memory(values, local[name]) or values.size == 0

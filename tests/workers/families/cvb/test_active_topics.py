@@ -1,20 +1,17 @@
-"""How many topics documents may list, and choosing the lists of a portion."""
+"""The number of active topics of documents, and their selection."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.cvb.document_lists import (
-    LEAST,
-    PAIRS_A_TOPIC,
-    ROOM,
-    WHOLE,
+from collapsium.workers.families.cvb.active_topics import (
+    SELECTION,
     carry,
-    choose,
-    portions,
-    room,
-    room_for,
+    document_chunks,
+    max_active,
+    max_active_for,
+    select,
 )
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, SweptRows
 from collapsium.workers.families.cvb.states import CollapsedRows
@@ -29,34 +26,34 @@ def offsets_of(lengths):
 
 
 @given(st.lists(st.integers(0, 2000), max_size=6), TOPICS, MOST)
-def test_room__is_what_each_document_may_list(lengths, topics, most):
-    found = room(offsets_of(lengths), topics, most)
+def test_max_active__is_the_limit_of_each_document(lengths, topics, most):
+    found = max_active(offsets_of(lengths), topics, most)
     assert found.dtype == np.int64
-    assert found.tolist() == [min(room_for(length, topics, most), topics) for length in lengths]
+    assert found.tolist() == [min(max_active_for(length, topics, most), topics) for length in lengths]
     assert ((found >= 1) & (found <= topics)).all()
     if most:
         assert (found == min(most, topics)).all()
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000), TOPICS, MOST)
-def test_room__does_not_shrink_with_pairs(one, other, topics, most):
-    found = room(offsets_of(sorted((one, other))), topics, most)
+def test_max_active__does_not_shrink_with_pairs(one, other, topics, most):
+    found = max_active(offsets_of(sorted((one, other))), topics, most)
     assert found[0] <= found[1]
 
 
-@given(st.integers(0, 3000), st.integers(1, WHOLE))
-def test_room__is_for_all_topics_where_they_are_few(pairs, topics):
-    assert room(offsets_of([pairs]), topics, 0).tolist() == [topics]
+@given(st.integers(0, 3000), st.integers(1, SELECTION.max_complete))
+def test_max_active__is_for_all_topics_where_they_are_few(pairs, topics):
+    assert max_active(offsets_of([pairs]), topics, 0).tolist() == [topics]
 
 
 @pytest.mark.parametrize(
     ("pairs", "topics", "most", "expected"),
     [
-        (0, WHOLE, 0, WHOLE),
-        (0, WHOLE + 1, 0, ROOM),
-        (PAIRS_A_TOPIC - 1, 1000, 0, ROOM),
-        (PAIRS_A_TOPIC, 1000, 0, ROOM + 1),
-        (10 * PAIRS_A_TOPIC, 1000, 0, ROOM + 10),
+        (0, SELECTION.max_complete, 0, SELECTION.max_complete),
+        (0, SELECTION.max_complete + 1, 0, SELECTION.min_room),
+        (SELECTION.pairs_per_topic - 1, 1000, 0, SELECTION.min_room),
+        (SELECTION.pairs_per_topic, 1000, 0, SELECTION.min_room + 1),
+        (10 * SELECTION.pairs_per_topic, 1000, 0, SELECTION.min_room + 10),
         (10**6, 1000, 0, 1000),
         (10**6, 1000, 30, 30),
         (3, 1000, 30, 30),
@@ -64,14 +61,14 @@ def test_room__is_for_all_topics_where_they_are_few(pairs, topics):
         (3, 100, 30, 30),
     ],
 )
-def test_room__examples(pairs, topics, most, expected):
-    assert room(offsets_of([pairs]), topics, most).tolist() == [expected]
+def test_max_active__examples(pairs, topics, most, expected):
+    assert max_active(offsets_of([pairs]), topics, most).tolist() == [expected]
 
 
-def test_room__is_kept_to_by_the_plan_of_a_fit():
+def test_max_active__is_the_same_in_the_plan_of_a_fit():
     """A plan asks for documents of their mean length, which need not be whole."""
     for topics in (5, 1000):
-        assert room_for(20.9, topics, 0) == room_for(20, topics, 0)
+        assert max_active_for(20.9, topics, 0) == max_active_for(20, topics, 0)
 
 
 # Choosing ------------------------------------------------------------------------------------------------------------
@@ -88,10 +85,10 @@ def parameters_of(state, rows, most=0):
 
 
 def whole(state):
-    """All documents, as one portion."""
+    """All documents, as one chunk."""
     count, rest = state.counts
     local = {"document_lists": state.lists, "document_topics": state.topic, "document_counts": count}
-    return next(portions(state.shard, {**local, "document_rest": rest, "pair_shares": state.share}))
+    return next(document_chunks(state.shard, {**local, "document_rest": rest, "pair_shares": state.share}))
 
 
 def working_of(state, rows, parameters):
@@ -102,11 +99,11 @@ def working_of(state, rows, parameters):
 def test_choose__gives_lists_within_their_room(state, extra, most):
     rows = state.rows(extra)
     parameters = parameters_of(state, rows, most)
-    topic, sizes = choose(whole(state), working_of(state, rows, parameters), parameters)
+    topic, sizes = select(whole(state), working_of(state, rows, parameters), parameters)
     assert (topic.dtype, sizes.dtype) == (np.uint16, np.int64)
     assert topic.size == sizes.sum()
     lengths = np.diff(state.shard.offsets)
-    assert (sizes <= room(state.shard.offsets, state.topics, most)).all()
+    assert (sizes <= max_active(state.shard.offsets, state.topics, most)).all()
     np.testing.assert_array_equal(sizes > 0, lengths > 0)  # an empty document lists nothing, any other something
     for own in np.split(topic.astype(np.int64), np.cumsum(sizes)[:-1]):
         assert (np.diff(own) > 0).all()
@@ -115,14 +112,14 @@ def test_choose__gives_lists_within_their_room(state, extra, most):
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
 def test_choose__keeps_what_a_document_is_sure_of(state, extra):
-    """A listed topic of more than its prior and than a little stays, where there is room for all."""
+    """A listed topic of more than its prior and than a little stays, where there is max_active for all."""
     rows = state.rows(extra)
     parameters = parameters_of(state, rows)
-    topic, sizes = choose(whole(state), working_of(state, rows, parameters), parameters)
+    topic, sizes = select(whole(state), working_of(state, rows, parameters), parameters)
     chosen = [set(own.tolist()) for own in np.split(topic, np.cumsum(sizes)[:-1])]
     owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
     for document, k, count in zip(owner, state.topic, state.counts[0], strict=True):
-        if count > max(rows["a"][k], LEAST) * (1 + 1e-5):
+        if count > max(rows["a"][k], SELECTION.min_tokens) * (1 + 1e-5):
             assert int(k) in chosen[document]
 
 
@@ -130,13 +127,13 @@ def test_choose__keeps_what_a_document_is_sure_of(state, extra):
 def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, data):
     rows = state.rows(extra)
     parameters = parameters_of(state, rows)
-    portion, working = whole(state), working_of(state, rows, parameters)
+    chunk, working = whole(state), working_of(state, rows, parameters)
     new = [
         sorted(data.draw(st.sets(st.integers(0, state.topics - 1)))) if length else []
         for length in np.diff(state.shard.offsets)
     ]
     topic = np.array([k for own in new for k in own], dtype=np.uint16)
-    after = carry(portion, working, (topic, np.array([len(own) for own in new], dtype=np.int64)))
+    after = carry(chunk, working, (topic, np.array([len(own) for own in new], dtype=np.int64)))
     np.testing.assert_array_equal(after.active.topics, topic)
     before_counts, before_rest = naive.word_counts(state.shape, *state.given, *state.where)
     where = *after.active, after.state.starts, after.state.responsibilities
@@ -148,21 +145,21 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
     np.testing.assert_array_equal(after.state.counts, tokens[0])
     np.testing.assert_array_equal(after.state.background, tokens[1])
     # What stays listed keeps its responsibilities.
-    old = {(d, int(k)): q[:, j] for d, (_, own, q) in enumerate(documents(state, portion)) for j, k in enumerate(own)}
+    old = {(d, int(k)): q[:, j] for d, (_, own, q) in enumerate(documents(state, chunk)) for j, k in enumerate(own)}
     for d, (_, own, q) in enumerate(documents(state, after)):
         for j, k in enumerate(own):
             np.testing.assert_array_equal(q[:, j], old.get((d, int(k)), np.zeros(len(q))))
 
 
-def documents(state, portion):
-    where = *portion.active, portion.state.starts, portion.state.responsibilities
+def documents(state, chunk):
+    where = *chunk.active, chunk.state.starts, chunk.state.responsibilities
     return naive.documents(state.shard.offsets, *where)
 
 
 @given(listed_shards())
 def test_carry__to_the_same_lists_does_nothing(state):
     rows = state.rows(0.0)
-    portion, working = whole(state), working_of(state, rows, parameters_of(state, rows))
-    assert carry(portion, working, (state.topic, np.diff(state.lists))) is portion
+    chunk, working = whole(state), working_of(state, rows, parameters_of(state, rows))
+    assert carry(chunk, working, (state.topic, np.diff(state.lists))) is chunk
     assert not working.row_changes.active.any()
     assert not working.row_changes.background.any()

@@ -1,0 +1,272 @@
+"""Select the active topics of each document, and read and write active responsibilities in chunks of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.spill import SpillFiles, read_rows
+from collapsium.workers.arrays.state import Array, Arrays
+from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
+from collapsium.workers.kernels.cvb import active_selection
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
+from collapsium.workers.kernels.records import DocumentPairs
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+Ints = npt.NDArray[np.int64]
+Steps = npt.NDArray[np.uint16]
+Floats = npt.NDArray[np.float32]
+Vector = npt.NDArray[np.float64]
+SWEPT_ARRAYS = ("pair_shares", "document_counts", "document_rest")
+"""Arrays of a local state that each sweep writes anew."""
+
+CHUNK_RESPONSIBILITIES = 1 << 22
+"""Responsibilities, of 2 bytes each, that are swept together."""
+
+Selected = tuple[Steps, Ints]
+PairsT = TypeVar("PairsT", float, Ints, Vector)
+
+
+@dataclass(frozen=True)
+class SelectionRule:
+    """Number of active topics of a document, and the tokens that make a topic active.
+
+    Attributes
+    ----------
+    max_complete : int
+        Up to this many topics, documents begin with all of them, and all may stay active.
+    min_room, pairs_per_topic : int
+        With more topics, a document may have `min_room` active ones, and one more for each `pairs_per_topic` pairs.
+    min_tokens : float
+        Expected tokens that an active topic exceeds; it also exceeds its prior a_k.
+    """
+
+    max_complete: int = 128
+    min_room: int = 24
+    pairs_per_topic: int = 8
+    min_tokens: float = 0.01
+
+
+SELECTION = SelectionRule()
+
+
+def max_active(offsets: Ints, topics: int, most: int) -> Ints:
+    """Return the most active topics of each document, shape (documents,), from the offsets of its pairs."""
+    lengths = np.diff(offsets)
+    limits: Ints = np.minimum(max_active_for(lengths, topics, most), topics) + np.zeros_like(lengths)
+    return limits
+
+
+def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
+    """Return the most active topics of documents by their number of pairs; `most` is the option, 0 for the default."""
+    if most:
+        return most
+    return topics if topics <= SELECTION.max_complete else SELECTION.min_room + pairs // SELECTION.pairs_per_topic
+
+
+def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:
+    """Select the active topics of each document of a chunk.
+
+    Parameters
+    ----------
+    chunk : DocumentChunk
+        The documents with their active topics so far.
+    working : SweptRows
+        The shard's rows.
+    parameters : Parameters
+        Dirichlet parameters of the updates.
+
+    Returns
+    -------
+    topic : numpy.ndarray of uint16, shape (active,)
+        Active topics, ascending in a document.
+    sizes : numpy.ndarray of int64, shape (documents,)
+        Number of active topics of each document.
+    """
+    most = parameters.active_settings.most
+    room = max_active(chunk.pairs.offsets, parameters.topics.size, most)
+    places = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
+    chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(chunk.documents, dtype=np.int64)
+    active_selection.select(
+        chunk.pairs,
+        chunk.active,
+        chunk.state,
+        parameters.priors,
+        working.selection,
+        np.maximum(parameters.topics, SELECTION.min_tokens),
+        active_selection.Selection(places, chosen, sizes),
+    )
+    within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
+    return chosen[within], sizes
+
+
+def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> DocumentChunk:
+    """Carry a chunk's responsibilities over to newly selected topics.
+
+    Parameters
+    ----------
+    chunk : DocumentChunk
+        The documents with their active topics so far.
+    working : SweptRows
+        The shard's rows; tokens of topics that are no longer active go to the background.
+    selected : tuple of numpy.ndarray
+        Result of `select`.
+
+    Returns
+    -------
+    DocumentChunk
+        The documents with the new active topics, before the sweep.
+    """
+    topic, active_offsets = selected[0], np.concatenate([[0], np.cumsum(selected[1])]).astype(np.int64)
+    if np.array_equal(active_offsets, chunk.active.offsets) and np.array_equal(topic, chunk.active.topics):
+        return chunk
+    active, starts = ActiveTopics(active_offsets, topic), starts_of(chunk.pairs.offsets, active_offsets)
+    counts, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(chunk.state.background)
+    state = NewActiveState(starts, buffers.zeros(int(starts[-1]), np.uint16), counts, rest)
+    active_selection.carry(chunk.pairs, chunk.active, chunk.state, active, working.row_changes, state)
+    return replace(chunk, active=active, state=ActiveState(*state))
+
+
+@dataclass(frozen=True)
+class DocumentChunk:
+    """Consecutive documents of a shard with their active topics.
+
+    Attributes
+    ----------
+    pairs : DocumentPairs
+        The documents.
+    active : ActiveTopics
+        Their active topics.
+    state : ActiveState
+        Their responsibilities and counts.
+    document, pair : int
+        Index of the first document and of the first pair in the shard.
+    """
+
+    pairs: DocumentPairs
+    active: ActiveTopics
+    state: ActiveState
+    document: int = 0
+    pair: int = 0
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.pairs.offsets.size - 1
+
+
+def starts_of(offsets: Ints, lists: Ints) -> Ints:
+    """Return the offsets of documents' responsibilities, from those of their pairs and of their active topics."""
+    sizes = np.diff(offsets) * np.diff(lists)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def chunk_bounds(offsets: Ints, lists: Ints) -> list[tuple[int, int]]:
+    """Return the first and last-plus-one documents of chunks of at most `CHUNK_RESPONSIBILITIES`."""
+    starts, bounds, first = starts_of(offsets, lists), [], 0
+    while first < lists.size - 1:
+        last = int(np.searchsorted(starts, starts[first] + CHUNK_RESPONSIBILITIES, side="right")) - 1
+        bounds.append((first, max(last, first + 1)))
+        first = bounds[-1][1]
+    return bounds
+
+
+def document_chunks(shard: Shard, local: Arrays) -> Iterator[DocumentChunk]:
+    """Yield a shard's documents with their active topics, chunk by chunk.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    local : Arrays
+        Their local state, in memory or in spill files.
+
+    Yields
+    ------
+    DocumentChunk
+        The next documents, in their order.
+    """
+    lists = np.asarray(local["document_lists"])
+    starts = starts_of(shard.offsets, lists)
+    for first, last in chunk_bounds(shard.offsets, lists):
+        low, high = int(shard.offsets[first]), int(shard.offsets[last])
+        entries = int(lists[first]), int(lists[last])
+        pairs = DocumentPairs(shard.offsets[first : last + 1] - low, shard.position[low:high], shard.counts[low:high])
+        state = ActiveState(
+            starts[first : last + 1] - starts[first],
+            read_rows(local, "pair_shares", int(starts[first]), int(starts[last])),
+            read_rows(local, "document_counts", *entries),
+            read_rows(local, "document_rest", first, last),
+        )
+        active = ActiveTopics(lists[first : last + 1] - entries[0], read_rows(local, "document_topics", *entries))
+        yield DocumentChunk(pairs, active, state, first, low)
+
+
+class LocalStateBuilder:
+    """Joins swept chunks to a local state: in spill files if the state before is spilled, else in memory.
+
+    In memory, arrays are allocated at their final size and filled in place: joining parts would take twice the memory.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    before : Arrays
+        The local state before the sweep.
+    selected : sequence of (numpy.ndarray, numpy.ndarray)
+        In memory, the result of `select` for each chunk.
+    same : bool
+        Whether all active topics stay.
+    """
+
+    def __init__(self, shard: Shard, before: Arrays, selected: Sequence[Selected], *, same: bool) -> None:
+        self._writer = before.writer() if isinstance(before, SpillFiles) else None
+        self._sizes: list[Ints] = []
+        self._lists, topic = before["document_lists"], before["document_topics"]
+        self._done = dict.fromkeys(SWEPT_ARRAYS, 0)
+        self._arrays: dict[str, Array] = {}
+        if self._writer is not None:
+            return
+        if not same:
+            sizes = [part[1] for part in selected]
+            self._lists = np.concatenate([[0], np.cumsum(np.concatenate([*sizes, np.zeros(0, np.int64)]))])
+            self._lists = self._lists.astype(np.int64)
+            topic = np.concatenate([*(part[0] for part in selected), np.zeros(0, dtype=np.uint16)])
+        lengths = int(starts_of(shard.offsets, self._lists)[-1]), topic.size, shard.documents
+        for name, length in zip(SWEPT_ARRAYS, lengths, strict=True):
+            self._arrays[name] = buffers.empty(length, before[name].dtype)
+        self._arrays["document_topics"] = topic
+
+    def allocate(self, chunk: DocumentChunk) -> NewActiveState:
+        """Return arrays for a chunk's new responsibilities, counts and background tokens."""
+        arrays = []
+        for name, before in zip(SWEPT_ARRAYS, chunk.state[1:], strict=True):
+            first, self._done[name] = self._done[name], self._done[name] + before.size
+            view = self._arrays[name][first : first + before.size] if self._arrays else None
+            arrays.append(buffers.empty(before.size, before.dtype) if view is None else view)
+        return NewActiveState(chunk.state.starts, *arrays)
+
+    def add(self, chunk: DocumentChunk) -> None:
+        """Add the next chunk, whose arrays are those of `allocate`."""
+        if self._writer is None:
+            return
+        self._sizes.append(np.diff(chunk.active.offsets))
+        _, responsibilities, counts, rest = chunk.state
+        arrays: dict[str, Array] = {"document_topics": chunk.active.topics, "document_counts": counts}
+        self._writer.add({**arrays, "document_rest": rest, "pair_shares": responsibilities})
+
+    def finish(self, age: int) -> Arrays:
+        """Return the local state."""
+        if self._writer is None:
+            return {**self._arrays, "document_lists": self._lists, "age": np.array(age)}
+        sizes = np.concatenate([*self._sizes, np.zeros(0, np.int64)])
+        lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._writer.add({"document_lists": lists, "age": np.array(age)})
+        return self._writer.finish()
