@@ -195,7 +195,7 @@ def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:
         others = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
         watch.notice(
             f"{exposed[0]}{others} listens on all interfaces without TLS: whoever reaches it can run code there; start "
-            "schedulers and workers with --host, or with certificates (deploy/DEPLOY.md, 'Who may reach it')"
+            "schedulers and workers with --host, or with certificates (docs/howto/clusters.md, 'Who may reach it')"
         )
 
 

@@ -1,4 +1,4 @@
-"""DEPLOY.md: its lines of Python and its job are run on a small sample, and the files and commands that it names are there."""
+"""The guides to deployment: their Python and their job are run on a small sample, and the files that they name are there."""
 
 import json
 import re
@@ -7,9 +7,9 @@ import sys
 import tarfile
 import tomllib
 
-from tests.deploy.reading import DEPLOY, ROOT, blocks
+from tests.deploy.reading import DEPLOY, GUIDES, ROOT, blocks
 
-TEXT = (DEPLOY / "DEPLOY.md").read_text(encoding="utf-8")
+INDEX = (DEPLOY / "DEPLOY.md").read_text(encoding="utf-8")
 SGML = """<!DOCTYPE lewis SYSTEM "lewis.dtd">
 <REUTERS TOPICS="YES" LEWISSPLIT="TRAIN" CGISPLIT="TRAINING-SET" OLDID="5544" NEWID="{number}">
 <DATE>{date}</DATE>
@@ -25,7 +25,7 @@ continued.</BODY></TEXT>
 
 
 def test_sgml__becomes_json_lines(tmp_path):
-    (program,) = blocks("python")
+    (program,) = [block for block in blocks("python") if "sys.argv" in block]
     (tmp_path / "sgml.py").write_text(program)
     for name, number, date in (
         ("reut2-000.sgm", 7, " 2-MAR-1987 08:22:57.75"),
@@ -55,13 +55,25 @@ def test_job__is_toml_with_the_tables_of_a_job():
 
 
 def test_files__that_are_named_are_there():
-    named = set(re.findall(r"\bdeploy/[\w./-]+[\w]", TEXT))
+    text = "\n".join(guide.read_text(encoding="utf-8") for guide in GUIDES)
+    named = set(re.findall(r"\bdeploy/[\w./-]+[\w]", text))
     assert len(named) > 5
     assert not [name for name in named if not (ROOT / name).exists()]
-    column = {name for line in TEXT.splitlines() if line.startswith("| [") for name in re.findall("`([^`]+)`", line)}
+    column = {name for line in INDEX.splitlines() if line.startswith("| [") for name in re.findall("`([^`]+)`", line)}
+    assert len(column) > 8
     assert not [name for name in column if not (DEPLOY / name).exists()]
 
 
+def test_index__links_to_the_guides():
+    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", INDEX)}
+    assert {(DEPLOY / link).resolve() for link in links} == {guide.resolve() for guide in GUIDES}
+
+
 def test_links__lead_to_headings():
-    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in TEXT.splitlines() if line.startswith("#")}
-    assert set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) <= headings
+    for guide in GUIDES:
+        text = guide.read_text(encoding="utf-8")
+        for name, heading in re.findall(r"\]\(([\w.]*)#([\w-]+)\)", text):
+            page = (guide.parent / name if name else guide).read_text(encoding="utf-8")
+            lines = [line.lstrip("# ") for line in page.splitlines() if line.startswith("#")]
+            headings = {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
+            assert heading in headings, (guide.name, name, heading)

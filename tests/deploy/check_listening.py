@@ -7,7 +7,7 @@ import subprocess
 import psutil
 import pytest
 
-from tests.deploy.reading import BIN, DEPLOY, ROOT, document, documents, environment, free_port, wait_until
+from tests.deploy.reading import BIN, DEPLOY, blocks, document, documents, environment, free_port, wait_until
 
 HERE = "127.0.0.1"
 PART = re.compile(r"dask (?:scheduler|worker) (?:[^\n]*\\\n)*[^\n]*")
@@ -16,9 +16,9 @@ OWN = dict.fromkeys(("HOSTNAME", "HOST", "POD_IP"), HERE)
 OWN |= {"n": "1", "DASK_WORKER_NAME": "one", "THREADS": "1", "MEMORY": "2GB"}
 
 
-def printed(path):
-    """The commands of a page that start a scheduler and a worker, two by two, without what becomes of their output."""
-    text = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("    "))
+def printed():
+    """The commands of the guides that start a scheduler and a worker, two by two, without what becomes of their output."""
+    text = "\n".join(blocks("sh"))
     commands = [re.split(r"\s+(?:\d?>|&$)", found.replace("\\\n", " "))[0] for found in PART.findall(text)]
     return zip(commands[::2], commands[1::2], strict=True)
 
@@ -38,9 +38,8 @@ def pods(manifest):
 
 def examples():
     """Pairs of commands, a scheduler and a worker, wherever one is printed or set."""
-    for name, path in (("readme", ROOT / "README.md"), ("guide", DEPLOY / "DEPLOY.md")):
-        for number, pair in enumerate(printed(path)):
-            yield pytest.param(*pair, id=f"{name}-{number}")
+    for number, pair in enumerate(printed()):
+        yield pytest.param(*pair, id=f"guide-{number}")
     yield pytest.param(unit("collapsium-scheduler.service"), unit("collapsium-worker@.service"), id="systemd")
     services = document(DEPLOY / "compose.yaml")["services"]
     scheduler, (_, _, line, _, *options) = (services[part]["command"] for part in ("scheduler", "worker"))
@@ -84,7 +83,7 @@ def listening(process):
 
 
 def test_examples__are_found():
-    assert len(EXAMPLES) >= 7
+    assert len(EXAMPLES) >= 6
     for scheduler, worker in (one.values for one in EXAMPLES):
         assert "dask scheduler " in scheduler
         assert "dask worker " in worker

@@ -14,6 +14,9 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
+GUIDES = [
+    ROOT / "docs" / "howto" / f"{name}.md" for name in ("clusters", "containers", "kubernetes", "systemd", "slurm")
+]
 
 
 def documents(path):
@@ -70,6 +73,6 @@ def wait_until(happened, seconds=120):
 
 
 def blocks(language):
-    """The code blocks of DEPLOY.md in a language."""
-    text = (DEPLOY / "DEPLOY.md").read_text(encoding="utf-8")
+    """The code blocks of the guides to deployment in a language."""
+    text = "\n".join(guide.read_text(encoding="utf-8") for guide in GUIDES)
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)

@@ -1,11 +1,9 @@
 """Fits to texts in memory, arrays and frames of models, and new texts for them."""
 
 import gc
-import json
 import os
 import pickle
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -251,21 +249,6 @@ def test_representations__are_short(model):
     documents = next(iter(corpus.references)).documents()
     assert len(repr(documents)) < 500
     assert repr(model.vocabulary).startswith(f"Vocabulary({len(model.vocabulary)} words: 'bark', 'bonds', ")
-
-
-def test_what_the_readme_shows(tmp_path, monkeypatch):
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    code = next(part for part in readme.split("```python\n") if "pd.read_json(" in part).partition("```")[0]
-    rows = [{"id": 14826 + n, "text": f"{text} grain", "topics": ["a"]} for n, text in enumerate(TEXTS)]
-    (tmp_path / "reuters-1987.jsonl").write_text("\n".join(json.dumps(one) for one in rows) + "\n")
-    monkeypatch.chdir(tmp_path)
-    code = code.replace("topics=100", "topics=3, iterations=2, scheduler='serial'")
-    names = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # words of Reuters are unknown to these texts
-        exec(code, names)
-    assert names["shares"].shape == (2, 3)
-    assert Model("run").document_ids[0] == "14826"
 
 
 def test_a_folder_that_another_fit_has_just_made__stays(tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import doctest
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -298,10 +297,11 @@ def test_to_pyldavis__is_what_it_takes(cls, counts):
         estimator.to_pyldavis(np.zeros((1, 32)))
 
 
-def test_readme__its_example_runs(capsys):
-    blocks = (Path(__file__).parents[3] / "README.md").read_text().split("```python\n")[1:]
-    (example,) = [block.partition("```")[0] for block in blocks if "estimators" in block]
-    exec(compile(example, "README.md", "exec"), {})
+def test_a_pipeline__parts_ships_from_bread(capsys):
+    texts = ["ship sail sea wind", "sea harbour sail", "bread flour oven", "oven salt bread dough"]
+    model = make_pipeline(CountVectorizer(), CollapsedLDA(n_components=2, beta=2.0, max_iter=50, random_state=0))
+    print(model.fit_transform(texts).round(2))
+    print(model[-1].components_.argmax(axis=1), model.score(texts))
     *theta, last = capsys.readouterr().out.splitlines()
     shares = np.array([[float(one) for one in line.strip(" []").split()] for line in theta])
     assert shares.argmax(axis=1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])  # ships, and bread
