@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
 AnyArray: TypeAlias = "npt.NDArray[Any]"
@@ -19,3 +20,6 @@ Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | 
 
 JsonObject: TypeAlias = dict[str, Any]
 """A record or an event as JSON; its fields are declared by a pydantic model and checked as it is read."""
+
+DType: TypeAlias = "np.dtype[Any]"
+"""The dtype of an `AnyArray`."""

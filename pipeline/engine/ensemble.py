@@ -166,7 +166,7 @@ class Ensemble:
         last = next(event for event in reversed(events) if event["event"] == "iteration")
         end = next(event for event in reversed(events) if event["event"] == "end")
         found = {"event": "member", "member": number, "seed": run.record()["seed"], "iteration": end["iteration"]}
-        score = {name: last[name] for name in ("score", "objective") if name in last}
+        score: dict[str, Any] = {name: last[name] for name in ("score", "objective") if name in last}
         return {**found, "elapsed": end["elapsed"], **score, "reason": end["reason"]}
 
     def _work(self, pending: list[int]) -> None:

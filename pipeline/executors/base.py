@@ -1,4 +1,4 @@
-"""Who runs the tasks: the contract of an executor, the one that runs each at once, and how one is opened."""
+"""The interface of executors, which run the tasks of a fit, and the serial executor."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, ClusterError
 
 CLUSTER_TIMEOUT = 300.0
@@ -19,15 +20,15 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class Future(Generic[ResultT_co]):
-    """Stands for the result of a task, which may not be there yet.
+    """The result of a task, which may still be pending.
 
-    Each executor has objects of its own for it; only that executor looks into them.
+    Each executor has its own kind of future, which no other code looks into.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What goes on in a worker process: its name, the bytes that it holds, and the tasks that it is at."""
+    """The state of a worker process: its name, resident memory in bytes, and running tasks."""
 
     name: str
     memory: int
@@ -35,77 +36,77 @@ class Activity:
 
 
 class Executor(Protocol):
-    """Runs pure tasks; what it hands out stands for a result and may be an argument of another task."""
+    """Runs pure tasks. Futures may be arguments of further tasks."""
 
     @property
     def workers(self) -> int:
-        """How many tasks can run side by side."""
+        """Number of tasks that can run at the same time."""
 
     @property
     def homes(self) -> int:
-        """How many places data can live in: worker processes."""
+        """Number of worker processes, in whose memory data can live."""
 
     @property
     def dashboard(self) -> str | None:
-        """Address of a page that shows the work, if there is one."""
+        """Address of the dashboard; None without one."""
 
-    def submit(self, function: Callable[..., T], *args: Any, home: int | None = None) -> Future[T]:
-        """Run a task, best in the place number `home`; arguments may hold futures, in lists too."""
+    def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:
+        """Run a task, preferably in worker process `home`; arguments may be futures or lists of futures."""
 
     def collect(self, futures: Sequence[Future[T]]) -> list[T]:
-        """Wait for results and bring them here, in order; what a task raised is raised."""
+        """Wait for results and return them in order; an exception of a task is raised."""
 
     @property
     def memory(self) -> float | None:
-        """Bytes that each place may hold; None where it is not said."""
+        """Memory limit of each worker process, in bytes; None without a limit."""
 
     def moved(self) -> int:
-        """Bytes that have moved between places so far."""
+        """Return the bytes that worker processes have sent one another so far."""
 
     def activity(self) -> list[Activity]:
-        """Say what goes on in each worker process, as far as that is known without waiting."""
+        """Return the last known state of each worker process, without waiting."""
 
-    def publish(self, message: dict[str, Any]) -> None:
-        """Show a message about a run on the page of `dashboard`, where there is one; nothing is waited for."""
+    def publish(self, message: JsonObject) -> None:
+        """Send a message about a run to the dashboard, if there is one, without waiting."""
 
-    def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
-        """Run a function once in each worker process there is, and wait."""
+    def everywhere(self, function: Callable[..., T], *args: object) -> list[T]:
+        """Run a function once in each worker process and return the results."""
 
     @property
     def keeps_history(self) -> bool:
-        """Whether it remembers how each result came about, to make it again; so long as anyone holds the result."""
+        """True if lost results are recomputed, so that a future keeps all that it was computed from in memory."""
 
     def halt(self) -> None:
-        """Interrupt, once, each other thread that waits for results, now or the next time that it does."""
+        """Raise `KeyboardInterrupt` once in every other thread that waits for results, now or at its next wait."""
 
     def recover(self, error: ClusterError) -> None:
-        """Make ready to go on after work was lost; several threads may ask for it side by side.
+        """Reconnect after work was lost. Several threads may call this at the same time.
 
         Parameters
         ----------
         error : ClusterError
-            What was raised.
+            The error that reported the loss.
 
         Raises
         ------
         ClusterGoneError
-            There is nothing left to go on with.
+            The cluster cannot be reached again.
         """
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Stop the threads and processes that this executor has started."""
 
 
 @dataclass(frozen=True)
 class TLS:
-    """Files of certificates by which the parts of a cluster know one another, in PEM.
+    """Certificates of an encrypted cluster, as PEM files.
 
     Attributes
     ----------
     ca : str
-        Of the authority that has signed the others.
+        Certificate of the authority that signed the others.
     cert, key : str
-        Of this side, and its private key.
+        Certificate of this process, and its private key.
     """
 
     ca: str
@@ -119,19 +120,19 @@ class TLS:
 
 
 class Halt:
-    """Interrupts each thread but the one that asks for it, once: what it keeps then, it may wait for."""
+    """Interrupts every thread but the caller's, once, so that a thread may still wait while it saves its state."""
 
     def __init__(self) -> None:
-        self._met: set[int] | None = None
+        self._interrupted: set[int] | None = None
 
     def set(self) -> None:
-        """Interrupt all others from now on."""
-        self._met = {threading.get_ident()}
+        """Interrupt all other threads from now on."""
+        self._interrupted = {threading.get_ident()}
 
     def check(self) -> None:
-        """Raise `KeyboardInterrupt` in a thread that has not met it yet."""
-        if self._met is not None and threading.get_ident() not in self._met:
-            self._met.add(threading.get_ident())
+        """Raise `KeyboardInterrupt` in a thread that was not interrupted yet."""
+        if self._interrupted is not None and threading.get_ident() not in self._interrupted:
+            self._interrupted.add(threading.get_ident())
             raise KeyboardInterrupt
 
 
@@ -149,45 +150,46 @@ class SerialExecutor:
     memory = None
     keeps_history = False
 
-    def submit(self, function: Callable[..., T], *args: Any, home: int | None = None) -> Future[T]:  # noqa: ARG002
-        """Run a task now."""
-        return _Done(function(*(self._open(arg) for arg in args)))
+    def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:  # noqa: ARG002
+        """Run a task at once."""
+        return _Done(function(*(self._resolved(arg) for arg in args)))
 
     def hold(self, value: T) -> Future[T]:
-        """Return what stands for a value that is there already."""
+        """Return a future of a value that is known already."""
         return _Done(value)
 
-    def _open(self, arg: Any) -> Any:
+    def _resolved(self, arg: object) -> object:
+        """Return an argument with futures replaced by their results."""
         if isinstance(arg, _Done):
             return arg.value
-        return [self._open(item) for item in arg] if isinstance(arg, list) else arg
+        return [self._resolved(item) for item in arg] if isinstance(arg, list) else arg
 
     def collect(self, futures: Sequence[Future[T]]) -> list[T]:
-        """Take out the results."""
+        """Return the results."""
         return [cast(_Done[T], future).value for future in futures]
 
     def moved(self) -> int:
-        """Nothing moves."""
+        """Return 0: there is one process."""
         return 0
 
     def activity(self) -> list[Activity]:
-        """Say what this process holds."""
+        """Return the memory of this process."""
         import psutil
 
         return [Activity("driver", psutil.Process().memory_info().rss, ())]
 
-    def publish(self, message: dict[str, Any]) -> None:
-        """There is no page."""
+    def publish(self, message: JsonObject) -> None:
+        """Do nothing: there is no dashboard."""
 
-    def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
-        """Run a function once."""
+    def everywhere(self, function: Callable[..., T], *args: object) -> list[T]:
+        """Run a function once, as there is one process."""
         return [function(*args)]
 
     def halt(self) -> None:
-        """No other thread waits: members run one after another."""
+        """Do nothing: members run one after another, so no other thread waits."""
 
     def recover(self, error: ClusterError) -> None:
-        """Nothing is lost within a process."""
+        """Do nothing: a process loses no work."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no thread or process was started."""

@@ -1,13 +1,13 @@
-"""Bounded waiting for a Dask client, and errors of a cluster as our own."""
+"""Bound the calls of a Dask client in time, and raise its errors as `ClusterError`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import distributed
 
@@ -18,31 +18,31 @@ T = TypeVar("T")
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """Make a call that may never return, and wait for it no longer than so many seconds.
+    """Return the result of a call that may block for ever, or raise `TimeoutError`.
 
     Parameters
     ----------
     seconds : float
-        How long; the call goes on in a thread of its own that nobody waits for.
+        The limit; after it the call goes on in a daemon thread.
     call : callable
-        What to do.
+        The call.
 
     Returns
     -------
     object
-        What it returns; what it raises is raised.
+        The result; an exception of the call is raised.
 
     Raises
     ------
     TimeoutError
-        It has not returned in time.
+        The call has not returned in time.
     """
     done: Future[T] = Future()
 
     def work() -> None:
         try:
             done.set_result(call())
-        except BaseException as error:  # whatever it is, who waits shall meet it
+        except BaseException as error:  # raised in the thread that waits
             done.set_exception(error)
 
     threading.Thread(target=work, name="collapsium-within", daemon=True).start()
@@ -52,17 +52,17 @@ def within(seconds: float, call: Callable[[], T]) -> T:
         raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
 
 
-def answer_within(client: Any, coroutine: Any, seconds: float) -> Any:
-    """Return the answer to what a client asks, within so many seconds; its own calls know no such limit.
+def answer_within(client: distributed.Client, coroutine: Coroutine[object, object, T], seconds: float) -> T:
+    """Return the result of a client's coroutine, or raise `TimeoutError`; the client itself sets no limit.
 
     Parameters
     ----------
     client : distributed.Client
-        Connected.
+        A connected client.
     coroutine : coroutine
-        What it asks.
+        The request.
     seconds : float
-        How long.
+        The limit.
 
     Returns
     -------
@@ -72,36 +72,36 @@ def answer_within(client: Any, coroutine: Any, seconds: float) -> Any:
     Raises
     ------
     TimeoutError
-        None has come.
+        No answer has arrived in time.
     """
-    asked = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
+    answer = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
     try:
-        return asked.result(timeout=seconds)
+        return answer.result(timeout=seconds)
     except TimeoutError as error:
-        asked.cancel()
+        answer.cancel()
         raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
 
 
-def close_client(client: Any, seconds: float) -> None:
-    """Close a client, which may wait for its scheduler without limit, within so many seconds or unseen."""
+def close_client(client: distributed.Client, seconds: float) -> None:
+    """Close a client, in the background after `seconds`, as it may wait for its scheduler without limit."""
     with contextlib.suppress(Exception):
         within(seconds, lambda: client.close(timeout=max(seconds, 1.0)))
 
 
-async def activity_of(scheduler: Any) -> list[Activity]:
-    """Ask for each worker's address, the bytes of its process, and the first of its tasks."""
+async def activity_of(scheduler: distributed.Scheduler) -> list[Activity]:
+    """Return the address, the process memory and the first tasks of each worker."""
     identity, processing = await scheduler.identity(n_workers=-1), await scheduler.processing(workers=None)
-    found = []
+    activities = []
     for address, worker in sorted(identity["workers"].items()):
         tasks = [str(key).rsplit("-", 2)[0] for key in processing.get(address, ())[: int(worker["nthreads"])]]
         memory = int((worker.get("metrics") or {}).get("memory", 0))
-        found.append(Activity(address.rpartition("//")[2], memory, tuple(tasks)))
-    return found
+        activities.append(Activity(address.rpartition("//")[2], memory, tuple(tasks)))
+    return activities
 
 
 @contextlib.contextmanager
-def cluster_errors() -> Any:
-    """Raise `ClusterError` for what Dask raises when a cluster has lost work."""
+def cluster_errors() -> Iterator[None]:
+    """Raise `ClusterError` in place of Dask's errors about lost work."""
     try:
         yield
     except (
@@ -117,5 +117,5 @@ def cluster_errors() -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
+    """Return the first line of an error's message."""
     return (str(error) or type(error).__name__).splitlines()[0]

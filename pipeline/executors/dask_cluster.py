@@ -1,4 +1,4 @@
-"""Clusters: one of worker processes on this machine, or one that runs elsewhere and is reached."""
+"""Start a Dask cluster on this machine, or connect to one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ import asyncio
 import logging
 import time
 import warnings
-from typing import Any
 
 import dask
 import distributed
 from dask.system import CPU_COUNT
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
-from collapsium.pipeline.executors.dask import CLOSE, DaskExecutor
+from collapsium.pipeline.executors.dask import DaskExecutor
 from collapsium.pipeline.executors.dask_client import answer_within, close_client, first_line, within
-from collapsium.pipeline.executors.dask_preload import PROMPT
-from collapsium.pipeline.executors.liveness import Watch
+from collapsium.pipeline.executors.dask_preload import MESSAGE_BATCH_SECONDS
+from collapsium.pipeline.executors.liveness import TIMING, Watch
 from collapsium.pipeline.executors.scheduler_memory import forget_later
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
 
-SOON = 5.0  # seconds in which workers arrive that nobody needs to be told of
-BETWEEN = 0.2  # seconds between two looks at the workers that have come
-
-# Design: stealing moves soft-pinned tasks; Dask's own spilling pickles, so it is off.
+# Work stealing would move tasks away from their data. Dask's spilling pickles; ours writes arrays.
 SETTINGS = {
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.terminate": 1.0,  # of the limit, under which plans stay
-    "distributed.worker.memory.pause": False,  # nothing that a sweep waits for would free memory
+    # The share of the memory limit at which a worker is restarted; plans stay below the limit.
+    "distributed.worker.memory.terminate": 1.0,
+    # A paused worker would never free memory, as a sweep waits for its tasks.
+    "distributed.worker.memory.pause": False,
     "distributed.comm.timeouts.connect": "10s",
-    "distributed.scheduler.worker-ttl": "60s",  # a process that says nothing for so long is gone
+    # A worker without a heartbeat for so long is dead.
+    "distributed.scheduler.worker-ttl": "60s",
     "distributed.admin.tick.limit": "60s",
 }
 
@@ -41,20 +40,20 @@ def start_cluster(
 ) -> Executor:
     """Start a Dask cluster of worker processes on this machine.
 
-    It listens on 127.0.0.1 alone, and encrypts its messages: loopback ports are open to all users of a machine, and
-    whoever a scheduler or worker listens to can run code as its owner. Without certificates of the user's it makes
-    some that live in memory, for as long as the cluster does.
+    It listens on 127.0.0.1 only and encrypts its messages. Loopback ports are open to all users of a machine, and
+    whoever can connect to a scheduler or worker can run code as its owner. By default the certificates are temporary
+    and exist in memory only.
 
     Parameters
     ----------
     workers : int, optional
-        How many; by default one a processor.
+        Number of worker processes; by default one a processor.
     memory : int, optional
-        Bytes that each may hold; one that holds more is started anew. By default its share of the machine's.
+        Memory limit of each, in bytes; a worker that exceeds it is restarted. By default its share of the machine's.
     tls : TLS, optional
-        Certificates to use instead of those that are made for the cluster.
+        Certificates to use instead of temporary ones.
     watch : Watch, optional
-        Judges what goes on while results are waited for.
+        Detects lost workers.
 
     Returns
     -------
@@ -75,45 +74,45 @@ def start_cluster(
             protocol="tls://",
             security=distributed.Security.temporary() if tls is None else _security(tls),
         )
-    prompt = _Prompt()
-    cluster.scheduler.add_plugin(prompt)
+    fast_messages = _FastMessages()
+    cluster.scheduler.add_plugin(fast_messages)
     for worker in list(cluster.scheduler.stream_comms):
-        prompt.add_worker(cluster.scheduler, worker)
+        fast_messages.add_worker(cluster.scheduler, worker)
     client = distributed.Client(cluster)
-    client.scheduler_comm.interval = PROMPT
+    client.scheduler_comm.interval = MESSAGE_BATCH_SECONDS
     return DaskExecutor(client, cluster, watch)
 
 
-def _security(tls: TLS) -> Any:
-    """Let every part of a cluster show the same certificate, and speak to none that has no such one."""
+def _security(tls: TLS) -> distributed.Security:
+    """Return Dask's settings by which all parts of a cluster show and require the same certificate."""
     parts = ("scheduler", "worker", "client")
     files = {f"tls_{part}_{kind}": getattr(tls, kind) for part in parts for kind in ("cert", "key")}
     return distributed.Security(tls_ca_file=tls.ca, require_encryption=True, **files)
 
 
-class _Prompt(distributed.SchedulerPlugin):  # type: ignore[misc]
-    """Lets the scheduler of a cluster of our own answer at once, also to workers that come later."""
+class _FastMessages(distributed.SchedulerPlugin):  # type: ignore[misc]
+    """Makes a scheduler send messages to its workers with little delay, also to workers that join later."""
 
-    name = "collapsium-prompt"
+    name = "collapsium-fast-messages"
 
-    def add_worker(self, scheduler: Any, worker: str) -> None:
+    def add_worker(self, scheduler: distributed.Scheduler, worker: str) -> None:
         if worker in scheduler.stream_comms:
-            scheduler.stream_comms[worker].interval = PROMPT
+            scheduler.stream_comms[worker].interval = MESSAGE_BATCH_SECONDS
 
 
 def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Watch | None = None) -> Executor:
-    """Reach a Dask cluster that runs elsewhere.
+    """Connect to a Dask cluster that runs elsewhere.
 
     Parameters
     ----------
     address : str
-        Of its scheduler.
+        Address of its scheduler.
     workers : int
-        How many workers to wait for.
+        Number of workers to wait for.
     tls : TLS, optional
         Certificates, if its messages are encrypted.
     watch : Watch, optional
-        Judges what goes on while results are waited for.
+        Detects lost workers.
 
     Returns
     -------
@@ -125,7 +124,7 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
     ClusterError
         The scheduler cannot be reached, or has too few workers.
     OptionError
-        The address and the certificates do not go together.
+        The address is encrypted and there are no certificates, or the reverse.
     """
     encrypted = address.startswith("tls://")
     if tls is not None and not encrypted:
@@ -135,7 +134,7 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
             f"`scheduler` {address}: expected `tls_ca`, `tls_cert` and `tls_key`, or certificates in Dask's settings"
         )
 
-    def reach(seconds: float) -> Any:
+    def reach(seconds: float) -> distributed.Client:
         limit = min(dask.utils.parse_timedelta(SETTINGS["distributed.comm.timeouts.connect"]), seconds)
         security = {} if tls is None else {"security": _security(tls)}
         with dask.config.set({**SETTINGS, "distributed.comm.timeouts.connect": f"{limit}s"}):
@@ -150,7 +149,7 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
             raise
         return client
 
-    watch = watch or _silent()
+    watch = watch or Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
     try:
         client = reach(watch.timeout)
     except (OSError, ValueError, TimeoutError, RuntimeError) as error:
@@ -162,14 +161,14 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
             _warn_if_exposed(executor, watch)
         return executor
     except (CollapsiumError, KeyboardInterrupt):
-        close_client(client, CLOSE)
+        close_client(client, TIMING.close)
         raise
 
 
-def _require_answer(address: str, seconds: float, security: Any) -> None:
-    """Ask a scheduler who it is, and raise `TimeoutError` where it does not answer in time.
+def _require_answer(address: str, seconds: float, security: distributed.Security) -> None:
+    """Raise `TimeoutError` if a scheduler does not identify itself in time.
 
-    `distributed.Client` waits without limit for a scheduler that takes the connection and says nothing.
+    `distributed.Client` waits without limit for a scheduler that accepts the connection and does not answer.
     """
 
     async def ask() -> None:
@@ -179,7 +178,8 @@ def _require_answer(address: str, seconds: float, security: Any) -> None:
         finally:
             comm.abort()
 
-    loop = asyncio.new_event_loop()  # closed without waiting for a name that is still looked up, as asyncio.run would
+    # `asyncio.run` would wait for a pending name lookup as it closes its loop.
+    loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(asyncio.wait_for(ask(), seconds))
     except TimeoutError as error:
@@ -189,7 +189,7 @@ def _require_answer(address: str, seconds: float, security: Any) -> None:
 
 
 def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:
-    """Give notice of a cluster without TLS that listens on all interfaces."""
+    """Give notice of schedulers and workers that listen on all interfaces without TLS."""
     exposed = executor.exposed()
     if exposed:
         others = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
@@ -199,28 +199,24 @@ def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:
         )
 
 
-def _silent() -> Watch:
-    return Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
-
-
-def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
-    """Wait for workers, which a cluster that has just been asked for starts one after another."""
-    address, began, told = client.scheduler.address, time.monotonic(), False
+def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) -> None:
+    """Wait until enough workers have joined; a new cluster starts them one after another."""
+    address, began, noticed = client.scheduler.address, time.monotonic(), False
     while True:
         waited = time.monotonic() - began
-        left = max(watch.timeout - waited, BETWEEN)
+        left = max(watch.timeout - waited, TIMING.worker_poll)
         try:
-            found = answer_within(client, client.scheduler.identity(n_workers=-1), left)
-            missing = f"{address}: the scheduler has {len(found['workers'])} of {workers} workers"
-            if len(found["workers"]) >= workers:
+            identity = answer_within(client, client.scheduler.identity(n_workers=-1), left)
+            missing = f"{address}: the scheduler has {len(identity['workers'])} of {workers} workers"
+            if len(identity["workers"]) >= workers:
                 return
         except (TimeoutError, OSError) as error:
             missing = f"{address}: the scheduler does not answer ({first_line(error)})"
-        if not told and waited >= min(SOON, watch.timeout):
-            told = True
+        if not noticed and waited >= min(TIMING.quiet_start, watch.timeout):
+            noticed = True
             watch.notice(f"{missing}; waiting for more ({watch.timeout:.0f} s at most)")
         if waited >= watch.timeout:
             break
-        time.sleep(BETWEEN)
+        time.sleep(TIMING.worker_poll)
     advice = f"; start more with `dask worker {address} --host ...`" if " of " in missing else ""
     raise ClusterError(f"{missing} after {watch.timeout:g} s{advice}")

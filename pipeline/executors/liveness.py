@@ -1,4 +1,4 @@
-"""Watching a cluster while the driver waits for it: a run recovers or says what is wrong, but never hangs silently."""
+"""Detect lost workers and schedulers while the driver waits, so that a run recovers or fails but never hangs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,53 @@ from dataclasses import dataclass, field
 
 from collapsium.storage.errors import ClusterError
 
-MIN_RECOVERY = 2.0  # seconds in which a cluster is looked for that has been waited for in vain already
-BUSY = 5.0  # percent of a processor that a worker uses which computes, rather than hangs
+
+@dataclass(frozen=True)
+class ClusterTiming:
+    """Pauses and limits, in seconds, while the driver waits for a Dask cluster; `cluster_timeout` bounds them all."""
+
+    result_poll: float = 0.5
+    """Between two checks for a result."""
+
+    cluster_poll: float = 10.0
+    """Between two requests for the state of the cluster, and limit of the wait for its answer."""
+
+    worker_poll: float = 0.2
+    """Between two checks for workers that have started."""
+
+    quiet_start: float = 5.0
+    """Wait for the first workers before a notice says so."""
+
+    close: float = 5.0
+    """Limit for closing a client or a cluster of our own."""
+
+    run_everywhere: float = 600.0
+    """Limit for a function that runs in all workers, such as compiling the kernels."""
+
+    min_recovery: float = 2.0
+    """Limit for reaching a cluster again that has been waited for already."""
+
+    busy_percent: float = 5.0
+    """Processor use, in percent of one processor, above which a worker computes rather than hangs."""
+
+
+TIMING = ClusterTiming()
 
 
 @dataclass(frozen=True)
 class WorkerSign:
-    """What a scheduler knows of a worker.
+    """The state of a worker as the scheduler reports it.
 
     Attributes
     ----------
     silent : float
-        Seconds since it was last heard of.
+        Seconds since its last heartbeat.
     processor : float
-        Percent of a processor that it uses.
+        Processor use, in percent of one processor.
     paused : bool
-        Whether it takes no further tasks, as its memory is nearly full.
+        True if it takes no further tasks because its memory is nearly full.
     tasks : tuple of str
-        Keys of the tasks that it is to do.
+        Keys of the tasks assigned to it.
     """
 
     silent: float
@@ -36,14 +65,14 @@ class WorkerSign:
 
 @dataclass
 class Watch:
-    """Judges what the scheduler says while the driver waits.
+    """Decides from the scheduler's reports which workers are lost, while the driver waits.
 
     Attributes
     ----------
     timeout : float
-        Seconds without a sign of life after which a worker is given up, and a cluster where nothing moves.
+        Seconds without progress after which a worker, or the cluster, counts as lost; option `cluster_timeout`.
     notice : callable
-        Told in a line what is wrong.
+        Receives a line of text about each problem.
     """
 
     timeout: float
@@ -56,43 +85,43 @@ class Watch:
     _waited: bool = False
 
     def deadline(self) -> float:
-        """Return when, on the monotonic clock, a lost cluster is given up; waiting before the loss counts."""
+        """Return the monotonic time at which recovery fails; the wait before the loss was noticed counts."""
         waited, self._waited = self._waited, False
-        return time.monotonic() + (min(MIN_RECOVERY, self.timeout) if waited else self.timeout)
+        return time.monotonic() + (min(TIMING.min_recovery, self.timeout) if waited else self.timeout)
 
     def begin(self) -> None:
-        """Begin to wait."""
+        """Start a wait."""
         self._alive.clear()
         self._moved, self._counter, self._stranded = time.monotonic(), -1, 0
 
     def look(self, counter: int, workers: Mapping[str, WorkerSign], stranded: int = 0) -> list[str]:
-        """Judge what the scheduler says.
+        """Process a report of the scheduler.
 
         Parameters
         ----------
         counter : int
-            How much has happened to tasks so far.
+            Number of task transitions so far.
         workers : mapping of str to WorkerSign
             The workers by address.
         stranded : int, optional
-            Tasks that the scheduler knows no worker for. Where all workers were lost, Dask leaves those that had a home
-            among them so, also when others have come.
+            Number of tasks without an eligible worker. If all workers were lost, Dask never runs tasks that were
+            restricted to them, even after other workers have joined.
 
         Returns
         -------
         list of str
-            Workers to give up.
+            Addresses of workers that count as lost.
 
         Raises
         ------
         ClusterError
-            Nothing moves, and no worker is to blame.
+            No task progresses, and no single worker is the cause.
         """
         now = time.monotonic()
         self._stranded = self._stranded + 1 if stranded and workers else 0
         if self._stranded > 1:
             raise ClusterError("all workers were lost, with all that they held")
-        if counter != self._counter or any(sign.processor > BUSY and sign.tasks for sign in workers.values()):
+        if counter != self._counter or any(_is_computing(sign) for sign in workers.values()):
             self._counter, self._moved = counter, now
         stuck = [address for address, sign in sorted(workers.items()) if self._is_stuck(address, sign, now)]
         still = now - self._moved
@@ -106,17 +135,17 @@ class Watch:
         return stuck
 
     def answered(self, workers: Mapping[str, WorkerSign] | None) -> None:
-        """Judge what the scheduler says while all workers do something that is no task.
+        """Process a report of the scheduler while all workers run a function that is no task.
 
         Parameters
         ----------
         workers : mapping of str to WorkerSign or None
-            The workers by address; None where it has not answered.
+            The workers by address; None if the scheduler did not answer.
 
         Raises
         ------
         ClusterError
-            A worker was not heard of for too long.
+            A worker has sent no heartbeat for longer than the timeout.
         """
         if workers is None:
             return
@@ -127,7 +156,7 @@ class Watch:
             raise ClusterError(f"worker {quiet[0]} has shown no sign of life for {workers[quiet[0]].silent:.0f} s")
 
     def silent(self, error: str) -> None:
-        """Judge that the scheduler did not answer; raise `ClusterError` once that has gone on for too long."""
+        """Process a request that the scheduler did not answer; raise `ClusterError` after the timeout."""
         still = time.monotonic() - self._moved
         self._warn("scheduler", f"the scheduler does not answer ({error}); waiting {self.timeout:.0f} s at most")
         if still > self.timeout:
@@ -135,20 +164,24 @@ class Watch:
             raise ClusterError(f"the scheduler has not answered for {still:.0f} s")
 
     def _is_stuck(self, address: str, sign: WorkerSign, now: float) -> bool:
-        computes = not sign.tasks or (sign.processor > BUSY and not sign.paused)
-        heard = now - sign.silent
-        if computes or address not in self._alive:
-            self._alive[address] = max(heard, self._alive.get(address, heard))
+        heartbeat = now - sign.silent
+        if not sign.tasks or (_is_computing(sign) and not sign.paused) or address not in self._alive:
+            self._alive[address] = max(heartbeat, self._alive.get(address, heartbeat))
         quiet = now - self._alive[address]
         if quiet < self.timeout / 4:
             self._warned.discard(address)
             return False
-        doing = f" at {sign.tasks[0]}" if sign.tasks else ""
-        why = "has paused, its memory being full," if sign.paused else "shows no sign of life"
-        self._warn(address, f"worker {address} {why}{doing}; it is given up after {self.timeout:.0f} s")
+        task = f" at {sign.tasks[0]}" if sign.tasks else ""
+        reason = "has paused, its memory being full," if sign.paused else "shows no sign of life"
+        self._warn(address, f"worker {address} {reason}{task}; it counts as lost after {self.timeout:.0f} s")
         return quiet > self.timeout
 
-    def _warn(self, what: str, text: str) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
+    def _warn(self, subject: str, text: str) -> None:
+        """Give notice once until the problem has passed."""
+        if subject not in self._warned:
+            self._warned.add(subject)
             self.notice(text)
+
+
+def _is_computing(sign: WorkerSign) -> bool:
+    return bool(sign.tasks) and sign.processor > TIMING.busy_percent

@@ -13,7 +13,7 @@ SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
 
 
 def check_scheduler(scheduler: str, workers: int | None) -> None:
-    """Raise `OptionError` if `workers` is less than 1 or the scheduler none that there is; nothing is reached for."""
+    """Raise `OptionError` if `workers` is less than 1 or the scheduler's name is unknown; no connection is made."""
     if workers is not None and (type(workers) is not int or workers < 1):
         raise OptionError(f"expected a whole number of 1 or more, found {workers!r}", "workers")
     if scheduler not in ("serial", "threads", "local") and "://" not in scheduler:
@@ -32,7 +32,7 @@ def open_executor(
     cluster_timeout: float = CLUSTER_TIMEOUT,
     notice: Callable[[str], None] = _warned,
 ) -> Executor:
-    """Start or reach what runs the tasks.
+    """Return an executor: threads, a local cluster, or a connection to a Dask scheduler.
 
     Parameters
     ----------
@@ -49,19 +49,19 @@ def open_executor(
     cluster_timeout : float, optional
         Seconds after which a silent worker or scheduler counts as lost, and limit of the wait for the first workers.
     notice : callable, optional
-        Told in a line what befalls the cluster; by default the logger ``collapsium`` is.
+        Receives a line of text about each problem of the cluster; by default a warning of the logger ``collapsium``.
 
     Returns
     -------
     Executor
-        Close it when done.
+        The executor; the caller closes it.
 
     Raises
     ------
     ClusterError
         The scheduler cannot be reached, or has too few workers.
     OptionError
-        `workers` is less than 1, or the scheduler is none of these.
+        `workers` is less than 1, or the scheduler's name is unknown.
     """
     check_scheduler(scheduler, workers)
     if tls is not None and scheduler in ("serial", "threads"):

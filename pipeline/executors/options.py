@@ -1,4 +1,4 @@
-"""Options of where work runs: which executor, its certificates, and what it may take."""
+"""Options of executors: scheduler, certificates, timeout and memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WHERE = "execution"
 
 
 class SchedulerOptions(Options):
-    """Which executor runs the tasks."""
+    """The executor that runs the tasks."""
 
     heading = _WHERE
     scheduler: Annotated[str, Value("WHERE")] = Field(
@@ -31,7 +31,7 @@ class SchedulerOptions(Options):
 
 
 class CertificateOptions(Options):
-    """Certificates of a cluster, by file."""
+    """Certificate files of an encrypted cluster."""
 
     heading = _WHERE
     tls_ca: Annotated[Location | None, Value("FILE")] = Field(
@@ -43,15 +43,15 @@ class CertificateOptions(Options):
 
     @property
     def tls(self) -> TLS | None:
-        """The certificates, None where none are named."""
-        named = {"ca": self.tls_ca, "cert": self.tls_cert, "key": self.tls_key}
-        given = {name: path for name, path in named.items() if path is not None}
-        if not given:
+        """The certificates; None if no file is named."""
+        files = {"ca": self.tls_ca, "cert": self.tls_cert, "key": self.tls_key}
+        paths = {name: path for name, path in files.items() if path is not None}
+        if not paths:
             return None
-        missing = next((name for name in named if name not in given), None)
+        missing = next((name for name in files if name not in paths), None)
         if missing is not None:
             raise OptionError(f"`tls_{missing}` is required: `tls_ca`, `tls_cert` and `tls_key` belong together")
-        return TLS(**given)
+        return TLS(**paths)
 
 
 class TimeoutOptions(Options):
@@ -67,7 +67,7 @@ class TimeoutOptions(Options):
 
 
 class MemoryOptions(Options):
-    """What work may take."""
+    """Limits of memory and disk of the workers."""
 
     heading = "memory and disk"
     memory: Annotated[str | int | None, Value("SIZE", unit="bytes")] = Field(

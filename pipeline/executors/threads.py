@@ -1,4 +1,4 @@
-"""Tasks in threads of this process, without Dask: kernels let go of the interpreter, so they run side by side."""
+"""Run tasks in threads of this process, without Dask; kernels release the GIL, so they run in parallel."""
 
 from __future__ import annotations
 
@@ -6,70 +6,74 @@ import heapq
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 import psutil
 
 from collapsium.pipeline.executors.base import Activity, Future, Halt, T
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError
 
-LONG = 300.0  # seconds without the end of a task, after which that is said
+SECONDS_BEFORE_NOTICE = 300.0
+"""Seconds without a finished task after which a notice says so."""
 
 
 class _Task:
-    """A task, and what stands for its result: who lets go of it before it has begun takes it back."""
+    """A task and the future of its result; a task that nobody refers to before it begins is not run."""
 
     __slots__ = ("__weakref__", "args", "dependents", "done", "error", "function", "number", "value", "waiting")
 
-    def __init__(self, function: Callable[..., Any] | None, args: tuple[Any, ...], number: int) -> None:
+    def __init__(self, function: Callable[..., object] | None, args: tuple[object, ...], number: int) -> None:
         self.function, self.args, self.number = function, args, number
         self.waiting, self.done = 0, False
-        self.value: Any = None
+        self.value: object = None
         self.error: BaseException | None = None
         self.dependents: list[weakref.ref[_Task]] = []
 
     def needs(self) -> Iterator[_Task]:
-        """Give the tasks whose results it takes."""
+        """Yield the tasks whose results are arguments of this one."""
         for arg in self.args:
             yield from _tasks(arg)
 
     def run(self) -> None:
-        """Run it, and let go of what it took."""
+        """Run the task and drop the references to its arguments."""
         try:
             failed = next((need.error for need in self.needs() if need.error is not None), None)
             if failed is not None:
                 raise failed
             if self.function is None:
                 raise RuntimeError("a task runs once")
-            self.value = self.function(*(_opened(arg) for arg in self.args))
-        except BaseException as error:  # whatever it is, whoever collects it shall meet it
+            self.value = self.function(*(_resolved(arg) for arg in self.args))
+        except BaseException as error:  # `collect` raises it in the thread that waits
             self.error = error
         self.function, self.args = None, ()
 
 
-def _tasks(arg: Any) -> Iterator[_Task]:
+def _tasks(arg: object) -> Iterator[_Task]:
+    """Yield the tasks in an argument, which may be a list."""
     if isinstance(arg, _Task):
         yield arg
     elif isinstance(arg, list):
-        for one in arg:
-            yield from _tasks(one)
+        for item in arg:
+            yield from _tasks(item)
 
 
-def _opened(arg: Any) -> Any:
+def _resolved(arg: object) -> object:
+    """Return an argument with tasks replaced by their results."""
     if isinstance(arg, _Task):
         return arg.value
-    return [_opened(one) for one in arg] if isinstance(arg, list) else arg
+    return [_resolved(item) for item in arg] if isinstance(arg, list) else arg
 
 
 class ThreadExecutor:
-    """Runs tasks in threads, the one submitted first before others that could begin.
+    """Runs tasks in threads; of those that can begin, the one submitted first.
 
     Parameters
     ----------
     threads : int
-        How many.
+        Number of threads.
     notice : callable, optional
-        Told in a line when nothing has come to its end for long.
+        Receives a line of text when no task has finished for long.
     """
 
     homes = 1
@@ -91,8 +95,8 @@ class ThreadExecutor:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, function: Callable[..., T], *args: Any, home: int | None = None) -> Future[T]:  # noqa: ARG002
-        """Submit a task; what its result stands for may be let go of, and the task is not run then."""
+    def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:  # noqa: ARG002
+        """Submit a task; it is not run if its future is dropped before it begins."""
         with self._change:
             self._submitted += 1
             task = _Task(function, args, self._submitted)
@@ -109,7 +113,7 @@ class ThreadExecutor:
         self._change.notify_all()
 
     def _take(self) -> _Task | None:
-        """Wait for a task that can begin; none once the executor is closed."""
+        """Wait for a task that can begin; return None once the executor is closed."""
         with self._change:
             while not self._closed:
                 while self._ready:
@@ -136,55 +140,56 @@ class ThreadExecutor:
                     del dependent
                 task.dependents = []
                 self._change.notify_all()
-            del task  # its result shall not wait here for the next task
+            # Otherwise the result would stay in memory until the next task arrives.
+            del task
 
     def collect(self, futures: Sequence[Future[T]]) -> list[T]:
-        """Wait for results, in order; what a task raised is raised as soon as it is known."""
-        before, still = -1, 0.0
-        waited = cast(Sequence[_Task], futures)
+        """Wait for results and return them in order; an exception of a task is raised as soon as it occurs."""
+        before, idle = -1, 0.0
+        tasks = cast(Sequence[_Task], futures)
         with self._change:
-            while not all(task.done for task in waited):
+            while not all(task.done for task in tasks):
                 self._halt.check()
-                if any(task.error is not None for task in waited):
+                if any(task.error is not None for task in tasks):
                     break
-                if self._ended:  # nothing more will come
+                if self._ended:  # no thread is left to run them
                     raise RuntimeError("the executor is closed")
-                if not self._change.wait(LONG) and self._done == before:
-                    still += LONG
-                    self._notice(f"no task has come to its end for {still:.0f} s")
+                if not self._change.wait(SECONDS_BEFORE_NOTICE) and self._done == before:
+                    idle += SECONDS_BEFORE_NOTICE
+                    self._notice(f"no task has finished for {idle:.0f} s")
                 before = self._done
-        for task in waited:
+        for task in tasks:
             if task.error is not None:
                 raise task.error
-        return [task.value for task in waited]
+        return [cast(T, task.value) for task in tasks]
 
     def moved(self) -> int:
-        """Nothing moves within a process."""
+        """Return 0: there is one process."""
         return 0
 
     def activity(self) -> list[Activity]:
-        """Say what this process holds, and what its threads are at."""
-        doing = tuple(one for one in self._doing if one)
-        return [Activity("driver", psutil.Process().memory_info().rss, doing)]
+        """Return the memory of this process and the tasks that its threads run."""
+        running = tuple(name for name in self._doing if name)
+        return [Activity("driver", psutil.Process().memory_info().rss, running)]
 
-    def publish(self, message: dict[str, Any]) -> None:
-        """There is no page."""
+    def publish(self, message: JsonObject) -> None:
+        """Do nothing: there is no dashboard."""
 
-    def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
-        """Run a function once: there is one process."""
+    def everywhere(self, function: Callable[..., T], *args: object) -> list[T]:
+        """Run a function once, as there is one process."""
         return [function(*args)]
 
     def halt(self) -> None:
-        """Interrupt each other thread that waits, once."""
+        """Raise `KeyboardInterrupt` once in every other thread that waits for results."""
         with self._change:
             self._halt.set()
             self._change.notify_all()
 
     def recover(self, error: ClusterError) -> None:
-        """Nothing is lost within a process."""
+        """Do nothing: a process loses no work."""
 
     def close(self) -> None:
-        """Let the tasks that run come to their end, and begin no other."""
+        """Finish the running tasks and begin no other."""
         with self._change:
             self._closed = True
             self._change.notify_all()

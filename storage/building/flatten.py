@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +16,14 @@ from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest
 from collapsium.storage.corpus.segments import COLUMN, running, segment_bounds, segment_counts
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError, InputError, MismatchError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.units import Counting, silent
 
 
-def segment_summary(corpus: Corpus) -> dict[str, Any]:
+def segment_summary(corpus: Corpus) -> JsonObject:
     """Count the segments of a corpus.
 
     Parameters

@@ -14,6 +14,7 @@ import pydantic
 
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.choices import SCORES
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
@@ -172,10 +173,10 @@ class History(ShortRepr):
             appended.pop()
         return replace(self, appended=tuple(appended))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """Return what ``ingest.json`` says."""
         reading = _reading(self.options)
-        told: dict[str, Any] = {} if self.beside is None else {"beside": _plain(self.beside)}
+        told: JsonObject = {} if self.beside is None else {"beside": _plain(self.beside)}
         told.update({"frequent": list(self.frequent)} if self.frequent else {})
         told.update({"flattened": True} if self.flattened else {})
         return {
@@ -194,7 +195,7 @@ class History(ShortRepr):
         folder.write(FILE, dump(self.record()))
 
 
-def _reading(options: ReadOptions) -> dict[str, Any]:
+def _reading(options: ReadOptions) -> JsonObject:
     """Return the options of reading that a record has, as JSON has them."""
     named = {one.name: (getattr(options, one.name), one.default) for one in fields(options) if one.name not in _NEVER}
     always = (*_ALWAYS, *_LISTS)
@@ -226,7 +227,7 @@ def _reading_of(said: Mapping[str, Any]) -> ReadOptions:
     return options
 
 
-def _plain(one: Report | Phrasing | Beside) -> dict[str, Any]:
+def _plain(one: Report | Phrasing | Beside) -> JsonObject:
     """Return lists for tuples, as JSON has them, without what there is only of side files and segments."""
     return {name: _listed(value) for name, value in asdict(one).items() if value or name not in _SOMETIMES}
 

@@ -20,6 +20,7 @@ from collapsium.storage.corpus.lineage import LABELS, write_parts
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import EXTRAS
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.units import Counting, silent
 
@@ -32,7 +33,7 @@ def covariates_of(fields: Mapping[str, str]) -> list[str]:
     return sorted(name for name, kind in fields.items() if kind == NUMBER and name not in EXTRAS)
 
 
-def summary(corpus: Corpus) -> dict[str, Any]:
+def summary(corpus: Corpus) -> JsonObject:
     """Count the labels of a corpus by field, and its covariates.
 
     Parameters
@@ -68,7 +69,7 @@ def summary(corpus: Corpus) -> dict[str, Any]:
             values.setdefault(name, set()).update(value for own, value in labels.names if own == name)
             more = np.array([mine.sum(), np.unique(owner[mine]).size], dtype=np.int64)
             counts[name] = counts[name] + more if name in counts else more
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     if "labels" in corpus.manifest.fields:
         found["labels"] = {
             name: {"values": len(values[name]), "labels": int(counts[name][0]), "documents": int(counts[name][1])}
@@ -79,7 +80,7 @@ def summary(corpus: Corpus) -> dict[str, Any]:
     return found
 
 
-def _figures(values: npt.NDArray[np.float64]) -> dict[str, Any]:
+def _figures(values: npt.NDArray[np.float64]) -> JsonObject:
     if not values.size:
         return {"documents": 0, "least": None, "most": None, "mean": None}
     least, most, mean = float(values.min()), float(values.max()), float(values.mean())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pyarrow as pa
 
+from collapsium.storage.data_types import AnyArray, Arrays
 from collapsium.storage.short_repr import ShortRepr
 
 Name = tuple[str, str]
@@ -84,7 +85,7 @@ class Labels(ShortRepr):
         offsets = np.searchsorted(owner, np.arange(documents + 1)).astype(np.int64)
         return Labels(names, offsets, position.astype(np.int32), numbers)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """Return the same as plain arrays, for scratch files."""
         known = {"names": self.names, "numbers": sorted(self.numbers)}
         width = np.array([self.numbers[name] for name in sorted(self.numbers)]).reshape(
@@ -98,7 +99,7 @@ class Labels(ShortRepr):
         }
 
     @staticmethod
-    def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Labels:
+    def from_arrays(arrays: Arrays) -> Labels:
         """Make them of what `arrays` gave."""
         known = json.loads(arrays["label_known"].tobytes())
         names = tuple((name, value) for name, value in known["names"])

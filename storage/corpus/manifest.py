@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.names import require_inside
 from collapsium.storage.io.records import (
@@ -172,7 +173,7 @@ class Manifest(ShortModel):
         """What the corpus holds: ``documents`` or ``vectors``."""
         return DOCUMENTS if self.vectors is None else VECTORS
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """Return what ``manifest.json`` says; what concerns vectors is left out where there are none."""
         return self.model_dump(exclude_none=True)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pyarrow as pa
 
+from collapsium.storage.data_types import AnyArray, Arrays
 from collapsium.storage.short_repr import ShortRepr
 
 COLUMN = "segments"
@@ -67,17 +68,17 @@ class Segments(ShortRepr):
         """Return the same segments without their words."""
         return Segments(self.documents, np.zeros_like(self.pairs))
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """Return the same as plain arrays, for scratch files."""
         return {"segment_documents": self.documents, "segment_pairs": self.pairs}
 
     @staticmethod
-    def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Segments:
+    def from_arrays(arrays: Arrays) -> Segments:
         """Take them back from what `arrays` gave."""
         return Segments(arrays["segment_documents"], arrays["segment_pairs"])
 
 
-def running(counts: npt.NDArray[Any]) -> Numbers:
+def running(counts: AnyArray) -> Numbers:
     """Return where each of some parts begins, and behind them where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray, DType
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
 from collapsium.storage.io.digested_files import DigestedFiles, is_said
 from collapsium.storage.io.folder import Folder
@@ -78,7 +78,7 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     return folder.write(DIGESTS, dump({"format": KIND, "version": VERSION, "files": files}))
 
 
-def _chunks(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
+def _chunks(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Cut along the first axis, into chunks of bounded size."""
     if not shape:
         return ()
@@ -91,7 +91,7 @@ def _pieces(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[Any]:
     return [slice(first, first + chunks[0]) for first in range(0, shape[0], chunks[0])] if shape else [...]
 
 
-def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, npt.NDArray[Any]]:
+def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, AnyArray]:
     """Read all arrays of a Zarr group.
 
     Parameters
@@ -297,13 +297,13 @@ class StoredRows:
     def __init__(self, folder: Folder, array: Any) -> None:
         self._folder, self._array = folder, array
         self.shape: tuple[int, ...] = array.shape
-        self.dtype: np.dtype[Any] = array.dtype
+        self.dtype: DType = array.dtype
 
-    def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]:
+    def __getitem__(self, rows: Any, /) -> AnyArray:
         with damage(self._folder):
             return np.asarray(self._array[rows])
 
-    def pieces(self) -> Iterator[npt.NDArray[Any]]:
+    def pieces(self) -> Iterator[AnyArray]:
         """Read it a chunk at a time; an array of no rows is one piece."""
         yield from (self[piece] for piece in (_pieces(self.shape, self._array.chunks) if self.shape else []) or [...])
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import pydantic
 from pydantic import BaseModel, Field
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.short_repr import short
@@ -28,17 +29,17 @@ Number = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]  # sums and d
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-def canonical(record: dict[str, Any]) -> bytes:
+def canonical(record: JsonObject) -> bytes:
     """Write a record as the one text that its content has: sorted keys, shortest exact floats, two spaces."""
     return (json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
-def digest_of(record: dict[str, Any]) -> str:
+def digest_of(record: JsonObject) -> str:
     """Return the SHA-256 of what a record says."""
     return hashlib.sha256(canonical(record)).hexdigest()
 
 
-def dump(record: dict[str, Any]) -> bytes:
+def dump(record: JsonObject) -> bytes:
     """Write a record with its digest, so that whoever reads it finds a damage."""
     return canonical({**record, DIGEST: digest_of(record)})
 
@@ -142,7 +143,7 @@ def numbers_of_names(names: Iterable[str], digits: int, suffix: str = "") -> lis
     return sorted(number for name, number in found.items() if name == f"{number:0{digits}d}{suffix}")
 
 
-def read_record(folder: Folder, name: str, kind: str, version: int, oldest: int = 1) -> dict[str, Any]:
+def read_record(folder: Folder, name: str, kind: str, version: int, oldest: int = 1) -> JsonObject:
     """Read a JSON record and check what it says it is.
 
     Parameters
@@ -172,7 +173,7 @@ def read_record(folder: Folder, name: str, kind: str, version: int, oldest: int 
     return checked(parse_record(folder.read(name, MAX_BYTES), path, kind, version, oldest), path)
 
 
-def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 1) -> dict[str, Any]:
+def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 1) -> JsonObject:
     """Read the bytes of a record, whose digest is still to be checked; see `read_record`.
 
     Parameters
@@ -202,7 +203,7 @@ def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 
     return record
 
 
-def checked(record: dict[str, Any], path: str) -> dict[str, Any]:
+def checked(record: JsonObject, path: str) -> JsonObject:
     """Return a record without its digest, which must be right.
 
     Parameters

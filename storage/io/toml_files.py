@@ -8,13 +8,15 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from collapsium.storage.data_types import JsonObject
+
 MAX_BYTES = 1 << 20  # of a configuration, a job or a network
 MAX_DEPTH = 50  # of tables and arrays within one another
 DEEP = "tables or arrays within one another, too deep"
 LEAST, MOST = -(1 << 63), (1 << 63) - 1  # whole numbers as the TOML specification bounds them
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> JsonObject:
     """Parse TOML.
 
     Parameters

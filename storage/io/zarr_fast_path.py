@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from collapsium.storage.data_types import AnyArray, DType
 
 SAID = "zarr.json"
 KINDS = "biuf"
@@ -30,7 +31,7 @@ class Rows(Protocol):
         """Its shape."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Its type."""
 
     def __getitem__(self, rows: Any, /) -> Any:
@@ -51,7 +52,7 @@ def _example(dtype: str, ndim: int, compress: bool) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def described(shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...], *, compress: bool) -> bytes:
+def described(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, compress: bool) -> bytes:
     """Write what Zarr says of an array.
 
     Parameters
@@ -76,7 +77,7 @@ def described(shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, .
     return json.dumps(said, indent=2).encode()
 
 
-def usual_text(shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...], *, compress: bool) -> bytes:
+def usual_text(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, compress: bool) -> bytes:
     """Return what Zarr 3 says of an array, without importing it; arguments as of `described`."""
     order = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
     zstd = [{"name": "zstd", "configuration": {"level": 0, "checksum": False}}]
@@ -100,7 +101,7 @@ def described_group(attributes: dict[str, Any]) -> bytes:
     return json.dumps({"attributes": attributes, "zarr_format": 3, "node_type": "group"}, indent=2).encode()
 
 
-def _codec(dtype: np.dtype[Any]) -> Any:
+def _codec(dtype: DType) -> Any:
     import numcodecs.zstd
 
     said = json.loads(_example(dtype.newbyteorder("<").str, 1, True))["codecs"][-1]
@@ -172,21 +173,21 @@ class PlainArray:
         name: str,
         shape: tuple[int, ...],
         chunks: tuple[int, ...],
-        dtype: np.dtype[Any],
+        dtype: DType,
         *,
         compressed: bool,
     ) -> None:
         self._read, self._name, self._compressed = read, name, compressed
         self.shape, self.chunks, self.dtype = shape, chunks, dtype
 
-    def _chunk(self, number: int) -> npt.NDArray[Any]:
+    def _chunk(self, number: int) -> AnyArray:
         data: Any = self._read(_key(self._name, number, len(self.chunks)))
         if self._compressed:
             place = np.empty(math.prod(self.chunks) * self.dtype.itemsize, dtype=np.uint8)
             data = _decoder().decode(data, out=place)
         return np.frombuffer(data, dtype=self.dtype).reshape(self.chunks)
 
-    def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]:
+    def __getitem__(self, rows: Any, /) -> AnyArray:
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             whole = self[:]
             return whole if rows is Ellipsis else np.asarray(whole[rows])
@@ -201,7 +202,7 @@ class PlainArray:
             found[low - first : high - first] = piece[low - number * size : high - number * size]
         return found
 
-    def _chunks(self, numbers: range) -> Iterator[npt.NDArray[Any]]:
+    def _chunks(self, numbers: range) -> Iterator[AnyArray]:
         if len(numbers) == 1:
             yield self._chunk(numbers[0])
             return

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from collapsium.storage.data_types import AnyArray, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, StoreError
 from collapsium.storage.io.arrays import StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
@@ -56,7 +56,7 @@ class CheckpointRecord(BaseModel):
     blocks: tuple[Count, ...]
     shards: Count
     events: tuple[Count, Digest]
-    progress: dict[str, Any]
+    progress: JsonObject
     previous: dict[str, float]
     generation: Count = 0
 
@@ -77,7 +77,7 @@ class Checkpoint:
         """Write a part, such as ``global_state``, ``rows/00000`` or ``local_states/00000``; return its digest."""
         return write_arrays(self.folder / part, arrays, compress=False)
 
-    def read(self, part: str, digest: str) -> dict[str, npt.NDArray[Any]]:
+    def read(self, part: str, digest: str) -> dict[str, AnyArray]:
         """Read a part."""
         return read_arrays(self.folder / part, digest)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import Any
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import CollapsiumError, DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import check, read_record
@@ -19,7 +19,7 @@ AGAIN = "; the same `collapsium compare` writes it anew"
 PARTS = ("train", "heldout")  # corpora that the comparison has split off
 
 
-def record_of(folder: Folder) -> dict[str, Any]:
+def record_of(folder: Folder) -> JsonObject:
     """Read a comparison's record: fields of its `CompareOptions`, and the corpora's digests."""
     try:
         record = read_record(folder, RECORD, KIND, VERSION, oldest=VERSION)
@@ -36,7 +36,7 @@ def cells_done(folder: Folder) -> list[str]:
     return [name.removesuffix(SUFFIX) for name in (folder / CELLS).names() if name.endswith(SUFFIX)]
 
 
-def row_of(folder: Folder, name: str) -> dict[str, Any]:
+def row_of(folder: Folder, name: str) -> JsonObject:
     """Read the row of a cell that is done."""
     cells = folder / CELLS
     try:
@@ -45,7 +45,7 @@ def row_of(folder: Folder, name: str) -> dict[str, Any]:
     except DamagedError as error:
         hint = f"{error.expected}; remove the file, and the cell is measured again"
         raise DamagedError(error.path, hint, error.where) from None
-    row: dict[str, Any] = record["row"]
+    row: JsonObject = record["row"]
     return row
 
 

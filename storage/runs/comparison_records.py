@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.records import Count, Digest, Number
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 
@@ -39,7 +40,7 @@ class ComparisonRecord(_Fields):
     iterations: Small
     samples: Small
     sample_every: Small
-    settings: dict[str, dict[str, Any]]
+    settings: dict[str, JsonObject]
     seed: Annotated[int, Field(strict=True)]
     corpus: Digest
     heldout: Digest | None
@@ -93,10 +94,10 @@ class CellRow(_Fields):
     micro_f1: Number | None = None
     predict_seconds: Number | None = None
     scores: tuple[Number, ...] = ()
-    options: str | dict[str, Any] = ""
+    options: str | JsonObject = ""
     words: tuple[tuple[str, ...], ...] = ()
     classified: Classified | None = None
-    tuned: dict[str, Any] | None = None
+    tuned: JsonObject | None = None
 
     @pydantic.model_validator(mode="after")
     def _fields_of_its_kind(self) -> CellRow:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.records import Count, Number, check, parse_json
 
@@ -89,7 +90,7 @@ class Event(BaseModel):
     ended: Count = 0
 
 
-def parse_event(line: bytes, path: str, where: str) -> dict[str, Any]:
+def parse_event(line: bytes, path: str, where: str) -> JsonObject:
     """Read an event.
 
     Parameters

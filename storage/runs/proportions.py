@@ -15,12 +15,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, StoreError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.retry import FULL
@@ -151,9 +151,9 @@ class NpyStream:
 
     def __init__(self, path: Path) -> None:
         self.path, self.rows, self.width = path, 0, 0
-        self._empty: npt.NDArray[Any] = np.zeros((0, 0), np.float32)
+        self._empty: AnyArray = np.zeros((0, 0), np.float32)
 
-    def add(self, block: npt.NDArray[Any]) -> None:
+    def add(self, block: AnyArray) -> None:
         """Write the next rows; all blocks have the type and width of the first."""
         if not self.rows:
             self._empty, self.width = block[:0], block.shape[1] if block.ndim > 1 else 0
@@ -348,7 +348,7 @@ def by_pair(table: pa.Table) -> pa.Table:
     return found.add_column(place + 1, "proportion", pc.list_flatten(shares))
 
 
-def _matrix(table: pa.Table, name: str) -> npt.NDArray[Any]:
+def _matrix(table: pa.Table, name: str) -> AnyArray:
     """Return a column of lists of one length as a matrix."""
     column = table.column(name).combine_chunks()
     values = np.asarray(pc.list_flatten(column))

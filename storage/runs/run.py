@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.corpus.manifest import MANIFEST
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, OccupiedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
@@ -79,7 +80,7 @@ class RunRecord(_Fields):
     """What `run.json` says of a run; ``kept`` is the member that is left of an ensemble of which the best is kept."""
 
     family: str
-    options: dict[str, Any]
+    options: JsonObject
     limits: LimitsRecord
     planned: Count | None = None
     seed: Annotated[int, Field(strict=True)]
@@ -168,7 +169,7 @@ class Run:
             finally:
                 self.folder, self.generation = plain, 0
 
-    def create(self, record: dict[str, Any]) -> None:
+    def create(self, record: JsonObject) -> None:
         """Make the folder and write `run.json`; of two who try at once, one succeeds.
 
         Parameters
@@ -187,11 +188,11 @@ class Run:
         if not self.folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record})):
             raise OccupiedError(f"{self.folder.url}: another process has just made it; name a new folder")
 
-    def rewrite(self, record: dict[str, Any]) -> None:
+    def rewrite(self, record: JsonObject) -> None:
         """Replace `run.json`."""
         self.folder.write(RECORD, dump({**record, "format": KIND, "version": VERSION}))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """Read `run.json`.
 
         Returns
@@ -242,28 +243,28 @@ class Run:
                 if name.startswith(".") and name.endswith(".part"):
                     (folder / name).remove()
 
-    def append_journal(self, event: dict[str, Any]) -> None:
+    def append_journal(self, event: JsonObject) -> None:
         """Append to `journal.jsonl` what befell the run, which is no part of its result."""
         self.folder.append(JOURNAL, self._line(event))
 
-    def append_event(self, event: dict[str, Any]) -> None:
+    def append_event(self, event: JsonObject) -> None:
         """Append an event to `events.jsonl`."""
         data, size = self._line(event), self.events_size()
         self._size = None
         self.folder.append(EVENTS, data)
         self._size = size + len(data)
 
-    def _line(self, event: dict[str, Any]) -> bytes:
+    def _line(self, event: JsonObject) -> bytes:
         """Return an event as its line says it, with the generation of who has written it."""
         by = {"generation": self.generation} if self.generation else {}
         return (json.dumps({**event, **by}, allow_nan=False) + "\n").encode()
 
-    def replace_events(self, events: Sequence[dict[str, Any]]) -> None:
+    def replace_events(self, events: Sequence[JsonObject]) -> None:
         """Replace all events."""
         self._size = None
         self.folder.write(EVENTS, b"".join((json.dumps(one, allow_nan=False) + "\n").encode() for one in events))
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[JsonObject]:
         """Read the events so far, oldest first, up to the first line that is damaged or still being written."""
         return self._read_events()[0]
 
@@ -271,8 +272,8 @@ class Run:
         """Return what is wrong with `events.jsonl`; None where nothing is, or where there is none."""
         return self._read_events()[1]
 
-    def _read_events(self) -> tuple[list[dict[str, Any]], str | None]:
-        events: list[dict[str, Any]] = []
+    def _read_events(self) -> tuple[list[JsonObject], str | None]:
+        events: list[JsonObject] = []
         *lines, _ = (self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b"").split(b"\n")
         for number, line in enumerate(lines, start=1):
             try:

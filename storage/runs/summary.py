@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, check, digest_of, dump, read_record
@@ -207,7 +208,7 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
     return found
 
 
-def parse_summary(record: dict[str, Any], path: str) -> SummaryRecord:
+def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
     """Check what a summary says, which may be anybody's.
 
     Parameters

@@ -18,8 +18,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import (
     AbsentError,
     CollapsiumError,
@@ -182,7 +182,7 @@ class RunLock:
             pass
         raise self._taken_over()
 
-    def _record(self) -> dict[str, Any]:
+    def _record(self) -> JsonObject:
         return {
             "format": KIND,
             "version": VERSION,

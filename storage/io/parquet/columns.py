@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium.storage.data_types import AnyArray
 
-def numbers_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> AnyArray:
     """Return the numbers of a column."""
     # PyArrow imports pandas, where it is installed, for other conversions to NumPy than this one.
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.storage.data_types import AnyArray, DType
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.base import open_input, reading
@@ -22,7 +22,7 @@ from collapsium.storage.units import size
 NUMBERS = "biuf"  # kinds of plain numbers
 EXPECTED = "expected a dense array of vectors x columns"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-Values = npt.NDArray[Any]
+Values = AnyArray
 
 
 class _Header:
@@ -115,7 +115,7 @@ def _texts(column: Values) -> pa.Array:
     return pa.array([str(int(value)) if value.is_integer() else repr(value) for value in found], pa.string())
 
 
-def width_of(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
     """Return the columns of an array, which must be one of vectors x columns.
 
     Parameters
@@ -219,7 +219,7 @@ class ArchiveFile:
                     path, f"expected one value for each of {shape[0]} vectors, found {found}", f"array {name!r}"
                 )
 
-    def _headers(self, handle: IO[bytes]) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    def _headers(self, handle: IO[bytes]) -> dict[str, tuple[tuple[int, ...], DType]]:
         """Read what each array says of itself; refuse archives that hold far more than their size."""
         found = {}
         with _archive(self.name, handle) as (archive, bytes_):

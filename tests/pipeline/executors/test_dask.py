@@ -19,6 +19,7 @@ from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.dask import DaskExecutor
+from collapsium.pipeline.executors.liveness import ClusterTiming
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsium.storage.runs.run import Run
@@ -98,7 +99,7 @@ def test_errors_in_tasks__come_out_as_they_were(clusters):
 
 def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch, caplog):
     with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
-        monkeypatch.setattr("collapsium.pipeline.executors.dask_cluster.SOON", 0.2)
+        monkeypatch.setattr("collapsium.pipeline.executors.dask_cluster.TIMING", ClusterTiming(quiet_start=0.2))
         with pytest.raises(ClusterError, match="has 0 of 2 workers after 0.5 s; start more with `dask worker"):
             open_executor(cluster.scheduler_address, workers=2, cluster_timeout=0.5)
     told = [record.getMessage() for record in caplog.records if record.name == "collapsium"]
@@ -204,7 +205,7 @@ def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, t
     if number == signal.SIGSTOP:
         said = [event["text"] for event in told if event["event"] == "notice"]
         assert any("shows no sign of life" in text for text in said)
-        assert any("is given up; others do its work" in text for text in said)
+        assert any("is lost; others do its work" in text for text in said)
 
 
 @pytest.mark.long

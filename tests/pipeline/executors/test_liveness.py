@@ -50,7 +50,7 @@ def test_a_worker_without_a_sign_of_life__is_named_and_then_given_up(watch, cloc
     assert look(watch, clock, 90, {"a": BUSY, "b": sign}) == []
     assert len(watch.said) == 1
     assert text in watch.said[0]
-    assert "it is given up after 100 s" in watch.said[0]
+    assert "it counts as lost after 100 s" in watch.said[0]
     assert "b" in look(watch, clock, 20, {"a": BUSY, "b": sign})
 
 
