@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ AnyArray: TypeAlias = "npt.NDArray[Any]"
 Arrays: TypeAlias = Mapping[str, AnyArray]
 """Arrays by name, such as a model's global state."""
 
-Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
 """A value as `json.loads` returns it."""
 
 JsonObject: TypeAlias = dict[str, Any]

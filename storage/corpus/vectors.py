@@ -20,7 +20,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.short_repr import ShortRepr
 
 ARRAY = "vectors.zarr"
-SAID = "zarr.json"
+METADATA = "zarr.json"
 MOST_COLUMNS = 1 << 24
 
 
@@ -165,7 +165,7 @@ class ArrayWriter:
     def finish(self) -> str:
         """Write what Zarr says of the array and return the SHA-256 of that."""
         self._store.finish()
-        return self._store.files[SAID]
+        return self._store.files[METADATA]
 
 
 def chunk_file(number: int) -> str:
@@ -248,7 +248,7 @@ def read_values(
     place = folder / told.file
     file = chunk_file(chunk)
     with damage(place):
-        store = DigestStore(place, {SAID: told.sha256, file: str(record.vectors_sha256)}, read_only=True)
+        store = DigestStore(place, {METADATA: told.sha256, file: str(record.vectors_sha256)}, read_only=True)
         array = zarr.open_array(store, mode="r", zarr_format=3)
     path, first = f"{place.url}/{file}", chunk * told.rows
     require_plain(place.url, array)

@@ -1,4 +1,4 @@
-"""Named arrays on disk, as Zarr v3 groups with the digest of each file: no pickles, one writer a group."""
+"""Write and read named arrays as Zarr v3 groups, with a digest of each file and without pickles."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from collapsium.storage.data_types import AnyArray, DType
+from collapsium.storage.data_types import AnyArray, DType, Json
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
-from collapsium.storage.io.digested_files import DigestedFiles, is_said
+from collapsium.storage.io.digested_files import DigestedFiles, is_metadata
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import MAX_BYTES, checked, dump, parse_record
 from collapsium.storage.io.zarr_fast_path import (
-    SAID,
-    PlainArray,
+    METADATA,
+    RowIndex,
     Rows,
     described_group,
     plain_array,
@@ -26,36 +26,55 @@ from collapsium.storage.io.zarr_fast_path import (
 )
 from collapsium.storage.units import size as size_text
 
+if TYPE_CHECKING:
+    from types import EllipsisType
+
+    import zarr
+
 CHUNK_BYTES = 16 << 20
-MOST_CHUNK_BYTES = 1 << 30  # of a group that another program may have written
-# What may come out of a group: tables of counts are nearly all zeros, and shrink to a thousandth.
+"""Size of a chunk, uncompressed."""
+
+MOST_CHUNK_BYTES = 1 << 30
+"""Largest chunk that is read, as anyone may have written a group."""
+
+# Tables of counts are nearly all zeros and compress to a thousandth.
 RATIO, LEAST_LIMIT = 2000, 1 << 28
+"""Bounds of the uncompressed bytes of a group: a multiple of the files' size, and at least 256 MB."""
+
 DIGESTS, NUMBERS = "digests.json", "numbers-"
 KIND = "collapsium-arrays"
 VERSION = 2
-# What Zarr raises for what is no array, or a damaged one.
 FAULTS = (OSError, ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
+"""Exceptions that Zarr raises for damaged files."""
+
+
+class ZarrArray(Rows, Protocol):
+    """An array of a Zarr group: a `PlainArray` or a `zarr.Array`."""
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of a chunk."""
 
 
 def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool = True) -> str:
-    """Write arrays as one Zarr group, over what was there; a piece of `CHUNK_BYTES` at a time.
+    """Write arrays as one Zarr group, chunk by chunk, replacing an existing one.
 
-    Arrays of no dims, single numbers, lie together, an array for each type, whose names are an attribute of the group:
-    a file for each would take longer than all the rest of a small checkpoint.
+    Single numbers are packed into one array for each dtype, and their names into an attribute of the group. A file for
+    each number would take longer than the rest of a small checkpoint.
 
     Parameters
     ----------
     folder : Folder
         The group's folder.
     arrays : mapping of str to numpy.ndarray or Rows
-        What to write; chunks are cut along the first axis.
+        The arrays; they are divided into chunks along the first axis.
     compress : bool, optional
-        Whether chunks are compressed: smaller, and several times slower to write.
+        True to compress chunks, which is several times slower.
 
     Returns
     -------
     str
-        The digest of all that was written: by it, `read_arrays` finds any damage.
+        The digest of all files, by which `read_arrays` finds any damage.
 
     Raises
     ------
@@ -64,29 +83,30 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     """
     files: dict[str, str] = {}
 
-    def put(key: str, data: Any) -> None:
+    def put(key: str, data: bytes | memoryview) -> None:
         files[key] = folder.write(key, data)
 
     numbers: dict[str, list[str]] = {}
-    for name, values in sorted(arrays.items()):  # in an order that no executor changes: the file's bytes follow from it
+    # Sorted, as the order of the arrays depends on the executor and the bytes must not.
+    for name, values in sorted(arrays.items()):
         if not values.shape:
             numbers.setdefault(values.dtype.str[1:], []).append(name)
     packed = {f"{NUMBERS}{kind}": np.array([arrays[name][...] for name in names]) for kind, names in numbers.items()}
     for name, values in {**packed, **{name: values for name, values in arrays.items() if values.shape}}.items():
         write_array(put, name, values, _chunks(values.shape, values.dtype), compress=compress)
-    put(SAID, described_group({NUMBERS: numbers} if numbers else {}))
+    put(METADATA, described_group({NUMBERS: numbers} if numbers else {}))
     return folder.write(DIGESTS, dump({"format": KIND, "version": VERSION, "files": files}))
 
 
 def _chunks(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
-    """Cut along the first axis, into chunks of bounded size."""
+    """Return the shape of a chunk, which holds complete rows and has bounded size."""
     if not shape:
         return ()
     row = max(int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize, 1)
     return (max(min(CHUNK_BYTES // row, shape[0]), 1), *(max(size, 1) for size in shape[1:]))
 
 
-def _pieces(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[Any]:
+def _pieces(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[slice] | list[EllipsisType]:
     """Return slices of the first axis, a chunk each; an ellipsis for a single number."""
     return [slice(first, first + chunks[0]) for first in range(0, shape[0], chunks[0])] if shape else [...]
 
@@ -99,7 +119,7 @@ def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, AnyArray
     folder : Folder
         The group's folder.
     digest : str, optional
-        As `write_arrays` returned it; by default what lies there is checked only against what lies beside it.
+        The digest that `write_arrays` returned; by default the files are checked against `digests.json` only.
 
     Returns
     -------
@@ -109,15 +129,15 @@ def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, AnyArray
     Raises
     ------
     AbsentError
-        There is no such folder.
+        The folder does not exist.
     DamagedError
-        It is not such a group, or a file of it is missing or damaged.
+        The folder is no such group, or a file is missing or damaged.
     """
     return {name: pieces[...] for name, pieces in open_arrays(folder, digest).items()}
 
 
 def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRows]:
-    """Open all arrays of a Zarr group, to be read piece by piece.
+    """Open all arrays of a Zarr group, whose rows are then read in pieces.
 
     Parameters
     ----------
@@ -132,63 +152,64 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
     Raises
     ------
     AbsentError
-        There is no such folder.
+        The folder does not exist.
     DamagedError
-        It is not such a group.
+        The folder is no such group.
     """
-    store = _opened(folder, digest)
-    found, attributes = _plain_arrays(store) or _zarr_arrays(store)
-    named = attributes.get(NUMBERS, {})
-    for name, array in found.items():
-        _require_whole(store, name, array)
-    _require_bounded(store, found)
-    opened = {name: StoredRows(folder, array) for name, array in found.items()}
+    store = _open_files(folder, digest)
+    arrays, attributes = _plain_arrays(store) or _zarr_arrays(store)
+    packed = attributes.get(NUMBERS, {})
+    for name, array in arrays.items():
+        _require_complete(store, name, array)
+    _require_bounded(store, arrays)
+    rows = {name: StoredRows(folder, array) for name, array in arrays.items()}
     numbers: dict[str, StoredRows] = {}
-    for name in [name for name in opened if name.startswith(NUMBERS)]:
-        rows, names = opened.pop(name), _names(folder, named, name.removeprefix(NUMBERS))
-        if rows.shape != (len(names),):
-            raise DamagedError(f"{folder.url}/{name}", f"expected {len(names)} numbers, found {rows.shape}")
-        values = rows[...]
-        numbers.update({one: StoredRows(folder, values[place]) for place, one in enumerate(names)})
-    return {**opened, **numbers}
+    for name in [name for name in rows if name.startswith(NUMBERS)]:
+        values, names = rows.pop(name)[...], _names(folder, packed, name.removeprefix(NUMBERS))
+        if values.shape != (len(names),):
+            raise DamagedError(f"{folder.url}/{name}", f"expected {len(names)} numbers, found {values.shape}")
+        numbers.update({number: StoredRows(folder, values[place]) for place, number in enumerate(names)})
+    return {**rows, **numbers}
 
 
-def _plain_arrays(store: DigestedFiles) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Open arrays that are as we write them, and the group's attributes; None where any is not."""
-    attributes = plain_group(store.said.get(SAID, b""))
-    found = {
-        key.removesuffix(f"/{SAID}"): plain_array(store.read, key.removesuffix(f"/{SAID}"), said)
-        for key, said in store.said.items()
-        if key != SAID
-    }
-    if attributes is None or not all(isinstance(one, PlainArray) and "/" not in name for name, one in found.items()):
-        return None
-    return found, attributes
+def _plain_arrays(store: DigestedFiles) -> tuple[dict[str, ZarrArray], Mapping[str, Json]] | None:
+    """Open the arrays and the group's attributes without Zarr; None unless all are as `write_array` writes them."""
+    attributes = plain_group(store.metadata.get(METADATA, b""))
+    arrays: dict[str, ZarrArray] = {}
+    for key, metadata in store.metadata.items():
+        name = key.removesuffix(f"/{METADATA}")
+        if key != METADATA:
+            array = plain_array(store.read, name, metadata)
+            if array is None or "/" in name:
+                return None
+            arrays[name] = array
+    return None if attributes is None else (arrays, attributes)
 
 
-def _zarr_arrays(store: DigestedFiles) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Open arrays as whatever has written them says, and the group's attributes."""
+def _zarr_arrays(store: DigestedFiles) -> tuple[dict[str, ZarrArray], Mapping[str, Json]]:
+    """Open the arrays and the group's attributes with Zarr."""
     import zarr
 
     from collapsium.storage.io.digest_store import DigestStore
 
     with damage(store.folder):
         group = zarr.open_group(DigestStore(store.folder, store.files, read_only=True), mode="r", zarr_format=3)
-        found, attributes = dict(group.arrays()), dict(group.attrs)
-    for name, array in found.items():
+        arrays, attributes = dict(group.arrays()), dict(group.attrs)
+    for name, array in arrays.items():
         require_plain(f"{store.folder.url}/{name}", array)
-    return found, attributes
+    return cast(dict[str, ZarrArray], arrays), attributes
 
 
-def _names(folder: Folder, named: Any, kind: str) -> list[str]:
-    names = named.get(kind) if isinstance(named, dict) else None
+def _names(folder: Folder, packed: Json, kind: str) -> list[str]:
+    """Return the names of the single numbers of a dtype."""
+    names = packed.get(kind) if isinstance(packed, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DamagedError(f"{folder.url}/zarr.json", "expected the names of the numbers", f"attribute '{NUMBERS}'")
-    return names
+    return cast(list[str], names)
 
 
 def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
-    """Read all files of a group, but make nothing of them.
+    """Return the faults of a group's files, without decoding them.
 
     Parameters
     ----------
@@ -198,16 +219,16 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
     Returns
     -------
     list of str
-        What is broken, each beginning with the file; empty where all is well.
+        One message a fault, which begins with the file.
     """
     try:
-        store = _opened(folder, digest)
+        store = _open_files(folder, digest)
     except (AbsentError, DamagedError) as error:
         return [str(error)]
     broken = []
     for key in store.files:
-        if is_said(key):
-            continue  # was read as it was opened
+        if is_metadata(key):  # read by `_open_files`
+            continue
         try:
             store.read(key)
         except (AbsentError, DamagedError) as error:
@@ -215,7 +236,8 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
     return broken
 
 
-def _opened(folder: Folder, digest: str | None) -> DigestedFiles:
+def _open_files(folder: Folder, digest: str | None) -> DigestedFiles:
+    """Read `digests.json` and the metadata of a group."""
     path = f"{folder.url}/{DIGESTS}"
     try:
         data = folder.read(DIGESTS, MAX_BYTES)
@@ -231,22 +253,22 @@ def _opened(folder: Folder, digest: str | None) -> DigestedFiles:
     return DigestedFiles(folder, files)
 
 
-def require_plain(path: str, array: Any) -> None:
-    """Refuse an array that we do not write: of types that are pickled, or with chunks that are too large.
+def require_plain(path: str, array: zarr.Array[zarr.core.metadata.v3.ArrayV3Metadata]) -> None:
+    """Refuse arrays of other dtypes than plain numbers, or with large chunks.
 
     Parameters
     ----------
     path : str
-        Where it lies, for the error.
+        The array's address, for the error.
     array : zarr.Array
         The array.
 
     Raises
     ------
     DamagedError
-        It may not be read.
+        The array is refused.
     """
-    from zarr.codecs import BytesCodec, ZstdCodec  # plain numbers, and their compression
+    from zarr.codecs import BytesCodec, ZstdCodec
 
     codecs = getattr(array.metadata, "codecs", ())
     if array.dtype.kind not in "biuf" or not all(isinstance(codec, (BytesCodec, ZstdCodec)) for codec in codecs):
@@ -255,25 +277,24 @@ def require_plain(path: str, array: Any) -> None:
         raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")
 
 
-def _require_whole(store: DigestedFiles, name: str, array: Any) -> None:
-    """Refuse an array of which chunks are missing."""
+def _require_complete(store: DigestedFiles, name: str, array: ZarrArray) -> None:
+    """Refuse an array with missing chunks."""
     path = f"{store.folder.url}/{name}"
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")
-    wanted = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
-    found = sum(key.startswith(f"{name}/c") for key in store.files)
-    if found != wanted:
-        raise DamagedError(path, f"expected {wanted} chunks, found {found}")
+    expected = _chunk_count(array)
+    present = sum(key.startswith(f"{name}/c") for key in store.files)
+    if present != expected:
+        raise DamagedError(path, f"expected {expected} chunks, found {present}")
 
 
-def _require_bounded(store: DigestedFiles, found: Mapping[str, Any]) -> None:
-    """Refuse a small group of which a great deal would come out."""
-    chunks = (
-        math.prod(-(-size // chunk) for size, chunk in zip(one.shape, one.chunks, strict=True))
-        for one in found.values()
-    )
-    each = (math.prod(one.chunks) * one.dtype.itemsize for one in found.values())
-    total = sum(count * size for count, size in zip(chunks, each, strict=True))
+def _chunk_count(array: ZarrArray) -> int:
+    return math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
+
+
+def _require_bounded(store: DigestedFiles, arrays: Mapping[str, ZarrArray]) -> None:
+    """Refuse a group whose small files decompress to large arrays."""
+    total = sum(_chunk_count(array) * math.prod(array.chunks) * array.dtype.itemsize for array in arrays.values())
     if total <= LEAST_LIMIT:
         return
     limit = max(LEAST_LIMIT, RATIO * store.folder.size())
@@ -284,7 +305,7 @@ def _require_bounded(store: DigestedFiles, found: Mapping[str, Any]) -> None:
 
 
 class StoredRows:
-    """An array in a Zarr group, whose rows are read when they are asked for.
+    """An array in a Zarr group, whose rows are read on access.
 
     Parameters
     ----------
@@ -294,23 +315,24 @@ class StoredRows:
         The array, or a single number.
     """
 
-    def __init__(self, folder: Folder, array: Any) -> None:
+    def __init__(self, folder: Folder, array: ZarrArray | AnyArray) -> None:
         self._folder, self._array = folder, array
         self.shape: tuple[int, ...] = array.shape
         self.dtype: DType = array.dtype
 
-    def __getitem__(self, rows: Any, /) -> AnyArray:
+    def __getitem__(self, rows: RowIndex, /) -> AnyArray:
         with damage(self._folder):
             return np.asarray(self._array[rows])
 
     def pieces(self) -> Iterator[AnyArray]:
-        """Read it a chunk at a time; an array of no rows is one piece."""
-        yield from (self[piece] for piece in (_pieces(self.shape, self._array.chunks) if self.shape else []) or [...])
+        """Yield the rows chunk by chunk; an array without rows is one piece."""
+        chunks = () if isinstance(self._array, (np.ndarray, np.generic)) else self._array.chunks
+        yield from (self[piece] for piece in (_pieces(self.shape, chunks) if chunks else []) or [...])
 
 
 @contextlib.contextmanager
 def damage(folder: Folder) -> Iterator[None]:
-    """Tell what Zarr raises for a folder that is damaged as `DamagedError`.
+    """Raise `DamagedError` in place of Zarr's errors about a damaged folder.
 
     Parameters
     ----------

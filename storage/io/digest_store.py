@@ -1,22 +1,27 @@
-"""A store for Zarr that reads and writes files with digests; apart from `arrays`, as Zarr takes long to import."""
+"""A Zarr store of files with digests; separate from `arrays`, as importing Zarr takes long."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import zarr.abc.store
 
-from collapsium.storage.io.digested_files import DigestedFiles, is_said
+from collapsium.storage.io.digested_files import DigestedFiles, is_metadata
 from collapsium.storage.io.folder import Folder
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
 
 
 class DigestStore(DigestedFiles, zarr.abc.store.Store):
-    """A Zarr store in a folder that knows the SHA-256 of each of its files.
+    """A Zarr store in a folder that records the SHA-256 of each of its files.
 
-    What it reads is what the digests say, or an error; what is not among them is not there. What it writes it adds to
-    them, over whatever lay there before.
+    Files without a digest do not exist for it. A file that does not match its digest is an error. Files that it
+    writes replace existing ones, and their digests are added.
 
     Parameters
     ----------
@@ -25,7 +30,7 @@ class DigestStore(DigestedFiles, zarr.abc.store.Store):
     files : dict of str to str
         Digest of each file.
     read_only : bool
-        Whether nothing can be written.
+        True to refuse writes.
     """
 
     supports_writes = True
@@ -41,49 +46,51 @@ class DigestStore(DigestedFiles, zarr.abc.store.Store):
 
     __hash__ = None  # type: ignore[assignment]
 
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """Read a file; none that has no digest."""
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """Return the bytes of a file; None without a digest."""
         if key not in self.files:
             return None
         if byte_range is not None:
-            raise NotImplementedError("digests are of whole files")
-        data = self.said[key] if is_said(key) else await asyncio.to_thread(self.read, key)
+            raise NotImplementedError("a digest belongs to a complete file")
+        data = self.metadata[key] if is_metadata(key) else await asyncio.to_thread(self.read, key)
         return prototype.buffer.from_bytes(data)
 
-    async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
         """Read several files."""
         return [await self.get(key, prototype, span) for key, span in key_ranges]
 
     async def exists(self, key: str) -> bool:
-        """Tell whether a file has a digest."""
+        """Return True if a file has a digest."""
         return key in self.files
 
-    async def set(self, key: str, value: Any) -> None:
+    async def set(self, key: str, value: Buffer) -> None:
         """Write a file."""
-        data = memoryview(value.as_numpy_array()).cast("B")
-        if is_said(key):
-            self.said[key], self.files[key] = bytes(data), ""
+        data = np.asarray(value.as_numpy_array()).data.cast("B")
+        if is_metadata(key):
+            self.metadata[key], self.files[key] = bytes(data), ""
             return
         self.files[key] = await asyncio.to_thread(self.folder.write, key, data)
 
     async def delete(self, key: str) -> None:
-        """Forget a file."""
+        """Remove a file's digest."""
         self.files.pop(key, None)
-        self.said.pop(key, None)
+        self.metadata.pop(key, None)
 
     async def list(self) -> AsyncIterator[str]:
-        """Name all files."""
+        """Yield the names of all files."""
         for key in sorted(self.files):
             yield key
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Name the files that begin so."""
+        """Yield the names of the files with a prefix."""
         for key in sorted(self.files):
             if key.startswith(prefix):
                 yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Name what lies directly in a folder."""
+        """Yield the names directly inside a folder."""
         start = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
         for name in sorted({key[len(start) :].split("/")[0] for key in self.files if key.startswith(start)}):
             yield name

@@ -1,4 +1,4 @@
-"""Files with digests: what is read is what the digests say, or an error."""
+"""Read files whose SHA-256 is known, so that damage is found."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class DigestedFiles:
 
     def __init__(self, folder: Folder, files: dict[str, str]) -> None:
         self.folder, self.files = folder, files
-        # What Zarr says of arrays is small, and is read and written at once.
-        self.said = {key: self.read(key) for key in files if is_said(key)}
+        # The metadata is small and is read and written at once.
+        self.metadata = {key: self.read(key) for key in files if is_metadata(key)}
 
     def finish(self) -> None:
-        """Write what Zarr says of the arrays."""
-        for key, data in sorted(self.said.items()):
+        """Write the metadata files."""
+        for key, data in sorted(self.metadata.items()):
             self.files[key] = self.folder.write(key, data)
 
     def read(self, key: str) -> bytes:
-        """Return the bytes of a file that its digest is right for."""
+        """Return the bytes of a file; raise `DamagedError` if they do not match its digest."""
         try:
             data = self.folder.read(key)
         except AbsentError:
@@ -40,6 +40,6 @@ class DigestedFiles:
         return data
 
 
-def is_said(key: str) -> bool:
-    """Tell whether a file holds what Zarr says of an array or a group."""
+def is_metadata(key: str) -> bool:
+    """Return True if a file holds the metadata of an array or a group."""
     return key.rpartition("/")[2] == "zarr.json"

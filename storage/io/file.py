@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
+from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.io import local
-from collapsium.storage.io.retry import patiently
+from collapsium.storage.io.retry import with_retries
 
 
 class File:
@@ -25,21 +25,21 @@ class File:
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         fs, path = url_to_fs(os.fspath(url))
-        self._fs: Any = fs
+        self._fs: AbstractFileSystem = fs
         self._path = str(path)
 
     def exists(self) -> bool:
-        """Tell whether there is something already."""
-        return patiently(self._path, lambda: bool(self._fs.exists(self._path)))
+        """Return True if the file exists."""
+        return with_retries(self._path, lambda: bool(self._fs.exists(self._path)))
 
     def remove(self) -> None:
-        """Remove the file; nothing happens where there is none."""
+        """Remove the file if it exists."""
         with contextlib.suppress(FileNotFoundError):
-            patiently(self._path, lambda: self._fs.rm_file(self._path))
+            with_retries(self._path, lambda: self._fs.rm_file(self._path))
 
     def put(self, source: Path) -> None:
-        """Copy a local file there, piece by piece; a local target is there whole or not at all."""
+        """Copy a local file here; a local target is written atomically."""
         if isinstance(self._fs, LocalFileSystem):
-            patiently(self._path, lambda: local.copy_whole(source, Path(self._path)))
+            with_retries(self._path, lambda: local.copy_atomically(source, Path(self._path)))
         else:
-            patiently(self._path, lambda: self._fs.put_file(str(source), self._path))
+            with_retries(self._path, lambda: self._fs.put_file(str(source), self._path))

@@ -1,4 +1,4 @@
-"""A folder at any fsspec URL, with the few operations that the formats on disk need."""
+"""A folder at any fsspec URL, with the few operations that the formats need."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar, cast
+from typing import IO, Protocol, TypeVar, cast
 
+from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.errors import AbsentError, DamagedError, StoreError
 from collapsium.storage.io import local
 from collapsium.storage.io.names import is_name, require_inside, require_unlinked
-from collapsium.storage.io.retry import patiently
+from collapsium.storage.io.retry import with_retries
 
 T = TypeVar("T")
 
 
 class Fence(Protocol):
-    """Lets its owner alone write; see `collapsium.storage.io.locks.run_lock`."""
+    """Lets only its owner write; see `collapsium.storage.io.locks.run_lock`."""
 
     def hold(self) -> AbstractContextManager[None]:
-        """Return the moment of a write; entering it raises `TakenOverError` where somebody else is the owner by now."""
+        """Return a context for a write; entering it raises `TakenOverError` if another process owns the lock."""
 
 
 class Folder:
@@ -40,7 +41,7 @@ class Folder:
     Attributes
     ----------
     url : str
-        The folder as it was given, without a trailing slash.
+        The URL as the caller wrote it, without a trailing slash.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -48,7 +49,7 @@ class Folder:
         if not is_name(self.url):
             raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")
         fs, path = url_to_fs(self.url)
-        self._fs: Any = fs
+        self._fs: AbstractFileSystem = fs
         self._path = str(path).rstrip("/")
         self.local = isinstance(fs, LocalFileSystem)
         self._fences: tuple[Fence, ...] = ()
@@ -57,22 +58,22 @@ class Folder:
         return f"Folder({self.url!r})"
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
-        """Pickle by address: a worker opens the store itself, and may run in another folder. Fences stay here."""
+        """Pickle the absolute address, as a worker may run in another folder; fences are not pickled."""
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
-        """Return the folder `name` inside this one, which is no link; see `collapsium.storage.io.names`."""
+        """Return the folder `name` inside this one; see `collapsium.storage.io.names` for valid names."""
         inner = Folder(f"{self.url}/{self._checked(name)}")
         inner._fences = self._fences
         return inner
 
     def fenced(self, fence: Fence) -> Folder:
-        """Return the same folder, in which, and in those inside, nothing is changed that the fence does not let.
+        """Return the same folder with a fence, which every change in it and inside it must pass.
 
         Parameters
         ----------
         fence : Fence
-            The lock of whoever works on the folder; it comes after those that the folder has already.
+            The lock of the process that works on the folder; it is entered after the existing fences.
 
         Returns
         -------
@@ -85,14 +86,14 @@ class Folder:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Hold the folder's fences for the moment of a change."""
+        """Hold all fences during a change."""
         with contextlib.ExitStack() as stack:
             for fence in self._fences:
                 stack.enter_context(fence.hold())
             yield
 
     def _checked(self, name: str) -> str:
-        """Refuse a name that leaves the folder, or in a local folder a symbolic link, or a name behind one."""
+        """Refuse a name that leaves the folder or, in a local folder, leads through a symbolic link."""
         require_inside(self.url, name)
         if self.local:
             require_unlinked(self.url, self._path, name)
@@ -102,28 +103,28 @@ class Folder:
         return f"{self._path}/{self._checked(name)}"
 
     def _do(self, name: str, operation: Callable[[], T]) -> T:
-        return patiently(f"{self.url}/{name}" if name else self.url, operation)
+        return with_retries(f"{self.url}/{name}" if name else self.url, operation)
 
     def exists(self, name: str = "") -> bool:
-        """Tell whether the folder, or the file or folder `name` in it, is there."""
+        """Return True if the folder, or the file or folder `name` in it, exists."""
         path = self._at(name) if name else self._path
         self._refresh()
         return self._do(name, lambda: bool(self._fs.exists(path)))
 
     def _refresh(self) -> None:
-        """Forget listings: other processes write to the same store."""
+        """Drop cached listings, as other processes write to the same store."""
         if not self.local:
             self._fs.invalidate_cache()
 
     def _require_plain(self, name: str, most: int | None = None) -> None:
-        """Refuse a file that is too large, or is a pipe or device, of which nothing may ever come."""
+        """Refuse a file that is too large, or a pipe or device, whose bytes may never end."""
         if not self.local:
             size = None if most is None else self._do(name, lambda: self._fs.size(self._at(name)))
         else:
-            found = Path(self._at(name)).stat()
-            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            status = Path(self._at(name)).stat()
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 raise DamagedError(f"{self.url}/{name}", "expected a file, found a pipe or device")
-            size = found.st_size
+            size = status.st_size
         if most is not None and size is not None and size > most:
             raise DamagedError(f"{self.url}/{name}", f"expected at most {most:,} bytes, found {size:,}")
 
@@ -135,19 +136,19 @@ class Folder:
         name : str
             The file's name inside the folder.
         most : int, optional
-            How many bytes it may have.
+            Limit of its size in bytes.
 
         Returns
         -------
         bytes
-            All of it.
+            Contents of the file.
 
         Raises
         ------
         AbsentError
-            The file is not there.
+            The file does not exist.
         DamagedError
-            It is too large, or no file.
+            The file is too large, or is a pipe or device.
         StoreError
             The store fails.
         """
@@ -159,21 +160,21 @@ class Folder:
             raise AbsentError(f"{self.url}/{name}: no such file") from None
 
     def read_from(self, name: str, start: int) -> tuple[bytes, int]:
-        """Return the bytes of a file from a place on, and its size.
+        """Return the bytes of a file from an offset on, and its size.
 
         Parameters
         ----------
         name : str
             The file's name inside the folder.
         start : int
-            The place, in bytes.
+            The offset in bytes.
 
         Returns
         -------
         data : bytes
-            Empty where the file is not longer.
+            Empty if the file is not longer.
         size : int
-            0 where there is no such file.
+            Size of the file; 0 if it does not exist.
 
         Raises
         ------
@@ -195,14 +196,14 @@ class Folder:
             return b"", 0
 
     def write(self, name: str, data: bytes | memoryview) -> str:
-        """Write a file whole: a reader sees the old bytes or the new ones, never a part.
+        """Write a file atomically: a reader sees the old contents or the new ones.
 
         Parameters
         ----------
         name : str
-            The file's name inside the folder; folders on the way are made.
+            The file's name inside the folder; missing folders are made.
         data : bytes or memoryview
-            What the file shall hold.
+            The contents.
 
         Returns
         -------
@@ -216,7 +217,7 @@ class Folder:
         """
         target = self._at(name)
         if self.local:
-            self._do(name, lambda: local.write_whole(Path(target), data, replace=True, guard=self.guard))
+            self._do(name, lambda: local.write_atomically(Path(target), data, replace=True, guard=self.guard))
         else:
             try:
                 with self.guard():
@@ -226,19 +227,19 @@ class Folder:
         return hashlib.sha256(data).hexdigest()
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that is not there yet; of several writers one succeeds (on object stores a conditional put).
+        """Write a new file; of several writers one succeeds (on object stores by a conditional put).
 
         Parameters
         ----------
         name : str
-            The file's name inside the folder; folders on the way are made.
+            The file's name inside the folder; missing folders are made.
         data : bytes
-            What the file shall hold.
+            The contents.
 
         Returns
         -------
         bool
-            Whether it was written; if not, there is one already.
+            True if it was written, False if the file exists already.
 
         Raises
         ------
@@ -248,12 +249,12 @@ class Folder:
         target = self._at(name)
         try:
             if self.local:
-                self._do(name, lambda: local.write_whole(Path(target), data, replace=False, guard=self.guard))
+                self._do(name, lambda: local.write_atomically(Path(target), data, replace=False, guard=self.guard))
             else:
                 with self.guard():
                     self._do(name, lambda: self._put_new(target, data))
         except FileExistsError:
-            # A put that was tried again may have met itself.
+            # A retried put may meet the file that its first attempt wrote.
             return self.read(name) == data
         return True
 
@@ -266,7 +267,7 @@ class Folder:
             raise
 
     def append(self, name: str, data: bytes) -> None:
-        """Add to the end of a file; a store that cannot append gets the file put again."""
+        """Append to a file; on a store that cannot append, the file is written again."""
         target = self._at(name)
         if self.local:
             self._do(name, lambda: local.append(Path(target), data, self.guard))
@@ -275,7 +276,7 @@ class Folder:
             self.write(name, old + data)
 
     def truncate(self, name: str, size: int) -> None:
-        """Leave the first `size` bytes of a file; one that is not longer stays as it is."""
+        """Truncate a file to at most `size` bytes."""
         if not self.exists(name):
             return
         if self.local:
@@ -284,11 +285,11 @@ class Folder:
             self.write(name, data[:size])
 
     def delete(self, name: str) -> None:
-        """Remove a file; nothing happens where there is none."""
+        """Remove a file if it exists."""
         folder, _, _ = name.rpartition("/")
         if folder:
             self._checked(folder)
-        # The name itself may be a link, which is removed, and not what it leads to.
+        # The name itself may be a link, which is removed without following it.
         path = f"{self._path}/{require_inside(self.url, name)}"
         with contextlib.suppress(FileNotFoundError), self.guard():
             self._do(name, lambda: self._fs.rm_file(path))
@@ -299,49 +300,49 @@ class Folder:
         return cast(IO[bytes], self._fs.open(self._at(name), "rb"))
 
     def names(self) -> list[str]:
-        """Return the sorted names of the files and folders directly inside; none where there is no such folder."""
+        """Return the sorted names directly inside; empty if the folder does not exist."""
         self._refresh()
         try:
-            found = self._do("", lambda: list(self._fs.ls(self._path, detail=False)))
+            paths = self._do("", lambda: list(self._fs.ls(self._path, detail=False)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(
-            {str(path).rstrip("/").rsplit("/", 1)[-1] for path in found} - {self._path.rsplit("/", 1)[-1], ""}
+            {str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths} - {self._path.rsplit("/", 1)[-1], ""}
         )
 
     def files(self) -> list[str]:
-        """Return the sorted names of all files inside, at any depth; none where there is no such folder."""
+        """Return the sorted names of all files at any depth; empty if the folder does not exist."""
         self._refresh()
-        found = self._do("", lambda: list(self._fs.find(self._path)))
-        return sorted(str(path)[len(self._path) :].lstrip("/") for path in found)
+        paths = self._do("", lambda: list(self._fs.find(self._path)))
+        return sorted(str(path)[len(self._path) :].lstrip("/") for path in paths)
 
     def size(self) -> int:
-        """Return the bytes of all files inside, at any depth."""
+        """Return the total size of all files at any depth, in bytes."""
         self._refresh()
-        found = self._do("", lambda: self._fs.find(self._path, detail=True))
-        return sum(int(info.get("size") or 0) for info in found.values())
+        files = self._do("", lambda: self._fs.find(self._path, detail=True))
+        return sum(int(info.get("size") or 0) for info in files.values())
 
     def is_folder(self) -> bool:
-        """Tell whether this is a folder."""
+        """Return True if this is a folder."""
         return self._do("", lambda: bool(self._fs.isdir(self._path)))
 
     def make(self) -> None:
-        """Make the folder and those above it."""
+        """Make the folder and its parents."""
         self._do("", lambda: self._fs.makedirs(self._path, exist_ok=True))
 
     def remove(self, known: Collection[str] | None = None) -> None:
-        """Remove the folder with all that it holds; nothing happens where there is none.
+        """Remove the folder and its contents if it exists.
 
         Parameters
         ----------
         known : collection of str, optional
-            Names that such a folder of ours has directly inside. One that holds anything else is somebody's, and stays;
-            by default whatever is there goes.
+            Names that may be directly inside. A folder with any other is the user's and stays; by default every folder
+            is removed.
         """
         if known is not None:
-            # What a process that was killed has left half written is ours too.
-            whole = {name for name in self.names() if not (name.startswith(".") and name.endswith(".part"))}
-            if not whole <= set(known):
+            # Temporary files are those of processes that were killed.
+            names = {name for name in self.names() if not (name.startswith(".") and name.endswith(".part"))}
+            if not names <= set(known):
                 return
         if self.local:
             local.remove_folder(Path(self._path), self.guard if self._fences else None)
@@ -351,16 +352,16 @@ class Folder:
 
     @property
     def address(self) -> str:
-        """The folder as it is known wherever the same storage is: a local path is made absolute."""
+        """The address that is valid on every machine with the same storage: a local path is made absolute."""
         return self._path if self.local else self.url
 
     @property
     def path(self) -> str:
-        """The folder's path in its own file system; for a local folder a plain path."""
+        """The path within the folder's own file system."""
         return self._path
 
     def rename(self, target: Folder) -> None:
-        """Give a local folder another name; nothing may have that one."""
+        """Rename a local folder to a name that is free."""
         guard = self.guard if self._fences else target.guard
         try:
             local.rename(Path(self._path), Path(target._path), guard)

@@ -1,4 +1,4 @@
-"""Files on this machine, written whole or not at all, and on the disk once a record may rely on them."""
+"""Write files on this machine atomically, and sync them before a record may refer to them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-Guard = Callable[[], AbstractContextManager[None]]  # entered for the moment in which names or contents change
+Guard = Callable[[], AbstractContextManager[None]]
+"""A context that is entered while names or contents change."""
+
 UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF, errno.EISDIR, errno.ENOSYS}
 
 
 def unguarded() -> AbstractContextManager[None]:
-    """Return a guard's moment that asks nobody."""
+    """Return a guard that checks nothing."""
     return contextlib.nullcontext()
 
 
 def sync_folder(path: Path) -> None:
-    """Have the names in a folder on the disk: after a power cut a renamed or new file is there only then."""
+    """Sync the names in a folder to the disk; without this a power cut loses new and renamed files."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
@@ -38,20 +40,20 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, with their names on the disk."""
+    """Make a folder and its parents, and sync their names to the disk."""
     missing = []
     while not path.is_dir():
         missing.append(path)
         if path.parent == path:
             break
         path = path.parent
-    for one in reversed(missing):
-        one.mkdir(exist_ok=True)
-        sync_folder(one.parent)
+    for parent in reversed(missing):
+        parent.mkdir(exist_ok=True)
+        sync_folder(parent.parent)
 
 
 def _make_ready(folder: Path, guard: Guard) -> None:
-    """Make a folder to write into; one that is not there may belong to others by now."""
+    """Make a folder to write into, under the guard if it is new, as it may belong to another process by now."""
     if not folder.is_dir():
         with guard():
             make_folder(folder)
@@ -62,8 +64,8 @@ def _sync_file(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def write_whole(path: Path, data: bytes | memoryview, *, replace: bool, guard: Guard = unguarded) -> None:
-    """Write a local file beside its place and move it there; `FileExistsError` if it shall not replace another."""
+def write_atomically(path: Path, data: bytes | memoryview, *, replace: bool, guard: Guard = unguarded) -> None:
+    """Write a file atomically by renaming a temporary one; `FileExistsError` if it may not replace another."""
     _make_ready(path.parent, guard)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -82,9 +84,9 @@ def write_whole(path: Path, data: bytes | memoryview, *, replace: bool, guard: G
 
 
 def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> None:
-    """Append to a local file, all or nothing."""
+    """Append to a file, all or nothing."""
     _make_ready(path.parent, guard)
-    # Without a buffer: closing a file writes what is left in its buffer, after the part before it was cut off again.
+    # Without a buffer, as closing the file would write the rest of its buffer after the truncation below.
     with guard(), path.open("ab", buffering=0) as handle:
         before, rest = handle.seek(0, os.SEEK_END), memoryview(data)
         try:
@@ -96,14 +98,14 @@ def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> No
 
 
 def truncate(path: Path, size: int, guard: Guard = unguarded) -> None:
-    """Leave the first bytes of a local file; one that is not longer stays as it is."""
+    """Truncate a file to at most `size` bytes."""
     with guard():
         if path.stat().st_size > size:
             os.truncate(path, size)
 
 
-def copy_whole(source: Path, target: Path, guard: Guard = unguarded) -> None:
-    """Copy a file, whole or not at all."""
+def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> None:
+    """Copy a file atomically."""
     _make_ready(target.parent, guard)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
@@ -117,7 +119,7 @@ def copy_whole(source: Path, target: Path, guard: Guard = unguarded) -> None:
 
 
 def rename(source: Path, target: Path, guard: Guard = unguarded) -> None:
-    """Give a file, folder or link another name."""
+    """Rename a file, folder or link."""
     with guard():
         source.replace(target)
     sync_folder(target.parent)
@@ -126,7 +128,7 @@ def rename(source: Path, target: Path, guard: Guard = unguarded) -> None:
 
 
 def remove_folder(path: Path, guard: Guard | None = None) -> None:
-    """Remove a folder with all that it holds; under a guard, it goes from its place at once."""
+    """Remove a folder and its contents; under a guard, its name disappears at once."""
     if guard is None:
         shutil.rmtree(path, ignore_errors=True)
         return

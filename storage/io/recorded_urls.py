@@ -1,4 +1,4 @@
-"""URLs in records, which anyone may have written."""
+"""Open URLs from records safely, as anyone may have written a record."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl
 
 
 def recorded_url(folder: Folder, url: object) -> str:
-    """Return a URL that a record in a folder names, unless it leads to another store.
+    """Return a URL from a record, unless it leads to another store than the record's own.
 
-    Anyone may have written a record, and to open a URL is to connect to its host, or to run what a chained protocol
-    makes of it. So a record may name local paths, and places in the store that it came from itself.
+    Opening a URL connects to its host, or runs the code of a chained protocol. So a record may refer to local paths
+    and to its own store only.
 
     Parameters
     ----------
     folder : Folder
         The folder of the record.
     url : object
-        The record's URL, or whatever stands in its place.
+        The value of the record's field.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def recorded_url(folder: Folder, url: object) -> str:
     Raises
     ------
     AbsentError
-        It names another store, or is no URL.
+        The URL leads to another store, or the value is no URL.
     """
     if isinstance(url, str) and "::" not in url:
         scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(folder.address)

@@ -1,4 +1,4 @@
-"""JSON records on disk that carry a format name, a version and the digest of what they say."""
+"""JSON records with a format name, a version and a digest of their contents."""
 
 from __future__ import annotations
 
@@ -6,46 +6,51 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import pydantic
 from pydantic import BaseModel, Field
 
-from collapsium.storage.data_types import JsonObject
+from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.short_repr import short
 
 DIGEST = "sha256"
-MAX_BYTES = 1 << 26  # of a record: a corpus of 100,000 shards has a manifest of 45 MB
-MAX_CONTAINERS = 1 << 22  # lists and objects in it, each of which takes a hundred bytes in memory and two in the file
-LEAST_INTEGER, MOST_INTEGER = -(1 << 63), (1 << 64) - 1  # what 64 bits hold, with a sign or without
+MAX_BYTES = 1 << 26
+"""Largest record; the manifest of a corpus of 100,000 shards has 45 MB."""
+
+MAX_CONTAINERS = 1 << 22
+"""Largest number of lists and objects in a record; each takes 2 bytes in the file and 100 in memory."""
+
+LEAST_INTEGER, MOST_INTEGER = -(1 << 63), (1 << 64) - 1
+"""Range of integers of 64 bits, signed or unsigned."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
-# Types of fields of records that anyone may have written.
+# Types of fields of records, which anyone may have written. Sums of a few such numbers are finite.
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
-Number = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]  # sums and differences of a few are finite
+Number = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def canonical(record: JsonObject) -> bytes:
-    """Write a record as the one text that its content has: sorted keys, shortest exact floats, two spaces."""
+    """Return the canonical text of a record: sorted keys, shortest exact floats, indented by two spaces."""
     return (json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
 def digest_of(record: JsonObject) -> str:
-    """Return the SHA-256 of what a record says."""
+    """Return the SHA-256 of a record's canonical text."""
     return hashlib.sha256(canonical(record)).hexdigest()
 
 
 def dump(record: JsonObject) -> bytes:
-    """Write a record with its digest, so that whoever reads it finds a damage."""
+    """Return the text of a record with its digest, by which damage is found."""
     return canonical({**record, DIGEST: digest_of(record)})
 
 
-def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES) -> Any:
-    """Parse JSON that anyone may have written, in bounded memory.
+def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES) -> Json:
+    """Parse JSON in bounded memory, as anyone may have written it.
 
     Parameters
     ----------
@@ -54,24 +59,25 @@ def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES
     path, where : str
         The file and the place in it, for errors.
     most : int, optional
-        Bytes that it may have.
+        Limit of the text's size in bytes.
 
     Returns
     -------
     object
-        What it says. All numbers are finite, and whole ones fit in 64 bits.
+        The value. All numbers are finite, and integers fit in 64 bits.
 
     Raises
     ------
     DamagedError
-        It is not JSON, too large, or holds other numbers.
+        The text is not JSON, is too large, or holds other numbers.
     """
     if len(data) > most:
         raise DamagedError(path, f"expected at most {most:,} bytes, found {len(data):,}", where)
     if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:
         raise DamagedError(path, f"expected at most {MAX_CONTAINERS:,} lists and objects", where)
     try:
-        return json.loads(data, parse_int=_integer, parse_float=_number, parse_constant=_number)
+        value: Json = json.loads(data, parse_int=_integer, parse_float=_number, parse_constant=_number)
+        return value
     except (ValueError, RecursionError) as error:
         raise DamagedError(path, f"expected JSON ({error})", where) from None
 
@@ -90,15 +96,15 @@ def _number(text: str) -> float:
     return value
 
 
-def check(model: type[Model], found: object, path: str, where: str = "") -> Model:
-    """Check what a record says against its model.
+def check(model: type[Model], record: object, path: str, where: str = "") -> Model:
+    """Check a parsed record against its pydantic model.
 
     Parameters
     ----------
     model : type
         The declared fields, their types and bounds.
-    found : object
-        What was parsed.
+    record : object
+        The parsed value.
     path, where : str
         The file and the place in it, for errors.
 
@@ -110,10 +116,10 @@ def check(model: type[Model], found: object, path: str, where: str = "") -> Mode
     Raises
     ------
     DamagedError
-        A field is missing, unknown, or not what it must be; the first one is named.
+        A field is missing, unknown or invalid; the message names the first.
     """
     try:
-        return model.model_validate(found)
+        return model.model_validate(record)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -122,40 +128,40 @@ def check(model: type[Model], found: object, path: str, where: str = "") -> Mode
 
 
 def numbers_of_names(names: Iterable[str], digits: int, suffix: str = "") -> list[int]:
-    """Return the numbers of files or folders that are named by numbers, ascending; others are left out.
+    """Return the numbers of files or folders that are named by numbers, ascending.
 
     Parameters
     ----------
     names : iterable of str
-        Names in a folder, of which some may be anybody's.
+        Names in a folder; others than such numbers are left out.
     digits : int
-        How many digits a name has at least, with zeros before.
+        Least number of digits, with leading zeros.
     suffix : str, optional
-        What stands behind the number.
+        Text behind the number.
 
     Returns
     -------
     list of int
-        Numbers whose names are as we write them.
+        The numbers.
     """
     form = re.compile(f"[0-9]{{{digits},18}}{re.escape(suffix)}")
-    found = {name: int(name.removesuffix(suffix)) for name in names if form.fullmatch(name)}
-    return sorted(number for name, number in found.items() if name == f"{number:0{digits}d}{suffix}")
+    numbers = {name: int(name.removesuffix(suffix)) for name in names if form.fullmatch(name)}
+    return sorted(number for name, number in numbers.items() if name == f"{number:0{digits}d}{suffix}")
 
 
 def read_record(folder: Folder, name: str, kind: str, version: int, oldest: int = 1) -> JsonObject:
-    """Read a JSON record and check what it says it is.
+    """Read a JSON record and check its format, version and digest.
 
     Parameters
     ----------
     folder : Folder
-        Where it lies.
+        The folder of the file.
     name : str
         The file's name.
     kind : str
-        The format's name that its field ``format`` must hold.
+        The format's name, expected in the field ``format``.
     version, oldest : int
-        The newest and the oldest format version that this release reads; those of version 1 had no digest.
+        The newest and the oldest format version that this release reads; version 1 had no digest.
 
     Returns
     -------
@@ -165,21 +171,21 @@ def read_record(folder: Folder, name: str, kind: str, version: int, oldest: int 
     Raises
     ------
     AbsentError
-        There is no such file.
+        The file does not exist.
     DamagedError
-        It is not JSON, of another format, of an unknown version, or not what its digest says.
+        The file is not JSON, has another format or version, or does not match its digest.
     """
     path = f"{folder.url}/{name}"
     return checked(parse_record(folder.read(name, MAX_BYTES), path, kind, version, oldest), path)
 
 
 def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 1) -> JsonObject:
-    """Read the bytes of a record, whose digest is still to be checked; see `read_record`.
+    """Parse a record and check its format and version, but not its digest; see `read_record`.
 
     Parameters
     ----------
     data : bytes
-        All of the file.
+        Contents of the file.
     path, kind, version, oldest
         The file's name for errors, its format, and the versions that are read.
 
@@ -196,40 +202,40 @@ def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 
     record = parse_json(data, path)
     if not isinstance(record, dict) or record.get("format") != kind:
         raise DamagedError(path, f"expected {kind!r}", "field 'format'")
-    given = record.get("version")
-    if type(given) is not int or not oldest <= given <= version:
+    written_version = record.get("version")
+    if type(written_version) is not int or not oldest <= written_version <= version:
         known = f"versions {oldest} to {version}" if oldest < version else f"version {version}"
-        raise DamagedError(path, f"{short(given)} is unknown; this release reads {known}", "field 'version'")
+        raise DamagedError(path, f"{short(written_version)} is unknown; this release reads {known}", "field 'version'")
     return record
 
 
 def checked(record: JsonObject, path: str) -> JsonObject:
-    """Return a record without its digest, which must be right.
+    """Return a record without its digest after checking that.
 
     Parameters
     ----------
     record : dict
-        As `parse_record` gave it.
+        The result of `parse_record`.
     path : str
         The file's name, for errors.
 
     Returns
     -------
     dict
-        The rest.
+        The record without its digest.
 
     Raises
     ------
     DamagedError
-        The digest is not that of the rest.
+        The digest does not match.
     """
     if record["version"] == 1:
         return record
     rest = {name: value for name, value in record.items() if name != DIGEST}
     try:
-        found = digest_of(rest)
+        digest = digest_of(rest)
     except (ValueError, RecursionError) as error:
         raise DamagedError(path, f"expected JSON ({error})") from None
-    if found != record.get(DIGEST):
-        raise DamagedError(path, "what it says does not have the digest that it names; the file is damaged")
+    if digest != record.get(DIGEST):
+        raise DamagedError(path, "the contents do not match the digest in the file; the file is damaged")
     return rest

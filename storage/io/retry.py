@@ -1,4 +1,4 @@
-"""Operations on stores that fail now and then: tried again after pauses that grow, then given up with a clear error."""
+"""Retry operations on stores with exponential back-off."""
 
 from __future__ import annotations
 
@@ -10,50 +10,53 @@ from typing import TypeVar
 from collapsium.storage.errors import CollapsiumError, StoreError
 
 TRIES = 6
-PAUSE = 0.1  # seconds before the second try; each further pause is twice as long
+PAUSE = 0.1
+"""Seconds before the second attempt; each further pause is twice as long."""
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# What the next try would meet again.
+# Errors that a retry would meet again.
 LASTING = {
     *FULL,
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EFBIG, errno.ELOOP, errno.EINVAL),
     *(errno.EXDEV, errno.ENOTEMPTY, errno.EMFILE, errno.ENFILE, errno.ENOTSUP),
 }
-_SAID = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_PRESENCE_ERRORS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 T = TypeVar("T")
 pause: Callable[[float], None] = time.sleep
 
 
-def patiently(url: str, operation: Callable[[], T]) -> T:
-    """Do something with a store, several times if it fails in a way that may pass.
+def with_retries(url: str, operation: Callable[[], T]) -> T:
+    """Return the result of an operation on a store, retried after errors that may pass.
 
     Parameters
     ----------
     url : str
-        What it is done with, for the error.
+        The file or folder, for the error.
     operation : callable
-        What to do; doing it twice does no harm.
+        The operation, which may be repeated.
 
     Returns
     -------
     object
-        What it returns.
+        Its result.
 
     Raises
     ------
     StoreError
-        It failed for good: no space is left, it is not allowed, or it failed `TRIES` times.
+        The disk is full, permission is missing, or all `TRIES` attempts failed.
     OSError
-        What says something of what is there: that a file is absent, or a folder.
+        The file is absent or exists, or is a folder.
     """
     for number in range(1, TRIES + 1):
         try:
             return operation()
-        except (*_SAID, CollapsiumError):
+        except (*_PRESENCE_ERRORS, CollapsiumError):
             raise
-        except Exception as error:  # stores raise their clients' own errors, of no common kind
+        except Exception as error:  # clients of stores raise their own errors, without a common base
+            # Other built-in errors are defects of this program.
             if not isinstance(error, OSError) and type(error).__module__ in ("builtins", "numpy"):
-                raise  # a defect of ours, not of the store
+                raise
             reason = _reason(error)
             if getattr(error, "errno", None) in LASTING or isinstance(error, PermissionError):
                 raise StoreError(f"{url}: {reason}") from error

@@ -1,4 +1,4 @@
-"""TOML that anyone may have written: parsed in bounded time and memory, with one kind of error."""
+"""Read TOML in bounded time and memory, as anyone may have written it, with one kind of error."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 import stat
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from collapsium.storage.data_types import JsonObject
 
-MAX_BYTES = 1 << 20  # of a configuration, a job or a network
-MAX_DEPTH = 50  # of tables and arrays within one another
-DEEP = "tables or arrays within one another, too deep"
-LEAST, MOST = -(1 << 63), (1 << 63) - 1  # whole numbers as the TOML specification bounds them
+MAX_BYTES = 1 << 20
+"""Largest file: a configuration, a job or a network."""
+
+MAX_DEPTH = 50
+"""Deepest nesting of tables and arrays."""
+
+TOO_DEEP = f"expected tables and arrays nested at most {MAX_DEPTH} deep"
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+"""Range of integers of the TOML specification."""
 
 
 def parse_toml(text: str) -> JsonObject:
@@ -27,30 +31,30 @@ def parse_toml(text: str) -> JsonObject:
     Returns
     -------
     dict
-        What it says; whole numbers fit in 64 bits.
+        The table; integers fit in 64 bits.
 
     Raises
     ------
     ValueError
-        It is not TOML, too long, or holds a larger number.
+        The text is not TOML, is too long, or holds a larger number.
     """
     if len(text) > MAX_BYTES:
         raise ValueError(f"{len(text):,} letters, where {MAX_BYTES:,} are the most")
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except RecursionError:
-        raise ValueError(DEEP) from None
-    waiting: list[tuple[Any, int]] = [(found, 0)]
-    while waiting:
-        value, depth = waiting.pop()
+        raise ValueError(TOO_DEEP) from None
+    pending: list[tuple[object, int]] = [(table, 0)]
+    while pending:
+        value, depth = pending.pop()
         if depth > MAX_DEPTH:
-            raise ValueError(DEEP)
+            raise ValueError(TOO_DEEP)
         if isinstance(value, (dict, list)):
             inner = value.values() if isinstance(value, dict) else value
-            waiting += [(one, depth + 1) for one in inner]
+            pending += [(item, depth + 1) for item in inner]
         elif isinstance(value, int) and not LEAST <= value <= MOST:
             raise ValueError("a whole number that 64 bits do not hold")
-    return found
+    return table
 
 
 def read_toml_text(path: str | os.PathLike[str]) -> str:
@@ -71,12 +75,12 @@ def read_toml_text(path: str | os.PathLike[str]) -> str:
     OSError
         It cannot be read.
     ValueError
-        It is no file, too large, or not UTF-8.
+        It is a pipe or device, too large, or not UTF-8.
     """
     file = Path(path)
-    found = file.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is no file")
-    if found.st_size > MAX_BYTES:
-        raise ValueError(f"{found.st_size:,} bytes, where {MAX_BYTES:,} are the most")
+    if status.st_size > MAX_BYTES:
+        raise ValueError(f"{status.st_size:,} bytes, where {MAX_BYTES:,} are the most")
     return file.read_bytes().decode("utf-8")

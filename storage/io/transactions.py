@@ -1,4 +1,4 @@
-"""Transactions: folders that are made or replaced as a whole or not at all."""
+"""Make or replace folders atomically."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def ensure_free(folder: Folder) -> None:
     Parameters
     ----------
     folder : Folder
-        Where something is to be written.
+        The output folder.
 
     Raises
     ------
     OccupiedError
-        There is something already.
+        The folder exists.
     """
     if folder.exists():
         raise OccupiedError(f"{folder.url}: exists already; name a new folder or remove this one")
@@ -31,10 +31,10 @@ def ensure_free(folder: Folder) -> None:
 
 @contextmanager
 def unfinished(folder: Folder) -> Iterator[Folder]:
-    """Make a place to write a folder in, and remove it at the end unless it was renamed.
+    """Make a temporary folder to write in, and remove it at the end unless it was renamed.
 
-    A local one is hidden beside its folder; what processes that died have left there is removed first. On other stores
-    it is the folder itself, which is removed on failure.
+    On a local disk it is a hidden folder beside the target; those of dead processes are removed first. On other stores
+    it is the target itself, which is removed on failure.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ def unfinished(folder: Folder) -> Iterator[Folder]:
         try:
             yield folder
         except BaseException:
-            with contextlib.suppress(CollapsiumError):  # the first error is the one to tell
+            # The first error is the one to report.
+            with contextlib.suppress(CollapsiumError):
                 folder.remove()
             raise
         return
@@ -64,7 +65,7 @@ def unfinished(folder: Folder) -> Iterator[Folder]:
             try:
                 held.enter_context(claimed(Path(place.path)))
                 break
-            except (FileNotFoundError, BlockingIOError):  # a process that cleans up met it before it was locked
+            except (FileNotFoundError, BlockingIOError):  # another process removed it before it was locked
                 continue
             except OSError as error:
                 raise StoreError(f"{folder.url}: {error.strerror or error}") from error
@@ -73,11 +74,11 @@ def unfinished(folder: Folder) -> Iterator[Folder]:
 
 @contextmanager
 def created(folder: Folder) -> Iterator[Folder]:
-    """Make a folder that is there whole or not at all.
+    """Make a folder that exists either complete or not at all.
 
-    A local folder is written beside its place, under a hidden name, and renamed at the end; see `unfinished`. On other
-    stores a rename is a copy, so files are put in place and removed again on failure; readers start at a manifest,
-    which is written last.
+    A local folder is written under a hidden name and renamed at the end; see `unfinished`. On other stores a rename is
+    a copy, so files are written to the target and removed on failure. Readers begin at the manifest, which is written
+    last.
 
     Parameters
     ----------
@@ -102,19 +103,20 @@ def created(folder: Folder) -> Iterator[Folder]:
             try:
                 place.rename(folder)
             except CollapsiumError:
-                if not place.exists():  # it has its name, which may not be on the disk yet
+                # The rename has happened, but could not be synced.
+                if not place.exists():
                     folder.remove()
                 raise
 
 
 @contextmanager
 def replaced(folder: Folder) -> Iterator[Folder]:
-    """Make a folder that is there whole or not at all, in place of the one that may be there.
+    """Make a folder that exists either complete or not at all, in place of an existing one.
 
     Parameters
     ----------
     folder : Folder
-        The folder to make; see `created`. On stores other than local ones, what was there goes first.
+        The folder to make; see `created`. On stores other than local disks, an existing folder is removed first.
 
     Yields
     ------

@@ -1,8 +1,8 @@
-"""Hidden folders in which something is made, and those that makers who died have left.
+"""Hidden folders under construction, and their removal after their process has died.
 
-The maker of a folder holds a lock of the operating system on it, which ends with the process, however that ends. So a
-folder that nobody holds is abandoned, whatever machine names or process numbers are in use by now. Where a file system
-has no such locks, as some network mounts, nothing counts as abandoned.
+The process holds a lock of the operating system on its folder. The lock ends with the process, however that ends, so
+that an unlocked folder is abandoned. On file systems without such locks, as some network mounts, no folder counts as
+abandoned.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def claimed(path: Path) -> Iterator[None]:
     Parameters
     ----------
     path : Path
-        The folder. It may be renamed meanwhile.
+        The folder, which may be renamed while the lock is held.
 
     Yields
     ------
     None
-        Also where the file system has no locks.
+        Also if the file system has no locks.
 
     Raises
     ------
     BlockingIOError
-        Another process, or another part of this one, holds it.
+        The lock is held already.
     FileNotFoundError
-        The folder is gone, as an abandoned one that another process has just removed.
+        Another process has just removed the folder as an abandoned one.
     """
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -67,7 +67,7 @@ def _lock(handle: int) -> bool:
 
 @contextmanager
 def abandoned(path: Path) -> Iterator[list[Path]]:
-    """Find this user's hidden folders of a path whose makers are dead, and hold the locks on them meanwhile.
+    """Find and lock the user's hidden folders of a path whose processes are dead.
 
     Parameters
     ----------
@@ -95,12 +95,12 @@ def abandoned(path: Path) -> Iterator[list[Path]]:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove what makers of a folder have left that died before it was in its place.
+    """Remove the folders that dead processes have left under hidden names.
 
     Parameters
     ----------
     path : Path
-        The folder that was being made. What cannot be removed stays.
+        The folder that was being made. Files that cannot be removed stay.
     """
     with abandoned(path) as places:
         for place in places:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import AbsentError, StoreError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.local import copy_whole, rename
+from collapsium.storage.io.local import copy_atomically, rename
 from collapsium.storage.io.records import Count, Number, check, dump, numbers_of_names, read_record
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import CHECKPOINTS, JOURNAL, Run
@@ -323,6 +323,6 @@ def copy_file(source: Folder, target: Folder, name: str) -> None:
         The file's name, the same in both.
     """
     if source.local and target.local:
-        copy_whole(Path(source.path) / name, Path(target.path) / name, target.guard)
+        copy_atomically(Path(source.path) / name, Path(target.path) / name, target.guard)
     else:
         target.write(name, source.read(name))

@@ -17,7 +17,7 @@ from types import EllipsisType
 import numpy as np
 
 from collapsium.storage.io.local import append
-from collapsium.storage.io.retry import patiently
+from collapsium.storage.io.retry import with_retries
 from collapsium.workers.arrays.state import Array
 
 
@@ -111,14 +111,14 @@ class SpillWriter:
     """
 
     def __init__(self, scratch: str) -> None:
-        self._folder = patiently(scratch, lambda: _new_folder(scratch))
+        self._folder = with_retries(scratch, lambda: _new_folder(scratch))
         self._shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def add(self, arrays: Mapping[str, Array]) -> None:
         """Append the rows of arrays to those written so far."""
         for name, values in arrays.items():
             data = np.ascontiguousarray(values).view(np.uint8).data if values.ndim and values.size else values.tobytes()
-            patiently(str(self._folder / name), partial(append, self._folder / name, data))
+            with_retries(str(self._folder / name), partial(append, self._folder / name, data))
             _, before = self._shapes.get(name, ("", (0,)))
             shape = (before[0] + values.shape[0], *values.shape[1:]) if values.ndim else ()
             self._shapes[name] = (values.dtype.str, shape)

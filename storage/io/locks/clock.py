@@ -9,5 +9,5 @@ pause: Callable[[float], None] = time.sleep
 
 
 def now() -> float:
-    """Return seconds of a clock that nobody sets; on Linux it counts while the machine sleeps."""
+    """Return the seconds of a clock that is never adjusted; on Linux it counts while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

@@ -1,4 +1,4 @@
-"""The gate: a file that is locked by the operating system for the moment of a write, where its file system can."""
+"""The gate: a file that the operating system locks during a write, on file systems that support this."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 GATE = "gate"
 
-NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL}  # of file systems without them
+NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL}
+"""Errors of file systems without locks."""
 
 
 def open_gate(path: Path) -> int | None:
-    """Open and lock a file; None where the file system has no locks, `BlockingIOError` where another has it."""
+    """Open and lock a file; None on a file system without locks, `BlockingIOError` if another process holds it."""
     try:
         import fcntl
     except ImportError:

@@ -10,13 +10,14 @@ from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import checked, numbers_of_names, parse_record
 
-LEASE = 60.0  # seconds without a change after which an owner that cannot be looked at is taken to be dead
+LEASE = 60.0
+"""Seconds without a change of the file after which an owner on another machine counts as dead."""
 
 KIND = "collapsium-lock"
-
 VERSION = 3
 
-MOST, MOST_BYTES = 10**15, 1 << 16  # generations, and what a lock's file may hold
+MOST, MOST_BYTES = 10**15, 1 << 16
+"""Largest generation, and largest size of a lock's file in bytes."""
 
 
 class LockRecord(BaseModel):
@@ -25,13 +26,13 @@ class LockRecord(BaseModel):
     Attributes
     ----------
     machine, process, started : str, int and str
-        The owner: its machine, its number there, and when that process was started, on a clock that nobody sets.
+        The owner: its machine, process id, and start time, on a clock that is never adjusted.
     lease : float
-        Seconds without a change after which the owner is taken to be dead.
+        Seconds without a change after which the owner counts as dead.
     nonce : str
-        Drawn by the owner.
+        Random text drawn by the owner.
     renewals : int
-        How often it has renewed the lock.
+        Number of renewals.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -55,7 +56,7 @@ def numbers_in(folder: Folder) -> list[int]:
 
 
 def parse_lock(path: str, data: bytes) -> LockRecord | None:
-    """Return what a lock's file says; None where it is damaged, or of another release."""
+    """Parse a lock's file; None if it is damaged or of another release."""
     try:
         return LockRecord.model_validate(checked(parse_record(data, path, KIND, VERSION, VERSION), path))
     except (DamagedError, ValidationError):

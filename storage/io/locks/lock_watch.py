@@ -1,4 +1,4 @@
-"""Watch a lock without taking it: who holds it, and whether that process lives."""
+"""Watch a lock without taking it, to learn whether its owner is alive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks import clock, processes
 from collapsium.storage.io.locks.lock_files import LEASE, MOST_BYTES, LockRecord, file_of, numbers_in, parse_lock
 
-LOOKS = 60  # of a watcher, in a lease
+LOOKS = 60
+"""Checks of a watched lock during a lease."""
 
 notice: Callable[[str], None] = logging.getLogger("collapsium").warning
 
@@ -21,8 +22,10 @@ class Sign(Enum):
     """Evidence of a lock's owner being alive."""
 
     LIVES = "lives"
-    SILENT = "silent"  # nothing is known but that its file has not changed since it was first seen
-    GONE = "gone"  # its process is dead for sure
+    SILENT = "silent"
+    """Its file has not changed since it was first read; nothing else is known."""
+    GONE = "gone"
+    """Its process is dead."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,11 @@ class Owner:
     generation : int
         The number of its file.
     data : bytes
-        What that holds.
+        Contents of the file.
     record : LockRecord or None
-        What it says; None where it is damaged, or of another release.
+        The parsed contents; None if they are damaged or of another release.
     sign : Sign
-        Whether the owner lives: on this machine by looking, elsewhere by its file that changes.
+        Evidence of its being alive: on this machine its process, elsewhere changes of its file.
     silent : float
         Seconds for which its file has not changed while it was watched.
     """
@@ -51,17 +54,17 @@ class Owner:
 
     @property
     def lease(self) -> float:
-        """Seconds for which it may be silent."""
+        """Seconds after which a silent owner counts as dead."""
         return LEASE if self.record is None else self.record.lease
 
     @property
     def lives(self) -> bool:
-        """Whether it is believed to live."""
+        """True unless the owner counts as dead."""
         return self.sign is Sign.LIVES or (self.sign is Sign.SILENT and self.silent <= self.lease)
 
     @property
     def name(self) -> str:
-        """Process and machine, in words."""
+        """Process and machine, for messages."""
         if self.record is None:
             return "a process"
         return f"process {self.record.process} on {self.record.machine.split()[0]}"
@@ -82,15 +85,15 @@ class LockWatch:
         self._since, self._changed = 0.0, False
 
     def look(self) -> Owner | None:
-        """Return who holds the lock; None where it was never held."""
+        """Return the owner of the lock; None if it was never held."""
         numbers = numbers_in(self._folder)
         while numbers:
             number = numbers.pop()
             try:
                 return self._judged(number, self._folder.read(file_of(number), MOST_BYTES))
-            except AbsentError:  # its owner was followed by another just now
+            except AbsentError:  # a later owner has just removed it
                 continue
-            except DamagedError as error:  # no file of ours
+            except DamagedError as error:
                 return self._judged(number, str(error).encode())
         self._seen = None
         return None
@@ -109,25 +112,25 @@ class LockWatch:
         return Sign.SILENT if lives is None else Sign.LIVES if lives else Sign.GONE
 
     def wait(self) -> Owner | None:
-        """Watch an owner of whom nothing is known, until it shows that it lives, or has been silent for its lease.
+        """Wait until the owner counts as dead.
 
         Returns
         -------
         Owner or None
-            The one that is followed; None where the lock was never held.
+            The dead owner; None if the lock was never held.
 
         Raises
         ------
         LockedError
-            The owner lives.
+            The owner is alive.
         """
-        owner, told = self.look(), False
+        owner, noticed = self.look(), False
         while owner is not None and owner.lives:
             if owner.sign is Sign.LIVES:
                 raise LockedError(f"{self._place}: {owner.name} works on it; wait for it, or stop it")
-            if not told:
+            if not noticed:
                 notice(f"{self._place}: {owner.name} may work on it; watching its lock for up to {owner.lease:.0f} s")
-                told = True
+                noticed = True
             clock.pause(owner.lease / LOOKS)
             owner = self.look()
         return owner

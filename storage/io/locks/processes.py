@@ -1,4 +1,4 @@
-"""Processes of this machine: whether the owner of a lock lives."""
+"""Find out whether a process of this machine is alive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def this_machine() -> str:
-    """Name this machine since it was started; containers that do not see each other's processes are several."""
+    """Return a name of this machine since its last boot; each container with its own processes has another."""
     parts = [socket.gethostname()]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         with contextlib.suppress(OSError):
@@ -18,18 +18,18 @@ def this_machine() -> str:
 
 
 def start_time(process: int) -> str | None:
-    """Return when a process was started, on a clock that nobody sets.
+    """Return the start time of a process, on a clock that is never adjusted.
 
     Parameters
     ----------
     process : int
-        Its number.
+        The process id.
 
     Returns
     -------
     str or None
-        Ticks since the machine was started; elsewhere than on Linux, the system's time. None where there is no such
-        process, or a zombie.
+        Ticks since the boot; on other systems than Linux, the system's time. None if there is no such process or it is
+        a zombie.
     """
     if Path("/proc/self/stat").exists():
         try:
@@ -41,8 +41,8 @@ def start_time(process: int) -> str | None:
     import psutil
 
     try:
-        found = psutil.Process(process)
-        return None if found.status() == psutil.STATUS_ZOMBIE else str(found.create_time())
+        other = psutil.Process(process)
+        return None if other.status() == psutil.STATUS_ZOMBIE else str(other.create_time())
     except psutil.NoSuchProcess:
         return None
 
@@ -56,10 +56,10 @@ def _is_stopped(process: int) -> bool:
 
 
 def lives(process: int, started: str) -> bool | None:
-    """Return whether a process of this machine lives; None where it does and is stopped, so that it may never go on."""
+    """Return True if a process of this machine is alive; None if it is stopped, as it may never continue."""
     try:
         if start_time(process) != started:
             return False
-    except OSError:  # it may not be looked at
+    except OSError:  # not permitted
         return None
     return None if _is_stopped(process) else True

@@ -1,12 +1,12 @@
-"""The lock of a run: one process works on it at a time, and whoever comes after a dead one takes over.
+"""The lock of a run: one process works on it at a time, and another takes over after that one has died.
 
 A lock is a numbered file in the folder ``lock``, made by a write of which only one can succeed. Its number is the
-generation of its owner: each takeover raises it. The owner of the highest number holds the run and renews its file
-every few seconds. No wall clock is compared: whoever finds the file of another machine watches it, and takes over once
-it has not changed for a lease on the watcher's own monotonic clock.
+generation of its owner; each takeover raises it. The owner of the highest number holds the run and renews its file
+every few seconds. Wall clocks are not compared: a process that meets the lock of another machine watches its file, and
+takes over once it has not changed for a lease on the watcher's own monotonic clock.
 
-What the owner writes passes `RunLock.hold`, which finds out first whether the lock is still its own. On this machine,
-and on shared file systems that know locks, a takeover cannot come between that look and the write: both hold ``gate``.
+Every write of the owner passes `RunLock.hold`, which first checks that the lock is still its own. On this machine, and
+on shared file systems with locks, no takeover can come between the check and the write, as both hold ``gate``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from collapsium.storage.io.locks.lock_files import KIND, LEASE, MOST, VERSION, f
 from collapsium.storage.io.locks.lock_watch import LockWatch
 from collapsium.storage.io.records import dump
 
-RENEWALS = 6  # in a lease
+RENEWALS = 6
+"""Renewals of a lock during a lease."""
 
 
 class RunLock:
@@ -46,9 +47,9 @@ class RunLock:
     folder : Folder
         The run's folder ``lock``.
     lease : float, optional
-        Seconds after which an owner that cannot be looked at, and has not renewed its lock, is taken to be dead.
+        Seconds without a renewal after which an owner on another machine counts as dead.
     before : callable, optional
-        Returns the highest generation that is known otherwise; a lock that is released leaves nothing.
+        Returns the highest generation that other files of the run record, as a released lock leaves no file.
 
     Attributes
     ----------
@@ -73,7 +74,8 @@ class RunLock:
     ) -> None:
         lost = isinstance(error, Exception) and not isinstance(error, LockedError) and self._is_superseded()
         self.release()
-        if lost:  # whatever it met then came of that
+        # The takeover is the cause of the error.
+        if lost:
             raise self._taken_over() from error
 
     def acquire(self) -> None:
@@ -97,7 +99,7 @@ class RunLock:
                 )
             data = dump(self._record())
             made = self._folder.create(file_of(self.generation), data)
-            # Where a store cannot create on a condition, of two who did both see the second one's.
+            # On a store without conditional writes, two processes may both succeed; then both read the second's file.
             if not made or self._folder.read(file_of(self.generation)) != data:
                 self.generation = 0
                 raise self._rival()
@@ -110,7 +112,7 @@ class RunLock:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep the lock from being taken over for a moment, in which something is written.
+        """Hold the lock during a write, so that it cannot be taken over meanwhile.
 
         Raises
         ------
@@ -126,7 +128,8 @@ class RunLock:
                 try:
                     self._require_own()
                     if not self._gated and clock.now() - self._renewed > self._lease / 2:
-                        self._write()  # whoever watches begins anew
+                        # A watcher starts its lease anew.
+                        self._write()
                     yield
                 finally:
                     self._depth -= 1
@@ -137,17 +140,17 @@ class RunLock:
             pass
 
     def _is_superseded(self) -> bool:
-        """Return whether another process has taken over, rather than that this one has removed all."""
+        """Return True if another process has taken over, False if this one has removed the folder."""
         try:
             self.require()
         except TakenOverError:
             return Folder(self._place).exists()
-        except CollapsiumError:  # nobody knows
+        except CollapsiumError:  # the store does not answer
             return False
         return False
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         self._released.set()
         if self._thread is not None:
             self._thread.join()
@@ -201,7 +204,7 @@ class RunLock:
         self._renewed = began
 
     def _renew(self) -> None:
-        """Renew the lock until it is released or lost; a store that fails for a while is tried again."""
+        """Renew the lock until it is released or lost; errors of the store are retried."""
         while not self._released.wait(self._lease / RENEWALS):
             try:
                 with self.hold():
@@ -213,7 +216,7 @@ class RunLock:
 
     @contextlib.contextmanager
     def _gate(self, *, make: bool = False) -> Iterator[None]:
-        """Hold the gate, where the folder's file system knows locks; the system opens it when its holder dies."""
+        """Hold the gate on file systems with locks; the operating system releases it when its holder dies."""
         handle = self._open_gate(make=make) if self._folder.local else None
         self._gated = handle is not None
         try:
@@ -223,7 +226,7 @@ class RunLock:
                 os.close(handle)
 
     def _open_gate(self, *, make: bool) -> int | None:
-        """Return the gate, held; None where there are no such locks."""
+        """Open and lock the gate; return None on a file system without locks."""
         path, began = Path(self._folder.path) / GATE, clock.now()
         while True:
             if make:
@@ -232,7 +235,8 @@ class RunLock:
                 handle = open_gate(path)
                 if handle is None or is_at(path, handle):
                     return handle
-                os.close(handle)  # it was removed with the lock as that was released
+                # The last owner removed it as it released the lock.
+                os.close(handle)
             except BlockingIOError:
                 if clock.now() - began > self._lease:
                     raise LockedError(

@@ -1,1 +1,1 @@
-"""Parquet files that anyone may have written."""
+"""Read Parquet files in bounded memory, as anyone may have written them."""

@@ -1,4 +1,4 @@
-"""Arrow columns: their numbers, and what their strings take when they are not dictionaries any more."""
+"""Numbers of Arrow columns, and the size of their strings when they are decoded from dictionaries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collapsium.storage.data_types import AnyArray
 
 
 def numbers_of(column: pa.Array | pa.ChunkedArray) -> AnyArray:
-    """Return the numbers of a column."""
+    """Return the numbers of a column as an array."""
     # PyArrow imports pandas, where it is installed, for other conversions to NumPy than this one.
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
@@ -18,7 +18,7 @@ def numbers_of(column: pa.Array | pa.ChunkedArray) -> AnyArray:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type with strings in the place of dictionaries of strings, as Arrow reads them when nothing is said."""
+    """Return a type with dictionaries of strings replaced by strings."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -30,14 +30,15 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def written_bytes(column: pa.Array) -> int:
-    """Return the bytes that the strings of dictionaries in an array take when they are written out."""
+    """Return the bytes of an array's strings when they are decoded from dictionaries."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         lengths = pc.binary_length(column.dictionary)
         sizes = numbers_of(pc.fill_null(lengths, 0) if lengths.null_count else lengths).astype(np.int64)
         indices = column.indices
         places = numbers_of(indices.drop_null() if indices.null_count else indices).astype(np.int64)
-        if places.size and not 0 <= int(places.min()) <= int(places.max()) < sizes.size:  # Arrow does not look
+        # Arrow does not check the indices.
+        if places.size and not 0 <= int(places.min()) <= int(places.max()) < sizes.size:
             raise ValueError("a string is not in its dictionary")
         return int(sizes[places].sum())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -1,31 +1,37 @@
-"""Thrift's compact protocol, in which the metadata of Parquet files is written; PyArrow shows none of it for pages."""
+"""Parse Thrift's compact protocol, the format of Parquet's metadata; PyArrow does not show that of pages."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 MAX_ENTRIES = 1 << 20
-"""Entries of a list or map at most, as of the columns, groups of rows or schema elements in a footer."""
+"""Largest number of entries of a list or map, such as the columns, row groups or schema elements of a footer."""
 
 MAX_DEPTH = 32
-"""Structures within one another at most."""
+"""Deepest nesting of structures."""
+
+Structure: TypeAlias = "dict[int, Value]"
+"""A structure: the value of each field, by the field's number."""
+
+Value: TypeAlias = "bool | int | bytes | list[Value] | list[tuple[Value, Value]] | Structure | None"
+"""A field's value."""
 
 
 class Thrift:
-    """Reads structures of Thrift's compact protocol as dicts by field number; `ValueError` for what is none."""
+    """Parses structures of Thrift's compact protocol; `ValueError` for damaged bytes."""
 
     def __init__(self, data: bytes, place: int = 0) -> None:
         self._data, self.place = data, place
 
-    def structure(self, depth: int = 0) -> dict[int, Any]:
-        """Read a structure."""
-        found: dict[int, Any] = {}
+    def structure(self, depth: int = 0) -> Structure:
+        """Parse a structure."""
+        fields: Structure = {}
         number = 0
         while (head := self._byte()) != 0:
             number = number + (head >> 4) if head >> 4 else self._signed()
             kind = head & 15
-            found[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
-        return found
+            fields[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return fields
 
     def _byte(self) -> int:
         if self.place >= len(self._data):
@@ -34,17 +40,17 @@ class Thrift:
         return self._data[self.place - 1]
 
     def _unsigned(self) -> int:
-        found = 0
+        value = 0
         for shift in range(0, 70, 7):
             byte = self._byte()
-            found |= (byte & 127) << shift
+            value |= (byte & 127) << shift
             if byte < 128:
-                return found
+                return value
         raise ValueError("a number of more than 64 bits")
 
     def _signed(self) -> int:
-        found = self._unsigned()
-        return (found >> 1) ^ -(found & 1)
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)
 
     def _bytes(self, count: int) -> bytes:
         if count > len(self._data) - self.place:
@@ -52,9 +58,9 @@ class Thrift:
         self.place += count
         return self._data[self.place - count : self.place]
 
-    def _value(self, kind: int, depth: int) -> Any:
+    def _value(self, kind: int, depth: int) -> Value:
         if depth > MAX_DEPTH:
-            raise ValueError("structures within one another, too deep")
+            raise ValueError(f"expected structures nested at most {MAX_DEPTH} deep")
         if kind in (4, 5, 6):
             return self._signed()
         if kind == 8:
@@ -79,15 +85,16 @@ class Thrift:
         raise ValueError(f"a field of kind {kind}")
 
 
-def whole_number(value: Any, most: int = 1 << 62) -> int:
-    """Return a field's value if it is a whole number from 0 to `most`; `ValueError` otherwise."""
+def natural_number(value: Value, most: int = 1 << 62) -> int:
+    """Return a field's value if it is an integer from 0 to `most`; `ValueError` otherwise."""
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"expected a whole number in the metadata, found {str(value)[:40]}")
     return value
 
 
-def structures(value: Any) -> list[dict[int, Any]]:
+def structures(value: Value) -> list[Structure]:
     """Return a field's value if it is a list of structures; `ValueError` otherwise."""
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    entries = [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list) or len(entries) < len(value):
         raise ValueError("expected a list of structures in the metadata")
-    return value
+    return entries

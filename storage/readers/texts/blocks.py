@@ -16,7 +16,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.errors import AbsentError
-from collapsium.storage.io.retry import patiently
+from collapsium.storage.io.retry import with_retries
 from collapsium.storage.readers.texts.spans import Span
 
 BLOCK = 1 << 24  # bytes
@@ -66,9 +66,9 @@ def _files_of(source: str, number: int) -> Iterator[Span]:
     fs, path = url_to_fs(source)
     if not isinstance(fs, LocalFileSystem):
         fs.invalidate_cache()
-    exists = patiently(source, lambda: bool(fs.exists(path)))
-    if exists and not patiently(source, lambda: bool(fs.isdir(path))):
-        size = patiently(source, lambda: fs.size(path))
+    exists = with_retries(source, lambda: bool(fs.exists(path)))
+    if exists and not with_retries(source, lambda: bool(fs.isdir(path))):
+        size = with_retries(source, lambda: fs.size(path))
         yield Span(source, called, int(size or 0), number, constants=_constants(source))
         return
     if not exists and not any(letter in source for letter in _MAGIC):
@@ -77,7 +77,7 @@ def _files_of(source: str, number: int) -> Iterator[Span]:
     listed = (lambda: fs.find(path, detail=True)) if exists else (lambda: fs.glob(path, detail=True))
     files = {
         str(name)[len(inner) :].lstrip("/"): info
-        for name, info in patiently(source, listed).items()
+        for name, info in with_retries(source, listed).items()
         if info.get("type") != "directory"
     }
     visible = sorted(name.split("/") for name in files if not any(part.startswith(".") for part in name.split("/")))

@@ -158,7 +158,7 @@ def corpus(tmp_path):
     ("changes", "message"),
     [
         ({"version": 5}, "field 'version': 5 is unknown; this release reads versions 1 to 4"),
-        ({"fields": {"title": "string"}}, "does not have the digest that it names"),
+        ({"fields": {"title": "string"}}, "do not match the digest in the file"),
         ({"format": "other"}, "field 'format': expected 'collapsium-corpus'"),
         ({"tokens": 5}, "the shards' tokens do not add up"),
         ({"tokens": "many"}, "field 'tokens'"),
