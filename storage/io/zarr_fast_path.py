@@ -73,10 +73,12 @@ def described(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, 
 
     Parameters
     ----------
-    shape, chunks : tuple of int
-        Shape of the array and of a chunk.
+    shape : tuple of int
+        Shape of the array.
     dtype : numpy.dtype
         Dtype of the array.
+    chunks : tuple of int
+        Shape of a chunk.
     compress : bool
         True if chunks are compressed.
 
