@@ -1,4 +1,4 @@
-"""Sums of topic proportions by date: made shard by shard, bounded by coarser dates where there are many."""
+"""Sum topic proportions by date, shard by shard; many dates are rounded to coarser units."""
 
 from __future__ import annotations
 
@@ -17,25 +17,32 @@ from collapsium.workers.ingest.dates import DAY, EPOCH, HOUR, MONTH, YEAR, Date,
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-MAX_CELLS = 200_000  # dates times topics, of each of three sums; more dates are made coarser
-MAX_DAYS_OF_HOURS = 14  # days up to which hours are kept
-NAMED = 3  # texts that could not be read, and that are named
-KNOWN = np.iinfo(np.int64).min  # in `day_first`: day and month can be told apart
+MAX_CELLS = 200_000
+"""Most dates times topics, of each of three sums; more dates are made coarser."""
+
+MAX_DAYS_OF_HOURS = 14
+"""Most days of a corpus whose dates stay exact to the hour."""
+
+MAX_EXAMPLES = 3
+"""Most unreadable texts that are named."""
+
+UNAMBIGUOUS = np.iinfo(np.int64).min
+"""Value in `DateSums.day_first` of dates whose day and month can be distinguished."""
 
 
 @dataclass(frozen=True)
 class DateTally:
-    """How many dates were read, and how.
+    """Numbers of documents by the way in which their dates were read.
 
     Attributes
     ----------
     missing, unreadable, ambiguous, unix, short_years : int
-        Documents without a date; with one that could not be read; whose day and month cannot be told apart; with a
+        Documents without a date; with sums that could not be read; whose day and month cannot be distinguished; with a
         number that was read as a Unix time; and with a year of two digits.
     day_first, month_first : int
-        Documents whose dates show which of the two stands first.
+        Documents whose dates show the order of day and month.
     examples : tuple of str
-        Some of the unreadable ones.
+        Some unreadable texts.
     """
 
     missing: int = 0
@@ -48,10 +55,10 @@ class DateTally:
     examples: tuple[str, ...] = ()
 
     def __add__(self, other: DateTally) -> DateTally:
-        """Add the documents of another shard."""
+        """Return the numbers of both shards."""
         names = ("missing", "unreadable", "ambiguous", "unix", "short_years", "day_first", "month_first")
         sums = {name: getattr(self, name) + getattr(other, name) for name in names}
-        return DateTally(**sums, examples=tuple(dict.fromkeys((*self.examples, *other.examples)))[:NAMED])
+        return DateTally(**sums, examples=tuple(dict.fromkeys((*self.examples, *other.examples)))[:MAX_EXAMPLES])
 
 
 @dataclass(frozen=True)
@@ -61,15 +68,15 @@ class DateSums:
     Attributes
     ----------
     hour, exact, day_first : numpy.ndarray of int64, shape (dates,)
-        The dates, as `Date` has them, without two that are the same; ascending by exactness, then hour.
+        Distinct dates, as in `Date`; ascending by exactness, then hour.
     documents : numpy.ndarray of int64, shape (dates,)
-        How many documents have each.
+        Number of documents of each date.
     tokens, squares : numpy.ndarray of float64, shape (dates,)
         Sums of w and of w^2.
     shares, weighted, squared : numpy.ndarray of float64, shape (dates, topics)
         Sums of w theta, w^2 theta and w^2 theta^2.
     tally : DateTally
-        How the dates were read.
+        Numbers of documents by the way in which their dates were read.
     """
 
     hour: Ints
@@ -89,11 +96,11 @@ class DateSums:
         return int(self.shares.shape[1])
 
     def __add__(self, other: DateSums) -> DateSums:
-        """Add the documents of another shard."""
+        """Return the sums over both shards."""
         topics = max(self.topics, other.topics)
         joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in (*_DATE, *_SUMS)}
         tables = {
-            name: np.concatenate([_wide(getattr(one, name), topics) for one in (self, other)]) for name in _TABLES
+            name: np.concatenate([_wide(getattr(sums, name), topics) for sums in (self, other)]) for name in _TABLES
         }
         both: dict[str, Any] = {**joined, **tables, "tally": self.tally + other.tally}
         return bounded(_merged(DateSums(**both)))
@@ -107,64 +114,65 @@ def _wide(table: Floats, topics: int) -> Floats:
     return np.pad(table, ((0, 0), (0, topics - table.shape[1])))
 
 
-def date_sums(dates: pa.Array, theta: Floats, tokens: Floats, held: npt.NDArray[np.bool_]) -> DateSums:
-    """Add up the documents of a shard by their dates.
+def date_sums(dates: pa.Array, theta: Floats, tokens: Floats, counted: npt.NDArray[np.bool_]) -> DateSums:
+    """Return the sums over a shard's documents of each date.
 
     Parameters
     ----------
     dates : pyarrow.Array of string, shape (documents,)
-        As the corpus has them.
+        Texts of the dates in the corpus.
     theta : numpy.ndarray of float64, shape (documents, topics)
         Proportions.
     tokens : numpy.ndarray of float64, shape (documents,)
         Tokens of each document.
-    held : numpy.ndarray of bool, shape (documents,)
-        Which documents take part.
+    counted : numpy.ndarray of bool, shape (documents,)
+        Whether each document is counted.
 
     Returns
     -------
     DateSums
-        Each distinct text is read once.
+        The sums.
     """
     coded = dates.dictionary_encode()
     texts = coded.dictionary.to_pylist()
     place = np.asarray(coded.indices.fill_null(len(texts)), dtype=np.int64)
-    counts = np.bincount(place[held], minlength=len(texts) + 1).tolist()
+    counts = np.bincount(place[counted], minlength=len(texts) + 1).tolist()
     read = [
         None if is_absent(text) or not count else read_date(text) for text, count in zip(texts, counts, strict=False)
     ]
     tally = _tally([*texts, None], [*read, None], counts)
-    known = np.array([*(one is not None for one in read), False], dtype=bool)
-    rows = np.flatnonzero(held & known[place])
-    keys = [read[one] or Date(0, YEAR) for one in place[rows].tolist()]
-    hour = np.array([one.hour for one in keys], dtype=np.int64)
-    exact = np.array([one.exact for one in keys], dtype=np.int64)
-    day_first = np.array([KNOWN if one.day_first is None else one.day_first for one in keys], dtype=np.int64)
-    order, starts = _groups(exact, hour, day_first)
+    readable = np.array([*(date is not None for date in read), False], dtype=bool)
+    rows = np.flatnonzero(counted & readable[place])
+    keys = [read[index] or Date(0, YEAR) for index in place[rows].tolist()]
+    hour = np.array([date.hour for date in keys], dtype=np.int64)
+    exact = np.array([date.exact for date in keys], dtype=np.int64)
+    day_first = [UNAMBIGUOUS if date.day_first is None else date.day_first for date in keys]
+    day_first_hour = np.array(day_first, dtype=np.int64)
+    order, starts = _groups(exact, hour, day_first_hour)
     first, w = order[starts[:-1]], tokens[rows[order]]
 
-    def added(weights: Floats, values: Floats) -> Floats:
+    def weighted_sums(weights: Floats, values: Floats) -> Floats:
         return np.asarray(csr_array((weights, rows[order], starts), shape=(starts.size - 1, tokens.size)) @ values)
 
-    made = DateSums(
+    sums = DateSums(
         hour[first],
         exact[first],
-        day_first[first],
+        day_first_hour[first],
         np.diff(starts).astype(np.int64),
-        added(np.ones(w.size), tokens),
-        added(w, tokens),
-        added(w, theta),
-        added(w**2, theta),
-        added(w**2, theta**2),
+        weighted_sums(np.ones(w.size), tokens),
+        weighted_sums(w, tokens),
+        weighted_sums(w, theta),
+        weighted_sums(w**2, theta),
+        weighted_sums(w**2, theta**2),
         tally,
     )
-    return bounded(made)
+    return bounded(sums)
 
 
 def _groups(exact: Ints, hour: Ints, day_first: Ints) -> tuple[Ints, Ints]:
-    """Return an order of rows by date, stable, and where each date begins in it, with the end."""
+    """Return a stable order of rows by date, and the offsets of the dates in it."""
     order = np.lexsort((day_first, hour, exact))
-    keys = np.stack([one[order] for one in (exact, hour, day_first)])
+    keys = np.stack([values[order] for values in (exact, hour, day_first)])
     first = np.ones(order.size, dtype=bool)
     first[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     return order, np.concatenate([np.flatnonzero(first), [order.size]]).astype(np.int64)
@@ -178,7 +186,7 @@ def _tally(texts: Sequence[str | None], read: Sequence[Date | None], counts: Seq
             missing += count
         elif date is None:
             unreadable += count
-            if count and len(examples) < NAMED:
+            if count and len(examples) < MAX_EXAMPLES:
                 examples.append(str(text)[:40])
         else:
             ambiguous += count * (date.day_first is not None)
@@ -189,81 +197,82 @@ def _tally(texts: Sequence[str | None], read: Sequence[Date | None], counts: Seq
     return DateTally(missing, unreadable, ambiguous, unix, short_years, day_first, month_first, tuple(examples))
 
 
-def _merged(one: DateSums) -> DateSums:
-    """Add up rows of the same date, in their order."""
-    order, starts = _groups(one.exact, one.hour, one.day_first)
+def _merged(sums: DateSums) -> DateSums:
+    """Return the sums with sums row for each date, added in their order."""
+    order, starts = _groups(sums.exact, sums.hour, sums.day_first)
     first = order[starts[:-1]]
     members = csr_array((np.ones(order.size), order, starts), shape=(first.size, order.size))
-    made: dict[str, Any] = {name: np.asarray(members @ getattr(one, name)) for name in (*_SUMS, *_TABLES)}
-    made["documents"] = np.rint(made["documents"]).astype(np.int64)
-    return replace(one, **made, **{name: getattr(one, name)[first] for name in _DATE})
+    totals: dict[str, Any] = {name: np.asarray(members @ getattr(sums, name)) for name in (*_SUMS, *_TABLES)}
+    totals["documents"] = np.rint(totals["documents"]).astype(np.int64)
+    return replace(sums, **totals, **{name: getattr(sums, name)[first] for name in _DATE})
 
 
-def bounded(one: DateSums, cells: int = MAX_CELLS) -> DateSums:
-    """Make dates coarser until they are few enough: days of hours, months of days, years of months."""
-    if np.unique(one.hour // 24).size > MAX_DAYS_OF_HOURS:
-        one = coarsened(one, DAY)
+def bounded(sums: DateSums, cells: int = MAX_CELLS) -> DateSums:
+    """Return the sums with dates rounded to days, months or years until they are few enough."""
+    if np.unique(sums.hour // 24).size > MAX_DAYS_OF_HOURS:
+        sums = coarsened(sums, DAY)
     for unit in (DAY, MONTH, YEAR):
-        if one.hour.size * one.topics <= cells:
+        if sums.hour.size * sums.topics <= cells:
             break
-        one = coarsened(one, unit)
-    return one
+        sums = coarsened(sums, unit)
+    return sums
 
 
-def coarsened(one: DateSums, unit: int) -> DateSums:
-    """Take dates that are more exact than a unit as that; the unit is a place in `dates.UNITS`."""
-    finer = one.exact < unit
+def coarsened(sums: DateSums, unit: int) -> DateSums:
+    """Return the sums with finer dates rounded down to a unit, given by its index in `dates.UNITS`."""
+    finer = sums.exact < unit
     if not finer.any():
-        return one
-    hour, day_first = floored(one.hour, unit), one.day_first.copy()
-    known = day_first == KNOWN
-    day_first[~known] = floored(day_first[~known], unit)
-    day_first[day_first == hour] = KNOWN  # of years they are the same
+        return sums
+    hour, day_first = floored(sums.hour, unit), sums.day_first.copy()
+    ambiguous = day_first != UNAMBIGUOUS
+    day_first[ambiguous] = floored(day_first[ambiguous], unit)
+    # Both readings of a date may lie in the same year.
+    day_first[day_first == hour] = UNAMBIGUOUS
     return _merged(
         replace(
-            one,
-            hour=np.where(finer, hour, one.hour),
-            day_first=np.where(finer, day_first, one.day_first),
-            exact=np.where(finer, unit, one.exact),
+            sums,
+            hour=np.where(finer, hour, sums.hour),
+            day_first=np.where(finer, day_first, sums.day_first),
+            exact=np.where(finer, unit, sums.exact),
         )
     )
 
 
 def floored(hour: Ints, unit: int) -> Ints:
-    """Return the beginnings of the units, in hours since 1970, in which moments lie."""
+    """Return moments rounded down to a unit, in hours since 1970."""
     if unit == HOUR:
         return hour
     days = (hour // 24).astype("datetime64[D]")
     if unit > DAY:
         days = days.astype("datetime64[M]" if unit == MONTH else "datetime64[Y]").astype("datetime64[D]")
-    found: Ints = days.astype(np.int64) * 24
-    return found
+    hours: Ints = days.astype(np.int64) * 24
+    return hours
 
 
-def resolved(one: DateSums) -> DateSums:
-    """Decide which of day and month stands first where a date does not say so, if other dates do.
+def resolved(sums: DateSums) -> DateSums:
+    """Return the sums with the order of day and month of ambiguous dates decided by the other dates.
 
     Parameters
     ----------
-    one : DateSums
-        Of all documents.
+    sums : DateSums
+        Sums over all documents.
 
     Returns
     -------
     DateSums
-        Where others say nothing, or contradict one another, such dates are exact to the year alone.
+        Ambiguous dates are exact to the year alone where the other dates show no order, or both.
     """
-    open_, tally = one.day_first != KNOWN, one.tally
-    if not open_.any():
-        return one
-    hour, exact = one.hour.copy(), one.exact.copy()
+    ambiguous, tally = sums.day_first != UNAMBIGUOUS, sums.tally
+    if not ambiguous.any():
+        return sums
+    hour, exact = sums.hour.copy(), sums.exact.copy()
     if tally.day_first and not tally.month_first:
-        hour[open_] = one.day_first[open_]
+        hour[ambiguous] = sums.day_first[ambiguous]
     elif not tally.month_first or tally.day_first:
-        hour[open_], exact[open_] = floored(hour[open_], YEAR), YEAR
-    return _merged(replace(one, hour=hour, exact=exact, day_first=np.full(hour.size, KNOWN)))
+        hour[ambiguous], exact[ambiguous] = floored(hour[ambiguous], YEAR), YEAR
+    return _merged(replace(sums, hour=hour, exact=exact, day_first=np.full(hour.size, UNAMBIGUOUS)))
 
 
 def moment(hour: int) -> datetime.datetime:
-    """Return the moment that lies so many hours after 1970, in UTC and without a zone."""
+    """Return the moment of a number of hours since 1970, in UTC and without a zone."""
     return (EPOCH + datetime.timedelta(hours=int(hour))).replace(tzinfo=None)

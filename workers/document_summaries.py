@@ -1,4 +1,4 @@
-"""What is told of a shard's documents once a model is fitted: examples of its topics, and its labels."""
+"""Summarise a shard's documents after a fit: examples of topics, sums by label, and topics along segments."""
 
 from __future__ import annotations
 
@@ -17,21 +17,30 @@ from collapsium.workers.date_sums import DateSums
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-FLOORS = (0.2, 0.01)  # shares of at least so much make a document an example; few have to be sorted so
-LEAST_TOKENS = 0.5  # a document with fewer is empty
-SHOWN = 8  # topics told of an example
-PLACES = 120  # along the segments of a document, that are told or drawn: more cannot be told apart
-CELLS = 2_000_000  # values of a label times topics, at most
+MIN_SHARES = (0.2, 0.01)
+"""Least shares of a topic in its example documents; the second where the first leaves too few examples."""
+
+MIN_TOKENS = 0.5
+"""Documents with fewer tokens are empty."""
+
+SHOWN_TOPICS = 8
+"""Topics that are reported of an example, the largest ones."""
+
+MAX_RUNS = 120
+"""Most points along a document's segments: more cannot be told apart in a picture."""
+
+MAX_CELLS = 2_000_000
+"""Most values of a field times topics."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Documents that may be examples, one for each place in the arrays.
+    """Candidates for example documents of topics.
 
     Attributes
     ----------
     topic, shard, row : numpy.ndarray of int64, shape (candidates,)
-        The topic, and where the document is.
+        The topic, and the document's shard and row.
     share, tokens : numpy.ndarray of float64, shape (candidates,)
         The topic's share of the document, and the document's tokens.
     topics : numpy.ndarray of int64, shape (candidates, n)
@@ -49,19 +58,19 @@ class Candidates:
     shares: Floats
 
     def best(self, count: int) -> Candidates:
-        """Take the `count` best of each topic: the larger share first, then the longer document, then the earlier."""
+        """Return the `count` best of each topic, by larger share, then longer document, then earlier row."""
         order = np.lexsort((self.row, self.shard, -self.tokens, -self.share, self.topic))
         topic = self.topic[order]
         first = np.searchsorted(topic, topic, side="left")
         return self.take(order[np.arange(topic.size) - first < count])
 
     def take(self, chosen: Ints) -> Candidates:
-        """Take those in some places."""
+        """Return the candidates of some indices."""
         return Candidates(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
     @staticmethod
     def join(parts: Sequence[Candidates]) -> Candidates:
-        """Put candidates behind one another."""
+        """Return the candidates of all parts."""
         return Candidates(
             *(np.concatenate([getattr(part, name) for part in parts]) for name in Candidates.__dataclass_fields__)
         )
@@ -76,7 +85,7 @@ class Labelled:
     values : list of str or None
         The values, ascending; None where there are too many.
     documents : numpy.ndarray of int64, shape (values,)
-        How many have it.
+        Number of documents with each value.
     sums : numpy.ndarray of float64, shape (values, topics)
         The sums of their proportions.
     """
@@ -86,12 +95,12 @@ class Labelled:
     sums: Floats
 
     def __add__(self, other: Labelled) -> Labelled:
-        """Add the documents of another shard, which has the same topics."""
+        """Return the sums over both shards, which have the same topics."""
         topics = max(self.sums.shape[1], other.sums.shape[1])
         if self.values is None or other.values is None:
             return too_many(topics)
         values = sorted({*self.values, *other.values})
-        if len(values) * topics > CELLS:
+        if len(values) * topics > MAX_CELLS:
             return too_many(topics)
         place = {value: number for number, value in enumerate(values)}
         documents, sums = np.zeros(len(values), dtype=np.int64), np.zeros((len(values), topics))
@@ -109,13 +118,13 @@ class Segmented:
     Attributes
     ----------
     segments, shard, row : int
-        How many there are, and where the document is.
+        Number of segments, and the document's shard and row.
     distance : float
-        Mean Hellinger distance between neighbours.
+        Mean Hellinger distance between neighbouring segments.
     topics : numpy.ndarray of int64, shape (n,)
         The topics, falling.
     shares : numpy.ndarray of float64, shape (n, places)
-        Their shares at each segment or, of more than 120, their means in runs of neighbours.
+        Their shares at each segment, or their means over runs of segments where there are more than `MAX_RUNS`.
     """
 
     segments: int
@@ -128,24 +137,24 @@ class Segmented:
 
 @dataclass(frozen=True)
 class ShardSummary:
-    """What is told of a shard.
+    """Summary of a shard's documents.
 
     Attributes
     ----------
     documents : int
-        How many documents are not empty.
+        Number of documents that are not empty.
     largest : numpy.ndarray of int64, shape (topics,)
-        In how many of them each topic has the largest share.
+        Number of documents in which each topic has the largest share.
     candidates : Candidates
-        The best of the shard.
+        Best example documents of the shard.
     fields : dict of str to Labelled
-        Its labels.
+        Sums over the documents of each value, by field.
     segmented : tuple of Segmented
-        The documents of most segments; none where the family knows no segments.
+        Documents of most segments; empty where the family uses no segments.
     dates : DateSums or None
-        Its documents by their dates; None where the corpus has none.
+        Sums over the documents of each date; None where the corpus has no dates.
     sums : numpy.ndarray of float64, shape (topics,)
-        The sums of the proportions of all documents that are not empty.
+        Sums of the proportions of the documents that are not empty.
     """
 
     documents: int
@@ -158,12 +167,12 @@ class ShardSummary:
 
 
 def too_many(topics: int) -> Labelled:
-    """Return what stands for a field with too many values."""
+    """Return the record of a field with too many values."""
     return Labelled(None, np.zeros(0, dtype=np.int64), np.zeros((0, topics)))
 
 
 def summarise(theta: Floats, tokens: Floats, shard: int, labels: pa.Array | None, count: int) -> ShardSummary:
-    """Summarise the documents of a shard.
+    """Return the summary of a shard's documents.
 
     Parameters
     ----------
@@ -181,163 +190,167 @@ def summarise(theta: Floats, tokens: Floats, shard: int, labels: pa.Array | None
     Returns
     -------
     ShardSummary
-        Empty documents take no part.
+        Summary of the documents that are not empty.
     """
-    held = np.flatnonzero(tokens >= LEAST_TOKENS)
+    rows = np.flatnonzero(tokens >= MIN_TOKENS)
     topics = theta.shape[1]
-    most = theta.argmax(axis=1)[held] if topics and held.size else np.zeros(0, dtype=np.int64)
-    largest = np.bincount(most, minlength=topics).astype(np.int64)
-    fields = {} if labels is None else _fields(theta, labels, tokens >= LEAST_TOKENS)
-    candidates, sums = _candidates(theta, tokens, shard, count), theta[held].sum(axis=0)
-    return ShardSummary(int(held.size), largest, candidates, fields, sums=sums)
+    largest_topic = theta.argmax(axis=1)[rows] if topics and rows.size else np.zeros(0, dtype=np.int64)
+    largest = np.bincount(largest_topic, minlength=topics).astype(np.int64)
+    fields = {} if labels is None else _fields(theta, labels, tokens >= MIN_TOKENS)
+    candidates, sums = _candidates(theta, tokens, shard, count), theta[rows].sum(axis=0)
+    return ShardSummary(int(rows.size), largest, candidates, fields, sums=sums)
 
 
 def _candidates(theta: Floats, tokens: Floats, shard: int, count: int) -> Candidates:
-    """Find the best of each topic; of topics that few documents have much of, among smaller shares too."""
+    """Return the best documents of each topic; smaller shares count only for topics with too few large ones."""
     topics = theta.shape[1]
     lacking, parts = np.ones(topics, dtype=bool), []
-    for floor in FLOORS:
-        above = theta >= floor if lacking.all() else (theta >= floor) & lacking
-        above &= (tokens >= LEAST_TOKENS)[:, None]
-        row, topic = (one.astype(np.int64) for one in np.nonzero(above))
-        nothing = np.zeros((row.size, 0))
-        found = Candidates(
-            topic, np.full(row.size, shard), row, theta[row, topic], tokens[row], nothing.astype(np.int64), nothing
+    for min_share in MIN_SHARES:
+        above = theta >= min_share if lacking.all() else (theta >= min_share) & lacking
+        above &= (tokens >= MIN_TOKENS)[:, None]
+        row, topic = (indices.astype(np.int64) for indices in np.nonzero(above))
+        no_topics = np.zeros((row.size, 0))
+        best = Candidates(
+            topic, np.full(row.size, shard), row, theta[row, topic], tokens[row], no_topics.astype(np.int64), no_topics
         ).best(count)
-        have = np.bincount(found.topic, minlength=topics)
-        enough = have >= count if floor != FLOORS[-1] else np.ones(topics, dtype=bool)
-        parts.append(found.take(np.flatnonzero(enough[found.topic] & lacking[found.topic])))
+        enough = np.ones(topics, dtype=bool)
+        if min_share != MIN_SHARES[-1]:
+            enough = np.bincount(best.topic, minlength=topics) >= count
+        parts.append(best.take(np.flatnonzero(enough[best.topic] & lacking[best.topic])))
         lacking &= ~enough
         if not lacking.any():
             break
-    found = Candidates.join(parts)
-    part = theta[found.row]
-    order = np.argsort(-part, axis=1, kind="stable")[:, :SHOWN].astype(np.int64)
-    shares = np.zeros((found.row.size, SHOWN))
-    shown = np.zeros((found.row.size, SHOWN), dtype=np.int64)
+    best = Candidates.join(parts)
+    proportions = theta[best.row]
+    order = np.argsort(-proportions, axis=1, kind="stable")[:, :SHOWN_TOPICS].astype(np.int64)
+    shares = np.zeros((best.row.size, SHOWN_TOPICS))
+    shown = np.zeros((best.row.size, SHOWN_TOPICS), dtype=np.int64)
     shown[:, : order.shape[1]] = order
-    shares[:, : order.shape[1]] = np.take_along_axis(part, order, axis=1)
-    return Candidates(found.topic, found.shard, found.row, found.share, found.tokens, shown, shares)
+    shares[:, : order.shape[1]] = np.take_along_axis(proportions, order, axis=1)
+    return Candidates(best.topic, best.shard, best.row, best.share, best.tokens, shown, shares)
 
 
-def _fields(theta: Floats, labels: pa.Array, held: npt.NDArray[np.bool_]) -> dict[str, Labelled]:
-    """Sum the proportions of the documents of each value of each field; a value counts once in a document."""
+def _fields(theta: Floats, labels: pa.Array, occupied: npt.NDArray[np.bool_]) -> dict[str, Labelled]:
+    """Return sums over the documents of each value of each field; a value counts once in a document."""
     from scipy.sparse import csr_array
 
     owners: dict[str, dict[str, dict[int, None]]] = {}
     for row, pairs in enumerate(labels.to_pylist()):
-        for pair in pairs or () if held[row] else ():
+        for pair in pairs or () if occupied[row] else ():
             if pair is not None and pair["field"] is not None and pair["value"] is not None:
                 owners.setdefault(pair["field"], {}).setdefault(pair["value"], {})[row] = None
-    found = {}
+    fields = {}
     for name, rows in sorted(owners.items()):
         values = sorted(rows)
-        if len(values) * theta.shape[1] > CELLS:
-            found[name] = too_many(theta.shape[1])
+        if len(values) * theta.shape[1] > MAX_CELLS:
+            fields[name] = too_many(theta.shape[1])
             continue
         documents = np.array([len(rows[value]) for value in values], dtype=np.int64)
         columns = np.concatenate([np.array(list(rows[value]), dtype=np.int64) for value in values])
         starts = np.concatenate([[0], np.cumsum(documents)])
         shape = (len(values), theta.shape[0])
         members = csr_array((np.ones(columns.size), columns, starts), shape=shape)
-        found[name] = Labelled(values, documents, np.asarray(members @ theta))
-    return found
+        fields[name] = Labelled(values, documents, np.asarray(members @ theta))
+    return fields
 
 
 def explained(
-    counts: Floats, probability: Floats, shares: Floats, topics: Ints, wanted: Sequence[int], most: int
+    counts: Floats, probability: Floats, shares: Floats, topics: Ints, explaining: Sequence[int], most: int
 ) -> Mapping[int, Ints]:
-    """Say which of a document's words some topics explain most of: count times q(topic | word, document).
+    """Return the words of a document that topics explain best, by count times q(topic | word, document).
 
     Parameters
     ----------
     counts : numpy.ndarray of float64, shape (words,)
-        Of each word of the document.
+        Count of each word of the document.
     probability : numpy.ndarray of float64, shape (words, n)
-        Of each word under the document's largest topics.
+        Probability of each word under the document's largest topics.
     shares : numpy.ndarray of float64, shape (n,)
-        Of these topics.
+        Shares of these topics.
     topics : numpy.ndarray of int64, shape (n,)
         Their ids.
-    wanted : sequence of int
-        The topics to explain by.
+    explaining : sequence of int
+        Topics whose words are returned.
     most : int
-        Words of each.
+        Most words of each topic.
 
     Returns
     -------
     mapping of int to numpy.ndarray of int64
-        Places of the words, falling, of each of the topics that is among the document's largest.
+        Indices of the words, best first, by topic; only of topics among the document's largest.
     """
     weight = probability * shares
     expected = counts[:, None] * weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
-    found = {}
+    words = {}
     for column, topic in enumerate(topics.tolist()):
-        if topic in wanted and shares[column] > 0.0:
+        if topic in explaining and shares[column] > 0.0:
             order = np.argsort(-expected[:, column], kind="stable")[:most]
-            found[topic] = order[expected[order, column] >= LEAST_TOKENS].astype(np.int64)
-    return found
+            words[topic] = order[expected[order, column] >= MIN_TOKENS].astype(np.int64)
+    return words
 
 
 def most_segmented(parts: Sequence[Segmented], count: int) -> tuple[Segmented, ...]:
-    """Take the documents of most segments; of those with as many the earlier ones."""
-    return tuple(sorted(parts, key=lambda one: (-one.segments, one.shard, one.row))[:count])
+    """Return the documents of most segments, of equal ones the earlier."""
+    return tuple(sorted(parts, key=lambda part: (-part.segments, part.shard, part.row))[:count])
 
 
-def segmented_of(shares: npt.NDArray[np.floating], segments: Ints, shard: int, count: int) -> tuple[Segmented, ...]:
-    """Follow the topics of a shard's documents of most segments along these.
+def segmented_documents(
+    shares: npt.NDArray[np.floating], segments: Ints, shard: int, count: int
+) -> tuple[Segmented, ...]:
+    """Return the topics along the segments of the shard's documents that have most segments.
 
     Parameters
     ----------
     shares : numpy.ndarray, shape (segments, topics)
         Proportions.
     segments : numpy.ndarray of int64, shape (documents,)
-        How many each document has.
+        Number of segments of each document.
     shard : int
         The shard's number.
     count : int
-        How many documents.
+        Most documents.
 
     Returns
     -------
     tuple of Segmented
-        Documents of one segment take no part.
+        Documents of two segments or more.
     """
-    ends, found = np.cumsum(segments), []
+    ends, documents = np.cumsum(segments), []
     for row in np.argsort(-segments, kind="stable")[:count].tolist():
         number = int(segments[row])
         if number < 2:
             break
         own = np.asarray(shares[ends[row] - number : ends[row]], dtype=np.float64)
-        topics = np.argsort(-own.sum(axis=0), kind="stable")[:SHOWN].astype(np.int64)
-        found.append(Segmented(number, shard, row, neighbours_apart(own) or 0.0, topics, in_runs(own[:, topics]).T))
-    return tuple(found)
+        topics = np.argsort(-own.sum(axis=0), kind="stable")[:SHOWN_TOPICS].astype(np.int64)
+        distance, along = mean_hellinger_distance(own) or 0.0, means_over_runs(own[:, topics]).T
+        documents.append(Segmented(number, shard, row, distance, topics, along))
+    return tuple(documents)
 
 
-def in_runs(proportions: Floats) -> Floats:
-    """Put neighbours together where there are more than 120: means over runs that are about equally long.
+def means_over_runs(proportions: Floats) -> Floats:
+    """Return proportions at no more than `MAX_RUNS` points: means over runs of neighbours, about equally long.
 
     Parameters
     ----------
     proportions : numpy.ndarray of float64, shape (places, n)
-        In their order.
+        Proportions in their order.
 
     Returns
     -------
     numpy.ndarray of float64, shape (places, n)
-        With 120 places at most.
+        At most `MAX_RUNS` rows.
     """
     number = len(proportions)
-    if number <= PLACES:
+    if number <= MAX_RUNS:
         return proportions
-    place = np.arange(number) * PLACES // number
-    found = np.zeros((PLACES, proportions.shape[1]))
-    np.add.at(found, place, proportions)
-    means: Floats = found / np.bincount(place)[:, np.newaxis]
+    run = np.arange(number) * MAX_RUNS // number
+    sums = np.zeros((MAX_RUNS, proportions.shape[1]))
+    np.add.at(sums, run, proportions)
+    means: Floats = sums / np.bincount(run)[:, np.newaxis]
     return means
 
 
-def neighbours_apart(proportions: npt.NDArray[np.floating]) -> float | None:
+def mean_hellinger_distance(proportions: npt.NDArray[np.floating]) -> float | None:
     """Return the mean over neighbours of the Hellinger distance sqrt(1 - sum_k sqrt(p_k q_k)).
 
     Parameters
@@ -348,7 +361,7 @@ def neighbours_apart(proportions: npt.NDArray[np.floating]) -> float | None:
     Returns
     -------
     float or None
-        In [0, 1]; None of fewer than two places.
+        In [0, 1]; None if there are fewer than two rows.
     """
     if len(proportions) < 2:
         return None

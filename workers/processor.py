@@ -1,4 +1,4 @@
-"""The processor that a process computes on, as far as results depend on it."""
+"""Describe the processor of a process, as far as results depend on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collapsium.workers.kernels.target import target
 
 @functools.cache
 def processor(blas: bool) -> Processor:
-    """Describe the processor of this process.
+    """Return the description of this process's processor.
 
     Parameters
     ----------
@@ -23,11 +23,11 @@ def processor(blas: bool) -> Processor:
     Processor
         The description.
     """
-    chosen = target()
+    compilation_target = target()
     return Processor(
-        machine=chosen.triple,
-        kernels=chosen.processor,
-        features=chosen.features,
+        machine=compilation_target.triple,
+        kernels=compilation_target.processor,
+        features=compilation_target.features,
         library=" ".join(platform.libc_ver()).strip() or platform.system(),
         blas=_blas() if blas else "",
     )
@@ -38,7 +38,9 @@ def _blas() -> str:
     import numpy as np
     from threadpoolctl import threadpool_info
 
-    place = np.__path__[0].rstrip("/")  # SciPy brings another one
-    found = [one for one in threadpool_info() if one["user_api"] == "blas"]
-    ours = [one for one in found if str(one["filepath"]).startswith((place, f"{place}.libs"))] or found
-    return ", ".join(sorted({f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in ours}))
+    folder = np.__path__[0].rstrip("/")
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    # SciPy may have loaded a library of its own.
+    own = [library for library in libraries if str(library["filepath"]).startswith((folder, f"{folder}.libs"))]
+    names = {f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in own or libraries}
+    return ", ".join(sorted(names))

@@ -1,4 +1,4 @@
-"""Load shards on workers, where they stay in memory or in scratch files between their sweeps."""
+"""Load shards on workers: they stay in memory, or in scratch files, between sweeps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
     from collapsium.workers.families.base import AnyShardModel
 
-NEARLY_ALL = 0.9  # of the vocabulary's words
+NEARLY_ALL = 0.9
+"""Share of the vocabulary in a shard from which the shard gets all words, so that its rows are those of the blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardOnDisk:
-    """A shard whose arrays lie in scratch files between its sweeps."""
+    """A shard whose arrays are in spill files between its sweeps."""
 
     number: int
     arrays: SpillFiles
@@ -33,7 +34,7 @@ class ShardOnDisk:
 def load_shard(
     reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyShardModel | None = None
 ) -> AnyShard | ShardOnDisk:
-    """Read a shard and check its digest; with a folder for scratch files, leave it there.
+    """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files.
 
     Parameters
     ----------
@@ -42,9 +43,9 @@ def load_shard(
     scratch : str, optional
         Folder for scratch files.
     reserve : float, optional
-        Bytes a pair of the local state to come: in memory, room for two of it is fetched ahead.
+        Bytes of the local state for each pair; in memory, room for two local states is fetched ahead.
     model : ShardModel, optional
-        Of the family that sweeps it, which may use the documents' labels or their segments.
+        Shard model of the family, which may use the documents' labels or segments.
 
     Returns
     -------
@@ -53,20 +54,22 @@ def load_shard(
     """
     shard = with_all_words(reference.load(**document_parts(model)), reference.words)
     if scratch is not None:
-        buffers.pool.lean = True  # memory is short; also for a worker that came later than the others
-    pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
+        # Memory is short, also for a worker that came later than the others.
+        buffers.pool.lean = True
+    # Arrow would never give back the memory that decompression took.
+    pa.default_memory_pool().release_unused()
     if scratch is None and reserve:
         buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
     return store_shard(shard, scratch)
 
 
 def document_parts(model: AnyShardModel | type[AnyShardModel] | None) -> dict[str, bool]:
-    """Return what of documents a family uses besides their words, as `Shard.of` and `ShardReference.load` take it.
+    """Return the keyword arguments of `Shard.of` and `ShardReference.load` for the parts of documents a family uses.
 
     Parameters
     ----------
     model : ShardModel or None
-        The family's half beside the shards; None for the words alone.
+        The family's shard model; None for the words alone.
 
     Returns
     -------
@@ -80,25 +83,25 @@ def document_parts(model: AnyShardModel | type[AnyShardModel] | None) -> dict[st
 
 
 def with_all_words(shard: AnyShard, words: int) -> AnyShard:
-    """Let a shard that has nearly all words of the vocabulary have all: its rows are then those of the blocks."""
+    """Return a shard with all words of the vocabulary if it has nearly all, so that its rows are the blocks'."""
     if isinstance(shard, VectorShard) or shard.words.size == words or shard.words.size < NEARLY_ALL * words:
         return shard
     return replace(shard, words=np.arange(words, dtype=np.int32), position=shard.words[shard.position])
 
 
 def store_shard(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
-    """Keep a shard in memory or, with a folder for scratch files, there."""
+    """Return a shard in memory or, with a scratch folder, in spill files."""
     if scratch is None:
         return shard
     names = ("words", "values") if isinstance(shard, VectorShard) else ("offsets", "words", "position", "counts")
     arrays = {name: getattr(shard, name) for name in names}
-    for known in () if isinstance(shard, VectorShard) else (shard.labels, shard.segments):
-        arrays |= {} if known is None else known.arrays()
+    for metadata in () if isinstance(shard, VectorShard) else (shard.labels, shard.segments):
+        arrays |= {} if metadata is None else metadata.arrays()
     return ShardOnDisk(shard.number, spill(arrays, scratch))
 
 
 def open_shard(shard: AnyShard | ShardOnDisk) -> AnyShard:
-    """Bring a shard into memory."""
+    """Return a shard in memory."""
     if not isinstance(shard, ShardOnDisk):
         return shard
     if "values" in shard.arrays:

@@ -19,7 +19,7 @@ from collapsium.storage.corpus.segments import COLUMN, segment_counts
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import RECORD, Run
-from collapsium.workers.document_summaries import neighbours_apart
+from collapsium.workers.document_summaries import mean_hellinger_distance
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class Along:
     @property
     def distance(self) -> float | None:
         """Mean Hellinger distance between neighbours, in [0, 1]; None of a single place."""
-        return neighbours_apart(self.proportions)
+        return mean_hellinger_distance(self.proportions)
 
     @property
     def said(self) -> str:

@@ -28,9 +28,10 @@ from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting
 from collapsium.workers import special_functions as special
 from collapsium.workers.ingest import tasks as reading
+from collapsium.workers.ingest.count import ids_of_numbers
 from collapsium.workers.ingest.phrases import FREQUENT, add_pairs, count_pairs
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tasks import Asked, Note, Piece
+from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, ReadRequest
 
 TOGETHER = 8  # tables of counts that are added by one task
 WAITING = 32  # tasks a worker that are submitted before the first is waited for
@@ -42,12 +43,12 @@ MOST_PARTS = 64
 class Counted(ShortRepr):
     """What the first pass tells: notes of all chunks, in order, and a sorted table of words' documents and tokens."""
 
-    notes: list[Note]
+    notes: list[ChunkRecord]
     words: pa.Table
-    barren: tuple[Note, ...] = ()  # chunks whose documents were all left out
+    barren: tuple[ChunkRecord, ...] = ()  # chunks whose documents were all left out
 
     @property
-    def every(self) -> list[Note]:
+    def every(self) -> list[ChunkRecord]:
         """All notes."""
         return [*self.notes, *self.barren]
 
@@ -91,7 +92,11 @@ class Tree:
 
 
 def read_all(
-    executor: Executor, blocks: Iterable[Block], asked: Asked, progress: Counting, judge: Callable[[Note], None]
+    executor: Executor,
+    blocks: Iterable[Block],
+    asked: ReadRequest,
+    progress: Counting,
+    judge: Callable[[ChunkRecord], None],
 ) -> Counted:
     """Read all blocks.
 
@@ -101,7 +106,7 @@ def read_all(
         Who does it.
     blocks : iterable of Block
         What to read.
-    asked : Asked
+    asked : ReadRequest
         How.
     progress : callable
         Told the number of documents read so far.
@@ -113,7 +118,7 @@ def read_all(
     Counted
         Notes and counts.
     """
-    notes: list[Note] = []
+    notes: list[ChunkRecord] = []
     tree = Tree(executor)
     documents = 0
 
@@ -121,7 +126,7 @@ def read_all(
         for number, block in enumerate(blocks):
             read = executor.submit(reading.read_block, number, block, asked)
             tree.add(read)
-            yield executor.submit(reading.notes_of, read)
+            yield executor.submit(reading.chunk_records, read)
 
     for found in in_order(executor, begun()):
         for note in found:
@@ -197,7 +202,7 @@ def find_phrases(
 
     def joined() -> Iterator[Any]:
         for name in names:
-            table = executor.submit(reading.pair_up, scratch, name, stops)
+            table = executor.submit(reading.join_phrases, scratch, name, stops)
             tree.add(table)
             yield executor.submit(_rows, table)
 
@@ -214,8 +219,8 @@ def _rows(table: pa.Table) -> int:
     return int(table.num_rows)
 
 
-def _renamed(note: Note) -> Note:
-    return replace(note, name=reading.paired(note.name))
+def _renamed(note: ChunkRecord) -> ChunkRecord:
+    return replace(note, name=reading.phrase_chunk(note.name))
 
 
 def phrase_scores(phrasing: Phrasing, pairs: Any, first: Any, second: Any, tokens: int, words: int) -> Any:
@@ -247,7 +252,7 @@ def write_shards(
     executor: Executor,
     folder: Folder,
     scratch: Folder,
-    notes: Sequence[Note],
+    notes: Sequence[ChunkRecord],
     numberings: Sequence[tuple[tuple[str, int, int], ...]],
     shard_tokens: int | None,
     behind: int | None = None,
@@ -260,7 +265,7 @@ def write_shards(
         Who does it.
     folder, scratch : Folder
         The corpus, and where the chunks lie.
-    notes : sequence of Note
+    notes : sequence of ChunkRecord
         The chunks.
     numberings : sequence
         Of each chunk whose documents have no ids, how they are numbered.
@@ -276,13 +281,13 @@ def write_shards(
     empty : int
         Documents without a word.
     """
-    weighed = (executor.submit(reading.weigh_chunk, scratch, note.name) for note in notes)
+    weighed = (executor.submit(reading.count_chunk_tokens, scratch, note.name) for note in notes)
     weights: list[tuple[int, Any, bool]] = list(in_order(executor, weighed))
     size = shard_tokens or even_shard_tokens_of(sum(tokens for tokens, _, _ in weights))
-    plan: dict[int, list[Piece]] = {}
+    plan: dict[int, list[PlacedChunk]] = {}
     before = last = 0
     for note, numbering, (tokens, starts, leads) in zip(notes, numberings, weights, strict=True):
-        piece = Piece(note.name, before, last, numbering, note.sided)
+        piece = PlacedChunk(note.name, before, last, numbering, note.sided)
         mine = set(np.unique((before + starts.astype(np.int64)) // size).tolist()) | (
             {last // size} if leads else set()
         )
@@ -335,20 +340,20 @@ def lay_beside(
         return counted, 0
     found, first = [], 0
     for note, numbering in zip(counted.notes, numberings, strict=True):
-        ids = reading.ids_of_numbers(numbering) if note.ids is None else note.ids
-        write_table(scratch, reading.sided(note.name), pa.table(sides.of(ids, first)))
+        ids = ids_of_numbers(numbering) if note.ids is None else note.ids
+        write_table(scratch, reading.side_table(note.name), pa.table(sides.of(ids, first)))
         types = {name: str(kind) for name, kind in sides.columns.items()}
         found.append(replace(note, sided=True, columns=tuple({**dict(note.columns), **types}.items())))
         first += note.documents
     return replace(counted, notes=found), sides.judge(first)
 
 
-def judge_ids(notes: Sequence[Note], numberings: Sequence[tuple[tuple[str, int, int], ...]]) -> None:
+def judge_ids(notes: Sequence[ChunkRecord], numberings: Sequence[tuple[tuple[str, int, int], ...]]) -> None:
     """Refuse documents whose id is another's.
 
     Parameters
     ----------
-    notes : sequence of Note
+    notes : sequence of ChunkRecord
         All chunks.
     numberings : sequence
         How those without ids are numbered; such ids differ.

@@ -30,7 +30,7 @@ from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.units import Counting
 from collapsium.workers.ingest.normal_forms import require_library
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tasks import PHRASES, Asked, leave_words
+from collapsium.workers.ingest.tasks import PHRASES, ReadRequest, write_vocabulary
 from collapsium.workers.ingest.tokenize import load_tokenizer
 
 SCRATCH = "scratch"
@@ -199,7 +199,7 @@ def _write(
     known = history.phrasing is not None and words.recorded
     if known:
         leave_phrases(scratch, history.phrasing)
-    asked = Asked(history.kind, history.options, scratch, sources.numbered, find, known, stops)
+    asked = ReadRequest(history.kind, history.options, scratch, sources.numbered, find, known, stops)
     counted = read_all(executor, sources.blocks(history.kind), asked, progress, lambda note: None)  # noqa: ARG005
     numberings = numberings_of(sources, counted.notes, tagged=False)
     judge_ids(counted.notes, numberings)
@@ -218,7 +218,7 @@ def _write(
     cuts = Cuts() if words.recorded else history.cuts
     vocabulary, dropped, frequent = _kept(sieve, counted, cuts, given, stops, sources.name)
     frequent = history.frequent if words.recorded else frequent
-    leave_words(scratch, vocabulary.words, stops)
+    write_vocabulary(scratch, vocabulary.words, stops)
     counted, unmatched = lay_beside(scratch, counted, numberings, sides)
     rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
     tokens = sum(row.tokens for row in rows)

@@ -14,7 +14,7 @@ from collapsium.storage.readers.texts.batches import are_numbered
 from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks, find_files
 from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.readers.texts.spans import Span
-from collapsium.workers.ingest.tasks import Note
+from collapsium.workers.ingest.tasks import ChunkRecord
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,16 @@ def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
     return Sources(paths, files, name, are_numbered(files, history.kind, history.options))
 
 
-def numberings_of(sources: Sources, notes: Sequence[Note], tagged: bool) -> list[tuple[tuple[str, int, int], ...]]:
+def numberings_of(
+    sources: Sources, notes: Sequence[ChunkRecord], tagged: bool
+) -> list[tuple[tuple[str, int, int], ...]]:
     """Say how documents without ids are numbered: within each source, or file, with its name where there are several.
 
     Parameters
     ----------
     sources : Sources
         Where they are from.
-    notes : sequence of Note
+    notes : sequence of ChunkRecord
         All chunks.
     tagged : bool
         Whether the file's name always goes before the number, as other documents have been numbered before.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.parquet import LABELS
-from collapsium.workers.document_summaries import CELLS, Candidates, Labelled, explained, summarise, too_many
+from collapsium.workers.document_summaries import MAX_CELLS, Candidates, Labelled, explained, summarise, too_many
 
 sizes = st.integers(1, 40)
 
@@ -77,8 +77,8 @@ def test_labels__are_summed_once_a_document(seed, documents, topics):
 
 
 def test_labels__of_too_many_values_are_not_added():
-    one = Labelled(["a"], np.ones(1, dtype=np.int64), np.ones((1, CELLS // 2 + 1)))
-    other = Labelled(["b"], np.ones(1, dtype=np.int64), np.ones((1, CELLS // 2 + 1)))
+    one = Labelled(["a"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
+    other = Labelled(["b"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
     assert (one + other).values is None
     assert (too_many(3) + one).values is None
     assert (one + one).documents.tolist() == [2]

@@ -1,4 +1,4 @@
-"""Tasks of ingesting texts.
+"""Tasks that turn texts into the shards of a corpus.
 
 May import families, kernels and arrays.
 """

@@ -1,6 +1,8 @@
-"""Chunks of documents: tokens in their order, and the pairs that are counted of them."""
+"""Chunks of documents as token sequences and as word-count pairs."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +20,21 @@ def stream_of(
     extras: dict[str, pa.Array],
     segments: npt.NDArray[np.int64] | None = None,
 ) -> Chunk:
-    """Make a chunk of tokens in their order, its vocabulary sorted.
+    """Return a chunk of tokens in their order, with a sorted vocabulary.
 
     Parameters
     ----------
     tokens : Tokens
-        Those of each document, or of each segment.
+        Tokens of each document, or of each segment.
     ids, extras
-        As for `Chunk`; segments that are among the columns give way to `segments`.
+        As for `Chunk`; `segments` replaces a column of segments.
     segments : numpy.ndarray of int64, shape (documents,), optional
-        How many segments each document has; by default there are none.
+        Number of segments of each document; by default there are none.
 
     Returns
     -------
     Chunk
-        With a column of segments, where there are any.
+        The chunk, with a column of segments if there are any.
     """
     order = pc.sort_indices(tokens.words)
     rank = np.empty(len(order), dtype=np.int32)
@@ -46,12 +48,12 @@ def stream_of(
 
 
 def tokens_of(chunk: Chunk) -> Tokens:
-    """Return the tokens of a chunk in their order, those of each document or of each segment."""
+    """Return the tokens of a chunk in their order, by document or by segment."""
     return Tokens(chunk.words, chunk.numbers, chunk.bounds)
 
 
 def counted_of(chunk: Chunk) -> Chunk:
-    """Make pairs of a chunk's tokens, in each document or in each segment."""
+    """Return a chunk of word-count pairs from one of tokens, by document or by segment."""
     width, bounds = max(len(chunk.words), 1), chunk.bounds
     owner = np.repeat(np.arange(bounds.size - 1, dtype=np.int64), np.diff(bounds))
     keys, counts = np.unique(owner * width + chunk.numbers, return_counts=True)
@@ -66,14 +68,41 @@ def counted_of(chunk: Chunk) -> Chunk:
 
 
 def counts_of(chunk: Chunk) -> pa.Table:
-    """Count the documents and tokens of each word of a chunk of pairs; a word of several segments has one document."""
+    """Return the documents and tokens of each word of a chunk of pairs; segments of a document count once."""
     numbers, width = chunk.numbers, len(chunk.words)
     if COLUMN in chunk.extras and width:
         owner = np.repeat(np.arange(len(chunk), dtype=np.int64), np.diff(chunk.offsets))
         numbers = np.unique(owner * width + numbers) % width
     documents = np.bincount(numbers, minlength=width)
-    # Sums of whole numbers far below 2**53 are exact.
+    # Sums of integers far below 2**53 are exact.
     tokens = np.bincount(chunk.numbers, chunk.counts, width).astype(np.int64)
-    occur = np.flatnonzero(documents)  # a word may live on in phrases alone
+    # Words that occur in phrases alone have no documents.
+    occur = np.flatnonzero(documents)
     columns = {"documents": documents[occur].astype(np.int64), "tokens": tokens[occur]}
     return pa.table({"word": chunk.words.take(pa.array(occur)), **columns})
+
+
+def sum_counts(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the sums of the tables that `counts_of` returns."""
+    if not tables:
+        no_counts = pa.array([], pa.int64())
+        return pa.table({"word": pa.array([], pa.string()), "documents": no_counts, "tokens": no_counts})
+    if len(tables) == 1:
+        return tables[0]
+    joined = pa.concat_tables(tables).combine_chunks()
+    coded = joined.column("word").combine_chunks().dictionary_encode()
+    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+    place, count = np.asarray(coded.indices), len(coded.dictionary)
+    # Sums of integers below 2**53 are exact.
+    sums = {
+        name: np.bincount(place, np.asarray(joined.column(name)), count).astype(np.int64)
+        for name in ("documents", "tokens")
+    }
+    return pa.table({"word": coded.dictionary, **sums})
+
+
+def ids_of_numbers(numbering: Sequence[tuple[str, int, int]]) -> pa.Array:
+    """Return the ids of numbered documents."""
+    return pa.array(
+        [f"{head}{n}" for head, first, count in numbering for n in range(first, first + count)], pa.string()
+    )

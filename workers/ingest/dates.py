@@ -1,4 +1,4 @@
-"""Read dates as people write them: ISO 8601, years, Unix times, and what `dateutil` knows, without silent guesses."""
+"""Read dates as people write them: ISO 8601, years, Unix times, and the forms of `dateutil`, without silent guesses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from functools import lru_cache
 
 from dateutil import parser
 
-# Units of time, from fine to coarse; a date that names its month alone is exact to the month.
 UNITS = ("hour", "day", "month", "year")
+"""Units of time, from fine to coarse; a date that names its month alone is exact to the month."""
+
 HOUR, DAY, MONTH, YEAR = range(len(UNITS))
-MAX_LETTERS = 64  # of a date; longer texts are none
+MAX_LETTERS = 64
+"""Most letters of a date."""
+
 ABSENT = frozenset(("", "-", "?", "nan", "nat", "none", "null", "na", "n/a", "<na>"))
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -42,16 +45,15 @@ class Date:
     hour : int
         Hours from 1970-01-01 00:00 to its beginning, in UTC where it names a time zone.
     exact : int
-        Place of its unit in `UNITS`.
+        Index of its unit in `UNITS`.
     day_first : int or None
-        Where day and month cannot be told apart: `hour` with the day before the month; `hour` itself then has the month
-        first.
+        Where day and month cannot be distinguished, the hour if the day stands first; `hour` has the month first.
     order : int
-        1 where it shows that the day stands before the month, -1 where it shows the contrary, else 0.
+        1 if the text shows that the day stands before the month, -1 if it shows the contrary, else 0.
     unix : bool
-        Whether it is a number that was read as a Unix time.
+        Whether a number was read as a Unix time.
     short_year : bool
-        Whether its year has two digits, which stand for 1969 to 2068.
+        Whether the year has two digits, which stand for 1969 to 2068.
     """
 
     hour: int
@@ -63,7 +65,7 @@ class Date:
 
 
 class _Parserinfo(parser.parserinfo):  # type: ignore[misc]
-    """Two digits of a year as POSIX reads them: the library's own window moves with the clock."""
+    """Parser that reads years of two digits by POSIX: the library's own range moves with the clock."""
 
     def convertyear(self, year: int, century_specified: bool = False) -> int:
         if year >= 100 or century_specified:
@@ -72,41 +74,30 @@ class _Parserinfo(parser.parserinfo):  # type: ignore[misc]
 
 
 _PARSER = parser.parser(_Parserinfo())
-# What a text leaves open is taken from a default, and differs between two of them.
+# Parts that a text leaves open differ between readings by two defaults.
 _DEFAULTS = (datetime.datetime(1604, 1, 1, 0), datetime.datetime(2008, 2, 2, 1))
 
 
 def is_absent(text: str | None) -> bool:
-    """Return whether a text says that there is no date."""
+    """Return whether a text stands for a missing date."""
     return text is None or text.strip().lower() in ABSENT
 
 
 @lru_cache(maxsize=1 << 16)
 def read_date(text: str) -> Date | None:
-    """Read a date.
-
-    Parameters
-    ----------
-    text : str
-        As the corpus has it.
-
-    Returns
-    -------
-    Date or None
-        None where it cannot be read.
-    """
+    """Return the date that a text of a corpus stands for; None if it cannot be read."""
     text = text.strip()
     if len(text) > MAX_LETTERS:
         return None
     try:
-        found = _number(text) or _standard(text) or _with_time(text) or _other(text)
+        date = _number(text) or _standard(text) or _with_time(text) or _other(text)
     except _FAULTS:
         return None
-    return found if found is not None and FIRST <= found.hour < END else None
+    return date if date is not None and FIRST <= date.hour < END else None
 
 
 def hours_of(moment: datetime.datetime) -> int:
-    """Return the whole hours from 1970 to a moment; of one without a zone as if it were in UTC."""
+    """Return the full hours from 1970 to a moment, which is in UTC if it has no zone."""
     aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=datetime.UTC)
     return (aware - EPOCH) // _HOUR
 
@@ -125,11 +116,12 @@ def _number(text: str) -> Date | None:
         return Date(hours_of(datetime.datetime.strptime(digits, "%Y%m%d%H%M%S")), HOUR)
     if len(digits) in _UNIX:
         return Date(int(digits) // _UNIX[len(digits)] // 3600, HOUR, unix=True)
-    raise ValueError(text)  # such as 198702, which may be a month or a day
+    # A number such as 198702 may be a month or a day.
+    raise ValueError(text)
 
 
 def _standard(text: str) -> Date | None:
-    """Read dates of mails, which are many and slow otherwise, and those that begin with a year of four digits."""
+    """Read dates of mails, for which `dateutil` is slow, and dates that begin with a year of four digits."""
     if _MAIL.fullmatch(text):
         return Date(hours_of(parsedate_to_datetime(text)), HOUR)
     if _ISO_WEEK.fullmatch(text):
@@ -153,7 +145,7 @@ def _standard(text: str) -> Date | None:
 
 
 def _with_time(text: str) -> Date | None:
-    """Read a date with a time behind it; dates are far fewer than times, and are read once each."""
+    """Read a date followed by a time; distinct dates are far fewer than times, and are cached."""
     match = _TIME.fullmatch(text)
     if match is None or int(match[2]) > 23:
         return None
@@ -166,23 +158,23 @@ def _with_time(text: str) -> Date | None:
 
 
 def _zone(name: str | None, offset: int | None) -> int | None:  # noqa: ARG001
-    """Apply offsets and UTC; the library would look up other names of zones on this machine."""
+    """Return the offset of a zone: the library would look up names of zones on this machine."""
     return offset
 
 
 def _parse(text: str, default: datetime.datetime, day_first: bool) -> datetime.datetime:
-    found: datetime.datetime = _PARSER.parse(text, default=default, dayfirst=day_first, tzinfos=_zone)
-    return found
+    moment: datetime.datetime = _PARSER.parse(text, default=default, dayfirst=day_first, tzinfos=_zone)
+    return moment
 
 
 def _other(text: str) -> Date | None:
-    """Read a date with `dateutil`, and find out what it left open."""
-    one, other = (_parse(text, default, False) for default in _DEFAULTS)
-    if one.year != other.year:
+    """Read a date with `dateutil`, and determine its unit and whether day and month may be swapped."""
+    first, second = (_parse(text, default, False) for default in _DEFAULTS)
+    if first.year != second.year:
         return None
     exact = next((unit for unit, part in ((YEAR, "month"), (MONTH, "day"), (DAY, "hour"))
-                  if getattr(one, part) != getattr(other, part)), HOUR)  # fmt: skip
-    hour, order, day_first = hours_of(one), 0, None
+                  if getattr(first, part) != getattr(second, part)), HOUR)  # fmt: skip
+    hour, order, day_first = hours_of(first), 0, None
     numeric = _NUMERIC.match(text)
     if numeric is not None and int(numeric[1]) > 12:
         order = 1

@@ -1,4 +1,4 @@
-"""Normal forms of words: their stems, by Snowball, or their lemmas, by Simplemma.
+"""Reduce words to normal forms: to stems, by Snowball, or to lemmas, by Simplemma.
 
 A form is looked up once for each distinct word, not for each token.
 """
@@ -17,8 +17,8 @@ from collapsium.storage.errors import MismatchError, MissingError, OptionError, 
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tokenize import Tokens
 
-WAYS = {"stem": "snowballstemmer", "lemma": "simplemma"}  # with the library of each
-_CACHED = 1 << 18  # words whose forms a process keeps
+LIBRARIES = {"stem": "snowballstemmer", "lemma": "simplemma"}
+_MAX_CACHED_WORDS = 1 << 18
 # ISO 639-1 codes of the languages that Snowball calls by name.
 _NAMES = {
     "ar": "arabic",
@@ -59,7 +59,7 @@ _NAMES = {
 
 
 def library_of(way: str) -> str:
-    """Return the library that makes normal forms, with its version.
+    """Return the name and version of the library for normal forms, such as ``simplemma 2.0.0``.
 
     Parameters
     ----------
@@ -69,45 +69,45 @@ def library_of(way: str) -> str:
     Returns
     -------
     str
-        Such as ``simplemma 2.0.0``.
+        Name and version.
 
     Raises
     ------
     OptionError
-        There is no such way or language.
+        The kind or the language is unknown.
     MissingError
         The library is not installed.
     """
     form_of(way)
-    name = WAYS[way.partition(":")[0]]
+    name = LIBRARIES[way.partition(":")[0]]
     return f"{name} {version(name)}"
 
 
 def require_library(way: str, library: str | None) -> None:
-    """Refuse another version of the library than the recorded one: words could get other forms.
+    """Refuse another version of the library than the recorded one, as words could get other forms.
 
     Parameters
     ----------
     way : str
         As for `library_of`.
     library : str or None
-        What `library_of` returned when the first texts were read; None where nothing is recorded.
+        Result of `library_of` when the first texts were read; None if it was not recorded.
 
     Raises
     ------
     MismatchError
-        Here is another version.
+        Another version is installed.
     """
-    here = library_of(way)
-    if library is not None and here != library:
-        wanted = library.replace(" ", "==")
-        raise MismatchError(f"words were normalised by {library}, here is {here}; pip install '{wanted}'")
+    installed = library_of(way)
+    if library is not None and installed != library:
+        requirement = library.replace(" ", "==")
+        raise MismatchError(f"words were normalised by {library}, here is {installed}; pip install '{requirement}'")
 
 
 def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:
-    """Put normal forms in place of words.
+    """Return tokens with words replaced by their normal forms.
 
-    Stop words stay, as they are dropped by their spelling later; a word whose form is spelled as a stop word stays too,
+    Stop words stay, as they are dropped by their spelling later. A word whose form is spelled like a stop word stays,
     such as "mining", whose stem is "mine".
 
     Parameters
@@ -137,18 +137,20 @@ def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:
 
 @functools.cache
 def form_of(way: str) -> Callable[[str], str]:
-    """Return the function from a word to its form, with the errors of `library_of`."""
+    """Return the function from a word to its normal form; raise the errors of `library_of`."""
     kind, _, language = way.partition(":")
-    if kind not in WAYS or not language:
+    if kind not in LIBRARIES or not language:
         raise OptionError(
             f"expected stem:LANGUAGE or lemma:LANGUAGE, such as lemma:english, found {way!r}", "normalise"
         )
     try:
         function = _stemmer(language) if kind == "stem" else _lemmatiser(language)
     except ImportError:
-        raise MissingError(f"normalise: {WAYS[kind]} is not installed; pip install 'collapsium[normalise]'") from None
+        raise MissingError(
+            f"normalise: {LIBRARIES[kind]} is not installed; pip install 'collapsium[normalise]'"
+        ) from None
 
-    @functools.lru_cache(maxsize=_CACHED)
+    @functools.lru_cache(maxsize=_MAX_CACHED_WORDS)
     def form(word: str) -> str:
         return function(word) or word
 

@@ -1,4 +1,4 @@
-"""Phrases of two words: counted beside the text, and words joined where one follows the other."""
+"""Phrases of two words: count neighbouring words, and join the words of phrases."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from collapsium.workers.ingest.count import tokens_of
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tokenize import Tokens
 
-JOIN = "_"  # between the words of a phrase
-FREQUENT = "frequent"  # the table of words that a phrase can be made of
+JOIN = "_"
+"""Separator of the words of a phrase."""
+
+FREQUENT = "frequent"
+"""Name of the table of words that phrases may consist of."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,9 @@ class Phrases:
     Attributes
     ----------
     words : pyarrow.Array of string
-        The words that occur in them.
+        Words that occur in phrases.
     keys : numpy.ndarray of int64
-        Place of the first word times the number of words, plus place of the second; sorted.
+        Index of the first word times the number of words, plus index of the second; sorted.
     """
 
     words: pa.Array
@@ -38,9 +41,9 @@ class Phrases:
 
     @staticmethod
     def of(first: pa.Array, second: pa.Array) -> Phrases:
-        """Make them of first and second words."""
+        """Return the phrases of first and second words."""
         words = pc.unique(pa.concat_arrays([first, second])) if len(first) else pa.array([], pa.string())
-        places = [np.asarray(pc.index_in(one, value_set=words), dtype=np.int64) for one in (first, second)]
+        places = [np.asarray(pc.index_in(column, value_set=words), dtype=np.int64) for column in (first, second)]
         return Phrases(words, np.sort(places[0] * max(len(words), 1) + places[1]))
 
 
@@ -52,14 +55,14 @@ def named_phrases(address: str, name: str) -> Phrases:
 
 
 def without(tokens: Tokens, stops: StopWords) -> Tokens:
-    """Leave out stop words."""
+    """Return tokens without stop words."""
     keep = ~stops.dropped(tokens.words)[tokens.numbers]
     running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
     return Tokens(tokens.words, tokens.numbers[keep], running[tokens.offsets])
 
 
 def joined_by(tokens: Tokens, stops: StopWords, phrases: Phrases) -> Tokens:
-    """Join words to phrases, from the left, each word in one at most; stop words are left out before.
+    """Return tokens with the words of phrases joined, from the left, each word in at most one; stop words are dropped.
 
     Parameters
     ----------
@@ -68,12 +71,12 @@ def joined_by(tokens: Tokens, stops: StopWords, phrases: Phrases) -> Tokens:
     stops : StopWords
         Words that are left out.
     phrases : Phrases
-        Which pairs of words are phrases.
+        Pairs of words that are phrases.
 
     Returns
     -------
     Tokens
-        With words such as ``new_york``.
+        Tokens with words such as ``new_york``.
     """
     tokens = without(tokens, stops)
     if tokens.numbers.size < 2 or not phrases.keys.size:
@@ -82,16 +85,17 @@ def joined_by(tokens: Tokens, stops: StopWords, phrases: Phrases) -> Tokens:
     keys = _keys(tokens, np.asarray(place, dtype=np.int64), len(phrases.words))
     at = np.minimum(np.searchsorted(phrases.keys, keys), phrases.keys.size - 1)
     hit = (keys >= 0) & (phrases.keys[at] == keys)
-    # In a row of pairs that are all phrases, every other one is joined.
+    # In a run of pairs that are all phrases, every second pair is joined.
     begins = np.maximum.accumulate(np.where(hit & ~np.concatenate([[False], hit[:-1]]), np.arange(hit.size), 0))
     joined = np.flatnonzero(hit & ((np.arange(hit.size) - begins) % 2 == 0))
     width = len(tokens.words)
     pairs, which = np.unique(
         tokens.numbers[joined].astype(np.int64) * width + tokens.numbers[joined + 1], return_inverse=True
     )
-    sides = (tokens.words.take(pa.array(side)) for side in (pairs // width, pairs % width))
-    names = pc.binary_join_element_wise(*sides, JOIN)
-    words = pc.unique(pa.concat_arrays([tokens.words, names]))  # those that there were come first
+    both = (tokens.words.take(pa.array(index)) for index in (pairs // width, pairs % width))
+    names = pc.binary_join_element_wise(*both, JOIN)
+    # Words keep their numbers, as they come first.
+    words = pc.unique(pa.concat_arrays([tokens.words, names]))
     numbers = tokens.numbers.copy()
     numbers[joined] = np.asarray(pc.index_in(names, value_set=words), dtype=np.int32)[which]
     keep = np.ones(numbers.size, dtype=bool)
@@ -101,7 +105,7 @@ def joined_by(tokens: Tokens, stops: StopWords, phrases: Phrases) -> Tokens:
 
 
 def _keys(tokens: Tokens, place: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
-    """Return the key of each token and the next one, -1 where they are no pair of known words of one text."""
+    """Return the key of each token and the next, -1 if one is unknown or they are of different texts."""
     places = place[tokens.numbers]
     first, second = places[:-1], places[1:]
     keys = np.where((first >= 0) & (second >= 0), first * width + second, -1)
@@ -111,44 +115,44 @@ def _keys(tokens: Tokens, place: npt.NDArray[np.int64], width: int) -> npt.NDArr
 
 
 def count_pairs(scratch: Folder, name: str, stops: StopWords, parts: int) -> None:
-    """Count how often words of a chunk follow one another, and leave the counts in so many files.
+    """Count pairs of neighbouring words in a chunk, and write the counts to several files.
 
     Parameters
     ----------
     scratch : Folder
-        Where the chunk and the table of frequent words lie.
+        Folder of the chunk and of the table of frequent words.
     name : str
         The chunk, of tokens in their order.
     stops : StopWords
         Words that are left out.
     parts : int
-        A pair's counts are in the file of its key's remainder by this.
+        Number of files; a pair is in the file of its key modulo this number.
     """
     frequent = read_table(scratch, FREQUENT).column("word").combine_chunks()
     chunk = read_chunk(scratch, name)
     tokens = without(tokens_of(chunk), stops)
     place = pc.fill_null(pc.index_in(tokens.words, value_set=frequent), -1)
     keys = _keys(tokens, np.asarray(place, dtype=np.int64), len(frequent)) if tokens.numbers.size > 1 else np.zeros(0)
-    found, counts = np.unique(keys[keys >= 0].astype(np.int64), return_counts=True)
+    pairs, counts = np.unique(keys[keys >= 0].astype(np.int64), return_counts=True)
     for part in range(parts):
-        mine = found % parts == part
-        table = pa.table({"key": found[mine], "count": counts[mine].astype(np.int64)})
+        inside = pairs % parts == part
+        table = pa.table({"key": pairs[inside], "count": counts[inside].astype(np.int64)})
         write_table(scratch, f"{name}.pairs-{part:03d}", table)
 
 
 def add_pairs(scratch: Folder, names: Sequence[str], part: int, least: int) -> pa.Table:
-    """Add up a part of the pairs' counts over all chunks, without pairs that are rare.
+    """Return a part of the pairs with their counts over all chunks, without rare pairs.
 
     Parameters
     ----------
     scratch : Folder
-        Where they lie.
+        Folder of the chunks.
     names : sequence of str
         The chunks.
     part : int
-        Which part.
+        Number of the part.
     least : int
-        A pair that occurs less often is left out.
+        Least count of a pair.
 
     Returns
     -------
@@ -160,6 +164,6 @@ def add_pairs(scratch: Folder, names: Sequence[str], part: int, least: int) -> p
         np.concatenate([np.asarray(table.column(name), dtype=np.int64) for table in tables])
         for name in ("key", "count")
     )
-    found, place = np.unique(keys, return_inverse=True)
-    sums = np.bincount(place, counts, found.size).astype(np.int64)
-    return pa.table({"key": found[sums >= least], "count": sums[sums >= least]})
+    pairs, index = np.unique(keys, return_inverse=True)
+    sums = np.bincount(index, counts, pairs.size).astype(np.int64)
+    return pa.table({"key": pairs[sums >= least], "count": sums[sums >= least]})

@@ -1,4 +1,4 @@
-"""Words that are left out of texts: stop words as the tokenizer yields them, their contractions, and short words."""
+"""Words that are dropped from texts: stop words as the tokenizer yields them, their contractions, and short words."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.stopwords import stop_words
 from collapsium.workers.ingest.tokenize import tokenize
 
-_APOSTROPHES = "'\u2019\u02bc"  # that the tokenizer leaves inside words
+_APOSTROPHES = "'\u2019\u02bc"
+"""Apostrophes that the tokenizer leaves inside words."""
 
 
 @dataclass(frozen=True)
 class StopWords:
-    """Words that are left out.
+    """Words that are dropped.
 
     Attributes
     ----------
     words : tuple of str
         The stop words, sorted.
     min_letters : int
-        Shorter words are left out too.
+        Least letters of a word; shorter words are dropped too.
     spared : tuple of str
-        Words that are not left out all the same.
+        Words that are not dropped all the same.
     """
 
     words: tuple[str, ...] = ()
@@ -38,9 +39,9 @@ class StopWords:
 
     @staticmethod
     def of(options: ReadOptions) -> StopWords:
-        """Return the words that are left out of texts which are read with such options.
+        """Return the words that are dropped from texts by the options of reading them.
 
-        The lists pass through the tokenizer, so that they match what it yields of texts.
+        The lists pass through the tokenizer, so that they match its words.
 
         Parameters
         ----------
@@ -50,56 +51,56 @@ class StopWords:
         Returns
         -------
         StopWords
-            All of them.
+            The words.
 
         Raises
         ------
         OptionError
-            There is no such language, or the tokenizer fails.
+            A language is unknown, or the tokenizer fails.
         MissingError
-            Languages are named, and their lists are not installed.
+            The lists of languages are not installed.
         """
         entries = stop_words(options.stop_words).union(options.stop_list)
         simple = sorted(entry for entry in entries if not _is_compound(entry))
-        found = tokenize(pa.array(simple, pa.large_string()), options.tokenizer).words.to_pylist()
-        return StopWords(tuple(sorted(entries.union(found))), options.min_letters or 0)
+        tokenized = tokenize(pa.array(simple, pa.large_string()), options.tokenizer).words.to_pylist()
+        return StopWords(tuple(sorted(entries.union(tokenized))), options.min_letters or 0)
 
     def sparing(self, words: pa.Array) -> StopWords:
-        """Return the same, but for those of `words` that would be left out."""
+        """Return the same, except that none of `words` is dropped."""
         return replace(self, spared=tuple(words.filter(pa.array(self.dropped(words))).to_pylist()))
 
     def short(self, words: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return which words have too few letters."""
+        """Return whether each word has too few letters."""
         short = np.asarray(pc.less(pc.utf8_length(words), self.min_letters), dtype=bool)
         return short & ~self._among_spared(words)
 
     def stopped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return which words are stop words, or contractions of them."""
-        found = np.array(pc.is_in(words, value_set=pa.array(self.words, pa.string())), dtype=bool)
+        """Return whether each word is a stop word, or a contraction of stop words."""
+        stopped = np.array(pc.is_in(words, value_set=pa.array(self.words, pa.string())), dtype=bool)
         joined = np.asarray(pc.match_substring_regex(words, f"[{_APOSTROPHES}]"), dtype=bool)
-        at = np.flatnonzero(joined & ~found)
+        at = np.flatnonzero(joined & ~stopped)
         if at.size and self.words:
             known = frozenset(self.words)
-            found[at] = [is_contraction(word, known) for word in words.take(pa.array(at)).to_pylist()]
-        return found & ~self._among_spared(words)
+            stopped[at] = [is_contraction(word, known) for word in words.take(pa.array(at)).to_pylist()]
+        return stopped & ~self._among_spared(words)
 
     def _among_spared(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         return np.asarray(pc.is_in(words, value_set=pa.array(self.spared, pa.string())), dtype=bool)
 
     def dropped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return which words are left out, for whatever reason."""
+        """Return whether each word is dropped."""
         return self.stopped(words) | self.short(words)
 
 
 def is_contraction(word: str, stops: frozenset[str]) -> bool:
-    """Return whether a word with apostrophes is made of stop words and single letters alone.
+    """Return whether a word with apostrophes consists of stop words and single letters alone.
 
     Parameters
     ----------
     word : str
         Such as ``they're``, ``qu'il`` or ``government's``.
     stops : frozenset of str
-        The stop words; those with apostrophes have plain ones.
+        The stop words, with plain apostrophes.
 
     Returns
     -------
@@ -115,12 +116,12 @@ def is_contraction(word: str, stops: frozenset[str]) -> bool:
 
 
 def _unelided(part: str, stops: frozenset[str]) -> str:
-    """Return the stop word that a part is, or is without its last vowel, as ``lorsqu`` of ``lorsque``."""
+    """Return the stop word that a part is, or is up to its last vowel, as ``lorsque`` for ``lorsqu``."""
     return next((part + vowel for vowel in ("", *"aeiou") if part + vowel in stops), part)
 
 
 def _is_compound(entry: str) -> bool:
-    """Return whether an entry of a list is of several words, whose parts may mean something by themselves."""
+    """Return whether an entry of a list has several words, whose parts may have a meaning of their own."""
     return any(_separates(letter) for letter in _without_ends(entry))
 
 

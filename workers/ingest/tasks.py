@@ -1,4 +1,4 @@
-"""The tasks of ingesting: blocks are read and their words counted, then chunks of documents become shards."""
+"""Tasks of ingesting: read blocks and count their words, then write chunks of documents as shards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from collapsium.storage.readers.side_files.table import merged
 from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
 from collapsium.storage.readers.texts.gathering import Batch
-from collapsium.workers.ingest.count import counted_of, counts_of, stream_of, tokens_of
+from collapsium.workers.ingest.count import counted_of, counts_of, ids_of_numbers, stream_of, sum_counts, tokens_of
 from collapsium.workers.ingest.normal_forms import normalised, require_library
 from collapsium.workers.ingest.phrases import joined_by, named_phrases
 from collapsium.workers.ingest.stop_words import StopWords
@@ -33,34 +33,37 @@ from collapsium.workers.ingest.tokenize import tokenize
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
 
-KNOWN, WORDS, PHRASES = "known", "words", "phrases"  # tables in the scratch folder that all tasks may need
-NAMED = 5  # ids that are there already, of a chunk, that are named
+KNOWN, WORDS, PHRASES = "known", "words", "phrases"
+"""Names of tables in the scratch folder: ids in the corpus, vocabulary, and phrases."""
+
+MAX_NAMED_IDS = 5
+"""Most ids of a chunk that are named because the corpus has them already."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the tasks that read blocks share.
+class ReadRequest:
+    """Options that all tasks of reading blocks share.
 
     Attributes
     ----------
     kind : str
-        The sources' format.
+        Format of the sources.
     options : ReadOptions
         Fields and the tokenizer.
     scratch : Folder
-        Where chunks are written.
+        Folder to which chunks are written.
     numbered : bool
-        Whether documents get no ids yet.
+        Whether documents get their ids later, by number.
     streams : bool
-        Whether tokens are kept in their order, as phrases are still to be found.
+        Whether tokens are written in their order, because phrases are not known yet.
     phrases : bool
-        Whether words are joined by the phrases in the scratch folder, of tokens without `stops`.
+        Whether the words of the phrases in the scratch folder are joined, in tokens without `stops`.
     stops : StopWords
-        Words that are left out; only needed where there are `phrases`, or words are normalised.
+        Words that are dropped; needed only with `phrases` or normal forms.
     known : bool
-        Whether the scratch folder has the ids of documents that are there already.
+        Whether the scratch folder has the ids of documents in the corpus.
     skip : bool
-        Whether those documents are left out.
+        Whether documents in the corpus are skipped.
     """
 
     kind: str
@@ -75,31 +78,31 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Note:
-    """What the driver knows of a chunk.
+class ChunkRecord:
+    """Record of a chunk for the driver.
 
     Attributes
     ----------
     name : str
-        Its name in the scratch folder.
+        Name in the scratch folder.
     ids : pyarrow.Array of string or None
-        Its documents' ids.
+        Ids of the documents.
     origins : tuple of (str, int)
-        Files, and how many documents are from each.
+        Files, and the number of documents from each.
     missing, replaced, skipped : int
-        Documents without a text, with bytes that were not UTF-8, and left out as they are there already.
+        Documents without a text, with bytes that were not UTF-8, and skipped because the corpus has them.
     there : tuple of str
-        Some ids that are there already.
+        Some ids that the corpus has already.
     seen : frozenset of str
-        Fields that occur.
+        Fields of the documents.
     tokens : int
-        Words of its documents, before any cut.
+        Tokens of the documents, before the vocabulary is pruned.
     columns : tuple of (str, str)
-        Names and types of its further columns.
+        Names and types of further columns.
     sided : bool
-        Whether a table beside the chunk has what side files say of its documents.
+        Whether a separate table has the documents' metadata from side files.
     segments : int
-        Segments of its documents; 0 where there are none.
+        Segments of the documents; 0 where there are none.
     """
 
     name: str
@@ -117,67 +120,79 @@ class Note:
 
     @property
     def documents(self) -> int:
-        """How many it has."""
+        """Number of documents."""
         return sum(count for _, count in self.origins)
 
 
 @dataclass(frozen=True)
 class BlockRead:
-    """What reading a block leaves: notes of its chunks, and a table of its words' documents and tokens."""
+    """Result of reading a block: records of its chunks, and the documents and tokens of its words."""
 
-    notes: tuple[Note, ...]
+    records: tuple[ChunkRecord, ...]
     counts: pa.Table
 
 
-def read_block(number: int, block: Block, asked: Asked) -> BlockRead:
-    """Read a block, tokenize it, and leave its documents in the scratch folder.
+def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
+    """Read and tokenize a block, and write its documents to the scratch folder.
 
     Parameters
     ----------
     number : int
-        Which block.
+        Number of the block.
     block : tuple of Span
         Files, or parts of them.
-    asked : Asked
-        How.
+    request : ReadRequest
+        Options.
 
     Returns
     -------
     BlockRead
-        What the driver and the sum of counts need.
+        Records of the chunks, and counts of words.
     """
-    notes: list[Note] = []
-    tables: list[pa.Table] = []
-    for part, batch in enumerate(read_batches(block, asked.kind, asked.options, asked.numbered)):
+    records, tables = list[ChunkRecord](), list[pa.Table]()
+    for part, batch in enumerate(read_batches(block, request.kind, request.options, request.numbered)):
         name = f"{number:07d}-{part:05d}"
-        kept, there, skipped = _new_ones(batch, asked)
-        tokens = tokenize(kept.texts, asked.options.tokenizer)
-        if asked.options.normalise is not None:
-            require_library(asked.options.normalise, asked.options.normalised_by)
-            tokens = normalised(tokens, asked.options.normalise, asked.stops)
-        if asked.phrases:
-            tokens = joined_by(tokens, asked.stops, named_phrases(asked.scratch.address, PHRASES))
-        chunk = stream_of(tokens, kept.ids, kept.extras, kept.segments)
+        documents, there, skipped = _new_documents(batch, request)
+        tokens = tokenize(documents.texts, request.options.tokenizer)
+        if request.options.normalise is not None:
+            require_library(request.options.normalise, request.options.normalised_by)
+            tokens = normalised(tokens, request.options.normalise, request.stops)
+        if request.phrases:
+            tokens = joined_by(tokens, request.stops, named_phrases(request.scratch.address, PHRASES))
+        chunk = stream_of(tokens, documents.ids, documents.extras, documents.segments)
         counted = counted_of(chunk)
         tables.append(counts_of(counted))
-        (chunk if asked.streams else counted).write(asked.scratch, name)
-        said = (kept.missing, kept.replaced, skipped, there, kept.seen)
-        segments = 0 if kept.segments is None else len(kept.texts)
-        notes.append(Note(name, kept.ids, kept.origins, *said, chunk.numbers.size, chunk.columns, segments=segments))
-    return BlockRead(tuple(notes), merge_counts(tables))
+        (chunk if request.streams else counted).write(request.scratch, name)
+        segments = 0 if documents.segments is None else len(documents.texts)
+        records.append(
+            ChunkRecord(
+                name,
+                documents.ids,
+                documents.origins,
+                missing=documents.missing,
+                replaced=documents.replaced,
+                skipped=skipped,
+                there=there,
+                seen=documents.seen,
+                tokens=chunk.numbers.size,
+                columns=chunk.columns,
+                segments=segments,
+            )
+        )
+    return BlockRead(tuple(records), sum_counts(tables))
 
 
-def _new_ones(batch: Batch, asked: Asked) -> tuple[Batch, tuple[str, ...], int]:
-    """Return the documents that are not there already, or all and a few ids that are."""
-    if not asked.known or batch.ids is None:
+def _new_documents(batch: Batch, request: ReadRequest) -> tuple[Batch, tuple[str, ...], int]:
+    """Return a batch without documents of the corpus and their number, or all documents and a few ids of the corpus."""
+    if not request.known or batch.ids is None:
         return batch, (), 0
-    there = pc.is_in(batch.ids, value_set=_table(asked.scratch.address, KNOWN).column("id").combine_chunks())
+    there = pc.is_in(batch.ids, value_set=_table(request.scratch.address, KNOWN).column("id").combine_chunks())
     count = int(pc.sum(there).as_py() or 0)
     if not count:
         return batch, (), 0
-    if asked.skip:
+    if request.skip:
         return batch.take(pc.invert(there)), (), count
-    return batch, tuple(batch.ids.filter(there)[:NAMED].to_pylist()), 0
+    return batch, tuple(batch.ids.filter(there)[:MAX_NAMED_IDS].to_pylist()), 0
 
 
 @functools.lru_cache(maxsize=4)
@@ -186,27 +201,14 @@ def _table(address: str, name: str) -> pa.Table:
 
 
 def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
-    """Add up words' documents and tokens."""
+    """Return the sums of words' documents and tokens."""
     tables = [part.counts if isinstance(part, BlockRead) else part for part in parts]
-    if not tables:
-        nothing = pa.array([], pa.int64())
-        return pa.table({"word": pa.array([], pa.string()), "documents": nothing, "tokens": nothing})
-    if len(tables) == 1:
-        return tables[0]
-    whole = pa.concat_tables(tables).combine_chunks()
-    coded = whole.column("word").combine_chunks().dictionary_encode()
-    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
-    place, count = np.asarray(coded.indices), len(coded.dictionary)
-    sums = {
-        name: np.bincount(place, np.asarray(whole.column(name)), count).astype(np.int64)  # exact below 2**53
-        for name in ("documents", "tokens")
-    }
-    return pa.table({"word": coded.dictionary, **sums})
+    return sum_counts(tables)
 
 
-def notes_of(read: BlockRead) -> tuple[Note, ...]:
-    """Return what the driver needs of a block."""
-    return read.notes
+def chunk_records(read: BlockRead) -> tuple[ChunkRecord, ...]:
+    """Return the records of a block's chunks."""
+    return read.records
 
 
 def ids_of(reference: ShardReference) -> pa.Array:
@@ -215,16 +217,16 @@ def ids_of(reference: ShardReference) -> pa.Array:
     return column_of(decode_table(data, reference.record.documents, path), "id")
 
 
-def leave_words(scratch: Folder, words: Sequence[str], stops: StopWords) -> None:
-    """Leave the vocabulary where the tasks of the second pass find it; stop words keep their place alone."""
-    spelled = pa.array(words, pa.string())
-    left = pc.if_else(pa.array(stops.dropped(spelled)), pa.scalar(None, pa.string()), spelled)
-    write_table(scratch, WORDS, pa.table({"word": left}))
+def write_vocabulary(scratch: Folder, words: Sequence[str], stops: StopWords) -> None:
+    """Write the vocabulary for the tasks of the second pass; stop words keep their number, without their spelling."""
+    column = pa.array(words, pa.string())
+    spellings = pc.if_else(pa.array(stops.dropped(column)), pa.scalar(None, pa.string()), column)
+    write_table(scratch, WORDS, pa.table({"word": spellings}))
 
 
 @functools.lru_cache(maxsize=3)
 def _numbered(address: str, name: str) -> Documents:
-    """Read a chunk with the vocabulary's numbers, without the words that are not in it."""
+    """Return a chunk with the vocabulary's word ids, without other words."""
     folder = Folder(address)
     chunk = read_chunk(folder, name)
     words = _table(address, WORDS).column("word").combine_chunks()
@@ -245,24 +247,24 @@ def _numbered(address: str, name: str) -> Documents:
     return Documents(ids, offsets, numbers, counts, extras)
 
 
-def weigh_chunk(scratch: Folder, name: str) -> tuple[int, npt.NDArray[np.int32], bool]:
-    """Count the tokens of a chunk that are left.
+def count_chunk_tokens(scratch: Folder, name: str) -> tuple[int, npt.NDArray[np.int32], bool]:
+    """Return the number and the positions of a chunk's tokens in the vocabulary.
 
     Parameters
     ----------
     scratch : Folder
-        Where it lies.
+        Folder of the chunk.
     name : str
-        The chunk.
+        Name of the chunk.
 
     Returns
     -------
     tokens : int
-        All of them.
+        Number of tokens.
     starts : numpy.ndarray of int32
-        Those before each document that has any.
+        Number of tokens before each document that has any.
     leads : bool
-        Whether its first document has none.
+        Whether the first document has none.
     """
     lengths = _numbered(scratch.address, name).tokens
     starts = (np.cumsum(lengths) - lengths)[lengths > 0].astype(np.int32)
@@ -270,8 +272,8 @@ def weigh_chunk(scratch: Folder, name: str) -> tuple[int, npt.NDArray[np.int32],
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A chunk as a shard sees it.
+class PlacedChunk:
+    """A chunk with its position in the corpus.
 
     Attributes
     ----------
@@ -280,11 +282,11 @@ class Piece:
     before : int
         Tokens of the corpus before it.
     last : int
-        Tokens before the last document before it that has any; 0 where there is none.
+        Tokens of the corpus before the last document with tokens before the chunk; 0 where there is none.
     numbering : tuple of (str, int, int)
-        Of documents without ids, what goes before the number, the first number, and how many there are.
+        For documents without ids: prefix, first number, and number of documents.
     sided : bool
-        Whether a table beside it has what side files say of its documents.
+        Whether a separate table has the documents' metadata from side files.
     """
 
     name: str
@@ -294,54 +296,60 @@ class Piece:
     sided: bool = False
 
 
-def shards_of(lengths: npt.NDArray[np.int64], piece: Piece, shard_tokens: int) -> npt.NDArray[np.int64]:
-    """Return each document's shard: that of its first token, or of the document before it where it has none."""
-    starts = piece.before + np.cumsum(lengths) - lengths
-    found = np.where(lengths > 0, starts // shard_tokens, -1)
-    shard: npt.NDArray[np.int64] = np.maximum(np.maximum.accumulate(found), piece.last // shard_tokens)
+def shards_of(lengths: npt.NDArray[np.int64], chunk: PlacedChunk, shard_tokens: int) -> npt.NDArray[np.int64]:
+    """Return each document's shard: that of its first token, or of the document before if it has no tokens."""
+    starts = chunk.before + np.cumsum(lengths) - lengths
+    by_token = np.where(lengths > 0, starts // shard_tokens, -1)
+    shard: npt.NDArray[np.int64] = np.maximum(np.maximum.accumulate(by_token), chunk.last // shard_tokens)
     return shard
 
 
 def write_shard(
-    folder: Folder, scratch: Folder, number: int, pieces: tuple[Piece, ...], shard_tokens: int, place: int, tagged: bool
+    folder: Folder,
+    scratch: Folder,
+    number: int,
+    chunks: tuple[PlacedChunk, ...],
+    shard_tokens: int,
+    place: int,
+    tagged: bool,
 ) -> tuple[ShardRecord, int]:
-    """Write a shard.
+    """Write a shard of the corpus, and return its record.
 
     Parameters
     ----------
     folder, scratch : Folder
-        The corpus, and where the chunks lie.
+        Folders of the corpus and of the chunks.
     number : int
-        Which of the shards that are written.
-    pieces : tuple of Piece
-        The chunks that may hold its documents.
+        Number among the shards that are written.
+    chunks : tuple of PlacedChunk
+        Chunks that may have its documents.
     shard_tokens : int
         Tokens of a shard.
     place : int
-        Which shard of the corpus it is.
+        Number among all shards of the corpus.
     tagged : bool
-        Whether the file's name says what it holds, so that no other content can ever stand in it.
+        Whether the file's name has a digest of its content.
 
     Returns
     -------
     record : ShardRecord
-        The shard's row of the manifest.
+        Record of the shard for the manifest.
     empty : int
         Documents without a word.
     """
     parts = []
-    for piece in pieces:
-        documents = _numbered(scratch.address, piece.name)
-        mine = np.flatnonzero(shards_of(documents.tokens, piece, shard_tokens) == number)
-        if not mine.size:
+    for chunk in chunks:
+        documents = _numbered(scratch.address, chunk.name)
+        rows = np.flatnonzero(shards_of(documents.tokens, chunk, shard_tokens) == number)
+        if not rows.size:
             continue
-        if piece.numbering:
-            documents = replace(documents, ids=ids_of_numbers(piece.numbering))
-        if piece.sided:
-            table = read_table(scratch, sided(piece.name))
-            beside = {column: column_of(table, column) for column in table.column_names}
-            documents = replace(documents, extras=merged(documents.extras, beside))
-        parts.append(documents.slice(int(mine[0]), int(mine[-1]) + 1))
+        if chunk.numbering:
+            documents = replace(documents, ids=ids_of_numbers(chunk.numbering))
+        if chunk.sided:
+            table = read_table(scratch, side_table(chunk.name))
+            metadata = {column: column_of(table, column) for column in table.column_names}
+            documents = replace(documents, extras=merged(documents.extras, metadata))
+        parts.append(documents.slice(int(rows[0]), int(rows[-1]) + 1))
     documents = Documents.join(parts)
     data = encode(documents)
     record = ShardRecord(
@@ -357,43 +365,36 @@ def write_shard(
     return record.model_copy(update={"file": file}), int((np.diff(documents.offsets) == 0).sum())
 
 
-def ids_of_numbers(numbering: Sequence[tuple[str, int, int]]) -> pa.Array:
-    """Return the ids of numbered documents."""
-    return pa.array(
-        [f"{head}{n}" for head, first, count in numbering for n in range(first, first + count)], pa.string()
-    )
-
-
-def pair_up(scratch: Folder, name: str, stops: StopWords) -> pa.Table:
-    """Join the phrases of a chunk of tokens, and leave it as pairs under the name that `paired` gives.
+def join_phrases(scratch: Folder, name: str, stops: StopWords) -> pa.Table:
+    """Join the phrases of a chunk of tokens, write it as pairs named by `phrase_chunk`, and return its counts.
 
     Parameters
     ----------
     scratch : Folder
-        Where it and the phrases lie.
+        Folder of the chunk and of the phrases.
     name : str
         The chunk.
     stops : StopWords
-        Words that are left out.
+        Words that are dropped.
 
     Returns
     -------
     pyarrow.Table
-        Its words' documents and tokens.
+        Documents and tokens of the words.
     """
     chunk = read_chunk(scratch, name)
     tokens = joined_by(tokens_of(chunk), stops, named_phrases(scratch.address, PHRASES))
     segments = segment_counts(chunk.extras[COLUMN]) if COLUMN in chunk.extras else None
     counted = counted_of(stream_of(tokens, chunk.ids, chunk.extras, segments))
-    counted.write(scratch, paired(name))
+    counted.write(scratch, phrase_chunk(name))
     return counts_of(counted)
 
 
-def sided(name: str) -> str:
-    """Return the name of the table of what side files say of a chunk's documents."""
+def side_table(name: str) -> str:
+    """Return the name of the table of a chunk's metadata from side files."""
     return f"{name}.sides"
 
 
-def paired(name: str) -> str:
-    """Return the name of a chunk whose phrases are joined."""
+def phrase_chunk(name: str) -> str:
+    """Return the name of a chunk with joined phrases."""
     return f"{name}-paired"

@@ -1,7 +1,7 @@
-"""From texts to numbered words: what runs once a distinct run of letters, not once a token.
+"""Split texts into numbered words, with work in Python for each distinct run of letters, not for each token.
 
-Text is cut by a kernel into runs of bytes that words can be made of; the pattern of words, which takes Python, looks
-only at distinct runs, a small part of all. The words are those that scikit-learn's analyzer finds in the whole text.
+A kernel splits text into runs of bytes that words can contain. The pattern of words, which is matched in Python, sees
+distinct runs alone, a small part of all. The words are those of scikit-learn's analyzer.
 """
 
 from __future__ import annotations
@@ -24,9 +24,14 @@ from collapsium.storage.readers.texts.values import clean
 from collapsium.workers.kernels.text import expand_runs, number_runs
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789_'"
-_SIGMA = "\u03a3"  # the one letter whose lower case depends on letters further off
+_SIGMA = "\u03a3"
+"""The one letter whose lower case depends on letters further off."""
+
 _SLOTS = 1 << 16
-PIECE = 1 << 24  # bytes of text that are cut into runs at once
+"""Slots of the hash table of runs at the start."""
+
+PIECE = 1 << 24
+"""Bytes of text that are split into runs at once."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,11 @@ class Tokens:
     Attributes
     ----------
     words : pyarrow.Array of string
-        The word of each number, each once; no order is kept.
+        Distinct words, in no order; a number is an index into these.
     numbers : numpy.ndarray of int32, shape (tokens,)
-        The texts' words behind one another.
+        Words of the texts, one text after another.
     offsets : numpy.ndarray of int64, shape (texts + 1,)
-        Where each text's words begin.
+        Index of each text's first word.
     """
 
     words: pa.Array
@@ -49,12 +54,12 @@ class Tokens:
 
 
 def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
-    """Cut texts into words.
+    """Return the words of texts.
 
     Parameters
     ----------
     texts : pyarrow.Array of large_string
-        None may be null.
+        The texts, none of them null.
     tokenizer : str, optional
         ``module:function``, from a text to a list of words; by default words of two characters or more in lower case,
         the first a letter.
@@ -62,12 +67,12 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
     Returns
     -------
     Tokens
-        Stop words among them.
+        The words, with stop words.
 
     Raises
     ------
     OptionError
-        There is no such function, or it gives something else than a list of words.
+        The function does not exist, fails, or returns something else than a list of words.
     """
     if tokenizer is not None:
         return _by_function(texts, tokenizer)
@@ -81,12 +86,12 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
     return Tokens(words, _joined(numbers, np.int32), np.cumsum(_joined([[0], *lengths], np.int64)))
 
 
-def _joined(parts: Sequence[Any], dtype: Any) -> Any:
+def _joined(parts: Sequence[npt.ArrayLike], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.concatenate(parts).astype(dtype, copy=False) if len(parts) else np.zeros(0, dtype)
 
 
 def _pieces(texts: pa.Array) -> Iterator[pa.Array]:
-    """Give whole texts of about `PIECE` bytes together."""
+    """Yield texts, about `PIECE` bytes at a time."""
     offsets = _offsets(texts)
     first = 0
     while first < len(texts):
@@ -124,7 +129,7 @@ def _by_runs(texts: pa.Array) -> Tokens:
 
 
 def _runs_at(data: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> pa.Array:
-    """Copy the runs out of the text."""
+    """Return copies of the runs in the text."""
     ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(length)])
     places = np.repeat(first - ends[:-1], length) + np.arange(ends[-1])
     buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(data[places]))]
@@ -133,7 +138,7 @@ def _runs_at(data: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], length: 
 
 @functools.cache
 def _inside() -> npt.NDArray[np.uint8]:
-    """Return 1 for the bytes of words: letters of ASCII in lower case, digits, and all beyond ASCII."""
+    """Return 1 for each byte that words can contain: ASCII letters in lower case, digits, and bytes beyond ASCII."""
     inside = np.zeros(256, dtype=np.uint8)
     inside[list(_LETTERS)] = 1
     inside[128:] = 1
@@ -141,21 +146,22 @@ def _inside() -> npt.NDArray[np.uint8]:
 
 
 def _words_of(runs: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Find the words of distinct runs: the words, each once, those of each run, and how many each has."""
-    whole = pc.match_substring_regex(runs, "^[a-z]{2,}$")
-    plain, others = runs.filter(whole), runs.filter(pc.invert(whole))
+    """Return the distinct words of distinct runs, the words' indices run by run, and the number of words by run."""
+    is_word = pc.match_substring_regex(runs, "^[a-z]{2,}$")
+    plain, others = runs.filter(is_word), runs.filter(pc.invert(is_word))
     find = re.compile(WORD).findall
-    found = [find(text) for text in "\n".join(others.to_pylist()).lower().split("\n")] if len(others) else []
-    rest = pa.array([word for words in found for word in words], pa.string())
+    words_of_others = [find(text) for text in "\n".join(others.to_pylist()).lower().split("\n")] if len(others) else []
+    rest = pa.array([word for words in words_of_others for word in words], pa.string())
     words = pc.unique(pa.concat_arrays([plain, rest]))
-    among = np.asarray(whole, dtype=bool)
+    is_plain = np.asarray(is_word, dtype=bool)
     counts = np.ones(len(runs), dtype=np.int64)
-    counts[~among] = [len(words) for words in found]
+    counts[~is_plain] = [len(words) for words in words_of_others]
     starts = np.cumsum(counts) - counts
     places = np.empty(int(counts.sum()), dtype=np.int32)
     alone = np.zeros(places.size, dtype=bool)
-    alone[starts[among]] = True
-    places[alone] = np.arange(len(plain), dtype=np.int32)  # distinct runs, so distinct words, and the first ones
+    alone[starts[is_plain]] = True
+    # Distinct runs are distinct words here, and come first.
+    places[alone] = np.arange(len(plain), dtype=np.int32)
     places[~alone] = np.asarray(pc.index_in(rest, value_set=words), dtype=np.int32)
     return words, places, counts
 
@@ -166,25 +172,26 @@ def _by_function(texts: pa.Array, tokenizer: str) -> Tokens:
     parts, lengths = [np.zeros(0, dtype=np.int32)], [0]
     for text in texts:
         try:
-            found = function(text.as_py())
-        except Exception as error:  # anybody's code
-            raise OptionError(f"--tokenizer {tokenizer}: {type(error).__name__}: {error}") from error
-        if not isinstance(found, (list, tuple)) or not all(isinstance(word, str) for word in found):
-            raise OptionError(f"--tokenizer {tokenizer}: expected a list of words, found {type(found).__name__}")
-        numbers = [numbering.setdefault(clean(word), len(numbering)) for word in found if word]
+            words = function(text.as_py())
+        # The function is the user's, and may raise anything.
+        except Exception as error:
+            raise OptionError(f"{tokenizer!r} failed: {type(error).__name__}: {error}", "tokenizer") from error
+        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+            raise OptionError(f"expected a list of words, found {type(words).__name__} from {tokenizer!r}", "tokenizer")
+        numbers = [numbering.setdefault(clean(word), len(numbering)) for word in words if word]
         parts.append(np.array(numbers, dtype=np.int32))
         lengths.append(len(numbers))
     return Tokens(pa.array(numbering, pa.string()), np.concatenate(parts), np.cumsum(lengths, dtype=np.int64))
 
 
 @functools.cache
-def load_tokenizer(named: str) -> Callable[[str], Any]:
-    """Import a function that is named ``module:function``.
+def load_tokenizer(address: str) -> Callable[[str], object]:
+    """Return the function at an address ``module:function``.
 
     Parameters
     ----------
-    named : str
-        As the user said it.
+    address : str
+        Module and function.
 
     Returns
     -------
@@ -194,15 +201,16 @@ def load_tokenizer(named: str) -> Callable[[str], Any]:
     Raises
     ------
     OptionError
-        There is none.
+        The function cannot be imported.
     """
-    module, _, name = named.partition(":")
+    module, _, name = address.partition(":")
     if not module or not name:
-        raise OptionError(f"--tokenizer: expected module:function, found {named!r}")
+        raise OptionError(f"expected module:function, found {address!r}", "tokenizer")
     try:
         function = functools.reduce(getattr, name.split("."), importlib.import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
-        raise OptionError(f"--tokenizer {named}: cannot be imported where the work is done ({error})") from None
+        raise OptionError(f"{address!r} cannot be imported on the workers ({error})", "tokenizer") from None
     if not callable(function):
-        raise OptionError(f"--tokenizer {named}: expected a function, found {type(function).__name__}")
-    return function
+        raise OptionError(f"expected a function, found {type(function).__name__} at {address!r}", "tokenizer")
+    loaded: Callable[[str], object] = function
+    return loaded

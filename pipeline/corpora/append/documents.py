@@ -30,9 +30,9 @@ from collapsium.storage.readers.open import TEXTS, open_source, settled_base
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.units import Counting
 from collapsium.workers.ingest import tasks as reading
-from collapsium.workers.ingest.count import counts_of
+from collapsium.workers.ingest.count import counts_of, ids_of_numbers
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tasks import Asked, Note
+from collapsium.workers.ingest.tasks import ChunkRecord, ReadRequest
 
 
 def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:
@@ -77,7 +77,7 @@ class DocumentAddition:
             leave_phrases(scratch, history.phrasing)
             sources = look_at(paths, history, scheduler)
             skip = self._asked.skip_existing
-            how = Asked(
+            how = ReadRequest(
                 history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
             )
             counted = read_all(self._executor, sources.blocks(history.kind), how, progress, self._judge)
@@ -91,7 +91,7 @@ class DocumentAddition:
         self.report = replace(self.report, unmatched_rows=unmatched)
         return counted
 
-    def _judge(self, note: Note) -> None:
+    def _judge(self, note: ChunkRecord) -> None:
         if note.there:
             self._meet_again(note.ids, note.there)
 
@@ -102,7 +102,7 @@ class DocumentAddition:
         self._again += there[:NAMED]
 
     def _judge_numbered(self) -> None:
-        names = reading.ids_of_numbers([part for one in self._numberings for part in one])
+        names = ids_of_numbers([part for one in self._numberings for part in one])
         again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
         if again and self._asked.skip_existing:
             raise MismatchError(
@@ -114,7 +114,7 @@ class DocumentAddition:
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
         """Read documents that are counted already; their ids, which are numbers, begin with the file's name."""
-        notes: list[Note] = []
+        notes: list[ChunkRecord] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
         options = settled_base(paths, self._history.kind, self._history.options)
@@ -136,7 +136,7 @@ class DocumentAddition:
                 chunk.write(self._scratch, name)
                 tables.append(counts_of(chunk))
                 tokens = int(part.counts.sum(dtype=np.int64))
-                notes.append(Note(name, part.ids, ((path, len(part)),), tokens=tokens, columns=chunk.columns))
+                notes.append(ChunkRecord(name, part.ids, ((path, len(part)),), tokens=tokens, columns=chunk.columns))
                 documents += len(part)
                 progress(documents)
         words = reading.merge_counts(tables)
@@ -170,7 +170,7 @@ class DocumentAddition:
         if not self._again:
             return False
         pairs = zip(counted.notes, self._numberings, strict=True)
-        ids = [reading.ids_of_numbers(numbering) if note.ids is None else note.ids for note, numbering in pairs]
+        ids = [ids_of_numbers(numbering) if note.ids is None else note.ids for note, numbering in pairs]
         earlier = find_earlier(self._corpus.manifest, self._kept, self._known, pa.concat_arrays(ids))
         if earlier is None:
             refuse_known(self._corpus, self._again)
@@ -186,7 +186,7 @@ class DocumentAddition:
     ) -> tuple[list[ShardRecord], int]:
         """Write the documents as shards behind those before; return their records, and how many documents are empty."""
         stops = self._stops if self._history.kind in TEXTS else StopWords()
-        reading.leave_words(self._scratch, vocabulary.words, stops)
+        reading.write_vocabulary(self._scratch, vocabulary.words, stops)
         size = max([row.tokens for row in before if row.tokens] or [1])
         notes, numberings = counted.notes, self._numberings
         return write_shards(self._executor, folder, self._scratch, notes, numberings, size, len(before))

@@ -40,15 +40,15 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.array_fields import ROUNDING_TOLERANCE, value_range
 from collapsium.workers.date_sums import DateSums, date_sums, resolved
 from collapsium.workers.document_summaries import (
-    LEAST_TOKENS,
-    SHOWN,
+    MIN_TOKENS,
+    SHOWN_TOPICS,
     Candidates,
     Labelled,
     Segmented,
     ShardSummary,
     explained,
     most_segmented,
-    segmented_of,
+    segmented_documents,
     summarise,
 )
 from collapsium.workers.ingest.dates import UNITS
@@ -160,11 +160,11 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
     extras = reference.documents().extras if named else {}
     summary = summarise(theta, tokens, reference.number, extras.get(LABELS), EXAMPLES)
     if DATE in extras:
-        dates = date_sums(extras[DATE], theta[:, ids], tokens, tokens >= LEAST_TOKENS)
+        dates = date_sums(extras[DATE], theta[:, ids], tokens, tokens >= MIN_TOKENS)
         summary = replace(summary, dates=dates)
     if "segment_topic" not in found:
         return summary
-    segmented = segmented_of(found["segment_topic"], found["segments"], reference.number, LONGEST)
+    segmented = segmented_documents(found["segment_topic"], found["segments"], reference.number, LONGEST)
     return replace(summary, segmented=segmented)
 
 
@@ -314,7 +314,7 @@ def _titles(reference: ShardReference) -> list[tuple[str, str | None]]:
 
 def _probabilities(model: Model, executor: Executor, words: Sequence[Ints], topics: Ints) -> list[Floats]:
     """Look up the probabilities of the documents' words under their topics: an array a document."""
-    found = [np.zeros((one.size, SHOWN)) for one in words]
+    found = [np.zeros((one.size, SHOWN_TOPICS)) for one in words]
     submitted = []
     for number, (low, high) in enumerate(model.blocks):
         inside = [one[(one >= low) & (one < high)] - low for one in words]
@@ -328,7 +328,7 @@ def _probabilities(model: Model, executor: Executor, words: Sequence[Ints], topi
 def _look_up(model: Model, number: int, words: Sequence[Ints], topics: Ints) -> list[Floats]:
     needed = np.unique(np.concatenate([*words, np.zeros(0, dtype=np.int64)]))
     if not needed.size:
-        return [np.zeros((0, SHOWN)) for _ in words]
+        return [np.zeros((0, SHOWN_TOPICS)) for _ in words]
     rows = model.rows(number).of_words(needed, complete=True)
     table = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
     places = [np.searchsorted(needed, one) for one in words]

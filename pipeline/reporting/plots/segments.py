@@ -14,7 +14,7 @@ from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.style import SALT, saved, whole_numbers
 from collapsium.storage.errors import OptionError
-from collapsium.workers.document_summaries import in_runs
+from collapsium.workers.document_summaries import means_over_runs
 
 # Okabe and Ito's, and three of Tol's that can be told from them; the grey is of all other topics.
 AREAS = (
@@ -132,7 +132,7 @@ def _drawn(
 
 def _areas(axes: Any, one: Along, palette: Mapping[int, str], known: Mapping[int, Topic]) -> None:
     """Draw areas over one another, a step a place."""
-    shares, number = in_runs(one.proportions), len(one.proportions)
+    shares, number = means_over_runs(one.proportions), len(one.proportions)
     edges = np.arange(len(shares) + 1) * number / len(shares) + 0.5
     base = np.zeros(len(shares))
     parts = [(shares[:, topic], colour, _named(known[topic])) for topic, colour in palette.items()]

@@ -37,7 +37,12 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.summary import SegmentedDocument, parse_summary, read_summary
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.document_summaries import PLACES, in_runs, neighbours_apart, segmented_of
+from collapsium.workers.document_summaries import (
+    MAX_RUNS,
+    mean_hellinger_distance,
+    means_over_runs,
+    segmented_documents,
+)
 from collapsium.workers.shard_loading import document_parts
 
 OPTIONS = {"topics": 3, "iterations": 4, "scheduler": "serial"}
@@ -303,17 +308,17 @@ def test_colours__are_all_different_and_those_of_the_largest_their_own(drawn, or
 @given(st.integers(2, 400), st.integers(0, 5))
 def test_segments__are_put_together_in_runs_that_keep_their_mean(number, seed):
     shares = np.random.default_rng(seed).dirichlet(np.ones(4), size=number)
-    found = in_runs(shares)
-    assert len(found) == min(number, PLACES)
+    found = means_over_runs(shares)
+    assert len(found) == min(number, MAX_RUNS)
     assert np.allclose(found.sum(axis=1), 1.0)
     assert found.min() >= shares.min() - 1e-12
-    assert 0.0 <= neighbours_apart(shares) <= 1.0
-    assert neighbours_apart(shares[:1]) is None
-    assert neighbours_apart(np.repeat(shares[:1], 3, axis=0)) == pytest.approx(0.0, abs=1e-7)
-    one, *none = segmented_of(np.concatenate([shares[:1], shares]), np.array([0, 1, number]), 7, 3)
+    assert 0.0 <= mean_hellinger_distance(shares) <= 1.0
+    assert mean_hellinger_distance(shares[:1]) is None
+    assert mean_hellinger_distance(np.repeat(shares[:1], 3, axis=0)) == pytest.approx(0.0, abs=1e-7)
+    one, *none = segmented_documents(np.concatenate([shares[:1], shares]), np.array([0, 1, number]), 7, 3)
     assert not none
     assert (one.shard, one.row, one.segments) == (7, 2, number)
-    assert np.array_equal(one.shares, in_runs(shares[:, one.topics]).T)
+    assert np.array_equal(one.shares, means_over_runs(shares[:, one.topics]).T)
 
 
 def test_report__shows_the_documents_of_most_segments(place, tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.readers.texts.values import as_date
-from collapsium.workers.date_sums import KNOWN, bounded, coarsened, date_sums, floored, moment, resolved
+from collapsium.workers.date_sums import UNAMBIGUOUS, bounded, coarsened, date_sums, floored, moment, resolved
 from collapsium.workers.ingest.dates import DAY, END, FIRST, HOUR, MONTH, UNITS, YEAR, hours_of, read_date
 
 moments = st.datetimes(datetime.datetime(1000, 1, 1), datetime.datetime(9999, 12, 30))
@@ -115,7 +115,7 @@ def expected_sums(sums, texts, theta, tokens):
             n
             for n, text in enumerate(texts)
             if tokens[n] > 0 and text and (one := read_date(text)) is not None
-            and (one.hour, one.exact, KNOWN if one.day_first is None else one.day_first)
+            and (one.hour, one.exact, UNAMBIGUOUS if one.day_first is None else one.day_first)
             == (sums.hour[row], sums.exact[row], sums.day_first[row])
         ]  # fmt: skip
         w = tokens[own]
@@ -175,7 +175,7 @@ def test_day_or_month_first__is_what_other_dates_show(others, expected, unit):
     assert (hours_of(datetime.datetime.fromisoformat(expected)), unit) in zip(
         found.hour.tolist(), found.exact.tolist(), strict=True
     )
-    assert (found.day_first == KNOWN).all()
+    assert (found.day_first == UNAMBIGUOUS).all()
     assert found.documents.sum() == len(texts)
 
 
@@ -183,5 +183,5 @@ def test_years__are_never_ambiguous():
     texts = pa.array(["03/04/1987", "05/06/1987"])
     ones = np.ones(2)
     found = coarsened(date_sums(texts, ones[:, None], ones, ones > 0), YEAR)
-    assert found.day_first.tolist() == [KNOWN]
+    assert found.day_first.tolist() == [UNAMBIGUOUS]
     assert found.documents.tolist() == [2]

@@ -56,6 +56,6 @@ def test_tokenizer__is_any_function():
     ],
 )
 def test_tokenizer__that_is_none_is_refused(named, message):
-    with pytest.raises(OptionError, match=f"--tokenizer {named}|--tokenizer: ") as raised:
+    with pytest.raises(OptionError, match="^tokenizer: ") as raised:
         tokenize(pa.array(["a"], pa.large_string()), named)
     assert message in str(raised.value)
