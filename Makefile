@@ -182,5 +182,5 @@ fuzz: $(READY)
 	$(BIN)/python -m tests.chaos.hostile_models $(HOSTILE)
 
 clean:
-	rm -rf docs/auto_gallery docs/auto_pages docs/auto_tutorials docs/reference/api docs/reference/commands docs/reference/families
+	rm -rf $(addprefix docs/,auto_gallery auto_pages auto_tutorials $(addprefix reference/,api commands families tables))
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -37,6 +37,7 @@ myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
+templates_path = ["_templates"]
 autosummary_generate = True
 autosummary_imported_members = False
 autodoc_typehints = "none"

@@ -68,7 +68,7 @@ class CleanFolders:
     def __repr__(self) -> str:
         return "CleanFolders()"
 
-    def __call__(self, gallery_conf: dict[str, Any], fname: object) -> None:  # noqa: ARG002 - of Sphinx-Gallery's protocol
+    def __call__(self, gallery_conf: dict[str, Any], fname: object) -> None:  # noqa: ARG002 - Sphinx-Gallery passes both
         """Leave the examples themselves."""
         for folder in self.folders:
             for path in folder.iterdir():
@@ -83,7 +83,8 @@ class FileScraper:
     """Show the pictures and pages that a block of an example has written into its folder.
 
     A picture is shown as it is. A page is shown as a screenshot that leads to it or, where there is no Chromium to take
-    one with, within the page of the example.
+    one with, within the page of the example. A file that ends in ``.url`` holds the address of a page
+    on this machine. A screenshot of it is shown.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ class FileScraper:
         example = Path(block_vars["src_file"])
         blocks = []
         for path in sorted(example.parent.iterdir()):
-            if path.suffix not in (*PICTURES, ".html"):
+            if path.suffix not in (*PICTURES, ".html", ".url"):
                 continue
             changed = path.stat().st_mtime_ns
             if self._shown.get(path) == changed:
@@ -111,6 +112,8 @@ class FileScraper:
             self._shown[path] = changed
             if path.suffix == ".html":
                 blocks.append(self._page(path, example, block_vars, gallery_conf))
+            elif path.suffix == ".url":
+                blocks.append(self._address(path, block_vars, gallery_conf))
             else:
                 blocks.append(_picture(path, path.stem, block_vars, gallery_conf))
         return "\n".join(blocks)
@@ -120,12 +123,19 @@ class FileScraper:
         shutil.copyfile(path, self.pages / name)
         title = path.stem.replace("_", " ")
         photo = path.with_suffix(".page.png")
-        if photograph(path, photo):
+        if photograph(path.resolve().as_uri(), photo):
             self._shown[photo] = photo.stat().st_mtime_ns
             shown = _picture(photo, title, block_vars, gallery_conf)
         else:
             shown = f'.. raw:: html\n\n    <iframe class="example-page" src="../{name}" title="{title}"></iframe>\n'
         return f'{shown}\n.. raw:: html\n\n    <p><a href="../{name}">Open the page: {title}</a></p>\n'
+
+    def _address(self, path: Path, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+        photo = path.with_suffix(".page.png")
+        if not photograph(path.read_text().strip(), photo):
+            return "This site was built without a browser, so that the page is not shown here.\n"
+        self._shown[photo] = photo.stat().st_mtime_ns
+        return _picture(photo, path.stem, block_vars, gallery_conf)
 
 
 def _picture(path: Path, title: str, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
@@ -134,7 +144,7 @@ def _picture(path: Path, title: str, block_vars: dict[str, Any], gallery_conf: d
     return figure_rst([target], gallery_conf["src_dir"], title.replace("_", " "))
 
 
-def photograph(page: Path, picture: Path) -> bool:
+def photograph(address: str, picture: Path) -> bool:
     """Take a screenshot of a page with a Chromium that reaches no other machine; return False where there is none."""
     chromium = next((path for path in map(shutil.which, CHROMIUM) if path), None)
     if chromium is None:
@@ -147,11 +157,11 @@ def photograph(page: Path, picture: Path) -> bool:
             "--disable-gpu",
             "--hide-scrollbars",
             "--force-device-scale-factor=1.5",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
             "--virtual-time-budget=5000",
             f"--window-size={WINDOW[0]},{WINDOW[1]}",
             f"--screenshot={picture}",
-            page.resolve().as_uri(),
+            address,
         ],
         check=False,
         capture_output=True,

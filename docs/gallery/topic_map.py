@@ -3,18 +3,31 @@ Map of topics
 =============
 
 Topics that are close on the map give high probability to the same words. The area of a circle is the topic's share of
-the corpus.
+the corpus. A line below the map says how well distances on it agree with the distances between the topics.
 """
 
 # %%
-# The corpus is drawn from a model of ten topics.
+# The texts are documentation strings of Python's standard library, which every machine with Python has.
 
-from collapsium.pipeline import fit, plot, simulate
+# sphinx_gallery_capture_repr = ()
+import pandas as pd
 
-simulate("corpus", family="lda", topics=10, documents=300, words=200, tokens=80)
-fit("corpus", "run", family="lda", topics=10, iterations=40)
+from collapsium.pipeline import fit, plot, sample_texts
+
+texts = pd.DataFrame(sample_texts())
+fit(
+    texts,
+    "library",
+    family="lda",
+    topics=30,
+    iterations=100,
+    id="id",
+    min_documents=5,
+    max_document_share=0.2,
+)
 
 # %%
-# `plot` writes PNG or SVG, by the name of the file.
+# `plot` writes PNG or SVG, by the name of the file. On the command line it is
+# ``collapsium plot library topic_map.svg --what map``.
 
-plot("run", "topic_map.svg", what=["map"])
+plot("library", "topic_map.svg", what=["map"])

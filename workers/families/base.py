@@ -166,7 +166,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
         -------
         mapping of str to numpy.ndarray
             For documents ``probability``, float64, shape (pairs,). For vectors ``error``, float64, shape (vectors,):
-            the squared distance |t - t^|^2 of each vector from its reconstruction.
+            the squared distance of each vector from its reconstruction.
         """
 
     @abstractmethod

@@ -1,0 +1,26 @@
+"""
+Hyperparameters over iterations
+===============================
+
+CV-HDP keeps posteriors of its concentrations. The picture shows the expectations of alpha, which governs how many
+topics a document has, and gamma, which governs how many topics the corpus has.
+"""
+
+# sphinx_gallery_capture_repr = ()
+import pandas as pd
+
+from collapsium.pipeline import fit, plot, sample_texts
+
+texts = pd.DataFrame(sample_texts())
+fit(
+    texts,
+    "library",
+    family="hdp",
+    topics=60,
+    iterations=80,
+    moves=False,
+    id="id",
+    min_documents=5,
+    max_document_share=0.2,
+)
+plot("library", "hyperparameters.svg", what=["parameters"])

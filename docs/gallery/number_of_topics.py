@@ -1,0 +1,14 @@
+"""
+Number of topics over iterations
+================================
+
+CV-HDP merges, deletes and splits topics between iterations. It begins here with forty topics, on documents that were
+drawn from a model of ten.
+"""
+
+# sphinx_gallery_capture_repr = ()
+from collapsium.pipeline import fit, plot, simulate
+
+simulate("corpus", family="lda", topics=10, documents=1000, words=500, tokens=100)
+fit("corpus", "ten-topics", family="hdp", topics=40, iterations=150)
+plot("ten-topics", "number_of_topics.svg", what=["topics"])
