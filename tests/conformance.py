@@ -16,7 +16,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper, NoKeeper
+from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem
@@ -294,18 +294,18 @@ class Conformance:
         limits = Limits(iterations=5)
         whole = [state for state, _ in run(problem, executor, global_state, limits)][-1]
         for kept in (1, 3):
-            keeper = CheckpointKeeper(Run(tmp_path / str(kept)), executor, problem, every=1)
-            first = list(run(problem, executor, global_state, Limits(iterations=kept), keeper))
-            assert keeper.back(problem).state.iteration == kept
-            then = list(run(problem, executor, global_state, limits, keeper))
+            checkpointer = RunCheckpointer(Run(tmp_path / str(kept)), executor, problem, every=1)
+            first = list(run(problem, executor, global_state, Limits(iterations=kept), checkpointer))
+            assert checkpointer.restore(problem).state.iteration == kept
+            then = list(run(problem, executor, global_state, limits, checkpointer))
             assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, kept + 1), *range(kept, 6)]
             assert state_bits(then[-1][0]) == state_bits(whole)
 
     def test_lost_work__is_done_again_with_the_same_bits(self, small, options, tmp_path):
         problem, executor, global_state = problem_of(small[0], self.family, options)
         whole = [state for state, _ in run(problem, executor, global_state, Limits(iterations=6))][-1]
-        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=1)
-        for every, kept in zip(self.losing, (keeper, NoKeeper()), strict=True):
+        checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=1)
+        for every, kept in zip(self.losing, (checkpointer, NoCheckpoints()), strict=True):
             found = list(run(problem, Losing(executor, every), global_state, Limits(iterations=6), kept))
             assert state_bits(found[-1][0]) == state_bits(whole)
             assert any(progress.lost for _, progress in found)

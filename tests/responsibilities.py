@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit, simulate, split
-from collapsium.pipeline.engine.loop.stochastic import run_stochastic, settled
+from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError
@@ -17,11 +17,11 @@ STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
 
 
 def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
-    """The states of the stochastic schedule, the documents of the last one settled; run serially unless told."""
+    """The states of the stochastic schedule, the documents of the last one folded in; run serially unless told."""
     problem, serial, global_state = problem_of(corpus, family, options, cuts, scratch=scratch, stochastic=True)
     executor = executor or serial
     found = list(run_stochastic(problem, executor, global_state, Limits(**STEPS)))
-    return problem, [*(state for state, _ in found[:-1]), settled(problem, executor, found[-1][0])], found
+    return problem, [*(state for state, _ in found[:-1]), folded_in(problem, executor, found[-1][0])], found
 
 
 class Responsibilities(Conformance):

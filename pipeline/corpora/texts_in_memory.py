@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,7 @@ OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_
 MAX_PATH = 255
 
 
-def is_path(corpus: object) -> bool:
+def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
     """Return whether an argument is a path rather than texts.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Ensembles of restarts: fits with seeds of their own on the same shards, side by side."""
+"""Ensembles of restarts: fits of several seeds to the same shards, several at a time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NotRequired, TypedDict
 
-from collapsium.pipeline.engine.events import usage
+from collapsium.pipeline.engine.event_log import EventLog
+from collapsium.pipeline.engine.events import Event, usage
 from collapsium.pipeline.engine.processors import Processors
-from collapsium.pipeline.engine.run import Running, Teller
-from collapsium.pipeline.engine.setup.loading import Loaded
+from collapsium.pipeline.engine.run import ActiveRun
+from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.resumption import is_done
+from collapsium.pipeline.engine.setup.resumption import end_reason, is_finished
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import first
@@ -27,156 +28,189 @@ from collapsium.storage.runs.run import DONE, Run
 
 
 def member_request(request: Request, number: int) -> Request:
-    """Return what a member of an ensemble is asked for: a fit by itself."""
+    """Return the request of a member of an ensemble, which is a fit by itself."""
     warm = None if request.warm is None else request.warm.member(number)
     return replace(request, seed=member_seed(request.seed, number), warm=warm, restarts=0, keep="all")
 
 
-def finished_members(target: Run, request: Request) -> bool:
-    """Say whether there is nothing more to do for an ensemble.
+def is_ensemble_finished(target: Run, request: Request) -> bool:
+    """Return true if an ensemble has nothing more to do.
 
     Parameters
     ----------
     target : Run
-        Its run.
+        Run of the ensemble.
     request : Request
-        What it is asked for now.
+        The request, as it is now.
 
     Returns
     -------
     bool
-        Whether all members are at their ends, and that has been told.
+        True if all members are finished, and the end was reported.
 
     Raises
     ------
     OptionError
-        More is asked for of one that has only its best member left, or fewer iterations than there are.
+        The request has fewer iterations than there are, or more where only the best member is left.
     """
     members = restarts_in(target)
-    done = [run.exists() and is_done(run, member_request(request, number)) for number, run in members]
-    if "best_member" in target.record() and not all(done):
+    finished = [run.exists() and is_finished(run, member_request(request, number)) for number, run in members]
+    if "best_member" in target.record() and not all(finished):
         raise OptionError(
             f"{target.folder.url}: only its best member is left; go on with that: `resume` {members[0][1].folder.url}"
         )
-    last: dict[str, Any] = next((one for one in reversed(target.events()) if one.get("event") == "end"), {})
-    return all(done) and last.get("reason") in DONE
+    return all(finished) and end_reason(target) in DONE
+
+
+class MemberEvent(TypedDict):
+    """Event of a finished member: the figures of its last iteration, and the reason of its end."""
+
+    event: str
+    member: int
+    seed: int
+    iteration: int
+    elapsed: float
+    reason: str
+    score: NotRequired[float]
+    objective: NotRequired[float]
+
+
+@dataclass(frozen=True)
+class EnsembleOptions:
+    """Options of the work on an ensemble.
+
+    Attributes
+    ----------
+    at_a_time : int
+        Members that are fitted at a time.
+    every : int or None
+        Iterations between two checkpoints of a member.
+    require_ownership : callable
+        Raises an error if another process has taken the ensemble over.
+    """
+
+    at_a_time: int
+    every: int | None
+    require_ownership: Callable[[], None]
 
 
 class Ensemble:
-    """An ensemble that is worked on by whoever holds its lock.
+    """An ensemble that this process works on; the caller holds its lock.
 
     Parameters
     ----------
     request : Request
-        What it was asked for.
-    teller : Teller
-        Tells of it.
-    loaded : Loaded
+        The request.
+    log : EventLog
+        Events of the ensemble.
+    loaded : LoadedCorpus
         The corpus, which all members share.
     executor : Executor
-        Who runs the tasks of all.
-    at_a_time : int
-        How many members to work on side by side.
-    every : int or None
-        Iterations between two checkpoints.
-    owned : callable
-        Raises an error where another process has taken the ensemble over.
+        Runs the tasks of all members.
     processors : Processors
-        Which take part.
+        Processors that take part.
+    options : EnsembleOptions
+        Options of the work.
     """
 
     def __init__(
         self,
         request: Request,
-        teller: Teller,
-        loaded: Loaded,
+        log: EventLog,
+        loaded: LoadedCorpus,
         executor: Executor,
-        *,
-        at_a_time: int,
-        every: int | None,
-        owned: Callable[[], None],
         processors: Processors,
+        options: EnsembleOptions,
     ) -> None:
-        self._request, self._teller, self._target = request, teller, teller.target
-        self._loaded, self._executor, self._at_a_time = loaded, executor, at_a_time
-        self._every, self._owned, self._processors = every, owned, processors
+        self._request, self._log, self._target = request, log, log.target
+        self._loaded, self._executor, self._processors, self._options = loaded, executor, processors, options
         self._stopping = False
         self._mutex = threading.Lock()
         self._began = time.perf_counter()
 
-    def run(self, opening: Sequence[dict[str, Any]], *, silent: int, resumed: bool) -> Model:
-        """Work on all members that are not at their ends, and on the choice of those that are kept.
+    def run(self, events: Sequence[Event], *, sent: int, resumed: bool) -> Model:
+        """Fit all members that are not finished, and choose the best where the request says so.
 
         Parameters
         ----------
-        opening : sequence of dict
-            Events that tell how it begins.
-        silent : int
-            How many of them those who listen have been told already.
+        events : sequence of dict
+            Events of the beginning.
+        sent : int
+            Number of them that the sinks have received already.
         resumed : bool
-            Whether it is taken up again.
+            Whether the ensemble is resumed.
 
         Returns
         -------
         Model
-            That of the first member there is.
+            The model of the first member that is left.
         """
         pending: list[int] = []
-        ended: list[int] = []
+        finished: list[int] = []
         for number, run in restarts_in(self._target):
-            done = run.exists() and is_done(run, member_request(self._request, number))
-            (ended if done else pending).append(number)
-        self._begin(opening, ended, silent=silent, resumed=resumed)
+            done = run.exists() and is_finished(run, member_request(self._request, number))
+            (finished if done else pending).append(number)
+        self._begin(events, finished, sent=sent, resumed=resumed)
         try:
-            self._work(pending)
-        except (KeyboardInterrupt, Exception) as stopped:
-            reason = "interrupt" if isinstance(stopped, KeyboardInterrupt) else "error"
-            self._end(reason)
+            self._fit_members(pending)
+        except (KeyboardInterrupt, Exception) as error:
+            self._end("interrupt" if isinstance(error, KeyboardInterrupt) else "error")
             raise
         if self._request.keep == "best":
-            self._keep_best()
+            self._retain_best()
         self._end(None)
         return Model(self._target.folder.url)
 
-    def _begin(self, opening: Sequence[dict[str, Any]], ended: list[int], *, silent: int, resumed: bool) -> None:
-        """Tell how it begins; of one that is taken up again, what was told of finished members stays."""
-        target, teller = self._target, self._teller
+    def _begin(self, events: Sequence[Event], finished: list[int], *, sent: int, resumed: bool) -> None:
+        """Record the first events; a resumed ensemble retains those of finished members."""
+        target, log = self._target, self._log
         target.clean()
-        for event in opening:
-            teller.note(event)
-        told = [event for event in target.events() if event["event"] not in ("end", "notice")] if resumed else []
-        told = [event for event in told if event["event"] != "member" or event["member"] in ended]
-        if {"cluster", "start"} <= {event["event"] for event in told}:
-            target.replace_events(told)
-            for event in opening[silent:]:
-                teller.say(event)
+        for event in events:
+            log.write_journal(event)
+        retained = [event for event in target.events() if event["event"] not in ("end", "notice")] if resumed else []
+        retained = [event for event in retained if event["event"] != "member" or event["member"] in finished]
+        if {"cluster", "start"} <= {event["event"] for event in retained}:
+            target.replace_events(retained)
+            for event in events[sent:]:
+                log.send(event)
         else:
             target.replace_events([])
-            for number, event in enumerate(opening):
-                teller.record(event) if number < silent else teller.tell(event)
-        said = {event["member"] for event in told if event["event"] == "member"}
-        for number in ended:
-            tell = teller.say if number in said else teller.tell
-            tell(self._outcome(number))
+            for number, event in enumerate(events):
+                log.record(event) if number < sent else log.emit(event)
+        recorded = {event["member"] for event in retained if event["event"] == "member"}
+        for number in finished:
+            publish = log.send if number in recorded else log.emit
+            publish(self._outcome(number))
 
-    def _outcome(self, number: int) -> dict[str, Any]:
-        """Return what is told of a member at its end."""
+    def _outcome(self, number: int) -> MemberEvent:
+        """Return the event of a finished member."""
         run = self._target.in_member(number)
         events = run.events()
         last = next(event for event in reversed(events) if event["event"] == "iteration")
         end = next(event for event in reversed(events) if event["event"] == "end")
-        found = {"event": "member", "member": number, "seed": run.record()["seed"], "iteration": end["iteration"]}
-        score: dict[str, Any] = {name: last[name] for name in ("score", "objective") if name in last}
-        return {**found, "elapsed": end["elapsed"], **score, "reason": end["reason"]}
+        outcome: MemberEvent = {
+            "event": "member",
+            "member": number,
+            "seed": run.record()["seed"],
+            "iteration": end["iteration"],
+            "elapsed": end["elapsed"],
+            "reason": end["reason"],
+        }
+        if "score" in last:
+            outcome["score"] = last["score"]
+        if "objective" in last:
+            outcome["objective"] = last["objective"]
+        return outcome
 
-    def _work(self, pending: list[int]) -> None:
-        """Work on members, so many at a time; what one of them meets ends all."""
-        if min(self._at_a_time, len(pending)) <= 1:
+    def _fit_members(self, pending: list[int]) -> None:
+        """Fit members, several at a time; an error in one of them ends all."""
+        count = min(self._options.at_a_time, len(pending))
+        if count <= 1:
             for number in pending:
-                self._member(number)
+                self._fit_member(number)
             return
         waiting = iter(pending)
-        ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        errors: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
         def work() -> None:
             try:
@@ -185,22 +219,23 @@ class Ensemble:
                         number = None if self._stopping else next(waiting, None)
                     if number is None:
                         break
-                    self._member(number)
-            except BaseException as error:  # whatever it is, the main thread shall meet it
-                ends.put(error)
+                    self._fit_member(number)
+            except BaseException as error:
+                # The main thread raises every error, of whatever kind.
+                errors.put(error)
             else:
-                ends.put(None)
+                errors.put(None)
 
-        count = min(self._at_a_time, len(pending))
         threads = [threading.Thread(target=work, name=f"collapsium-member-{n}", daemon=True) for n in range(count)]
         for thread in threads:
             thread.start()
         try:
             for _ in threads:
-                error = ends.get()
+                error = errors.get()
                 if error is not None:
                     raise error
-        finally:  # after an error or an interrupt, the others keep what they have
+        finally:
+            # After an error or an interrupt, the other members save their states.
             if any(thread.is_alive() for thread in threads):
                 with self._mutex:
                     self._stopping = True
@@ -208,97 +243,112 @@ class Ensemble:
             for thread in threads:
                 thread.join()
 
-    def _member(self, number: int) -> None:
-        """Work on a member until its end."""
+    def _fit_member(self, number: int) -> None:
+        """Fit a member to its end."""
         request, run = member_request(self._request, number), self._target.in_member(number)
         if run.folder.exists() and not run.exists():
-            run.folder.remove()  # its record was not written yet
-        resumed, processors = run.exists(), self._processors
+            # It was stopped before its record was written.
+            run.folder.remove()
+        resumed = run.exists()
+        record = {**request.record(), **self._processors.record()}
         if resumed:
-            run.rewrite(
-                {
-                    **run.record(),
-                    **request.record(),
-                    "versions": run.record().get("versions", {}),
-                    **processors.record(),
-                }
-            )
+            run.rewrite({**run.record(), **record, "versions": run.record().get("versions", {})})
         else:
-            run.create({**request.record(), **processors.record()})
+            run.create(record)
         with run.held() as lock:
-            teller = Teller(run, [self._teller.say], begun=True, more={"member": number})
-            owned = _both(self._owned, lock)
-            options: dict[str, Any] = {"resumed": resumed, "every": self._every, "owned": owned, "alone": False}
-            running = Running(request, teller, processors=processors, **options)
-            manifest = request.corpus.manifest
-            counts = {"documents": manifest.documents, "tokens": manifest.tokens, "words": manifest.vocabulary.words}
-            sizes: dict[str, Any] = {**counts, "holds": manifest.holds}
-            shards = len(manifest.shards)
-            iterations = request.limits.planned(shards)
-            begins = first("begin", family=request.family, **sizes, shards=shards, iterations=iterations)
-            running.begin([{**begins, "seed": request.seed}])
-            running.loop(*self._ready(request, number))
+            active = ActiveRun(
+                request,
+                EventLog(run, [self._log.send], has_folder=True, fields={"member": number}),
+                resumed=resumed,
+                processors=self._processors,
+                every=self._options.every,
+                require_ownership=_both(self._options.require_ownership, lock),
+                is_member=True,
+            )
+            active.begin([_member_begins(request)])
+            problem, global_state = self._loaded.problem(request.seed, number)
+            active.loop(problem, self._executor, global_state)
         with self._mutex:
-            self._teller.tell(self._outcome(number))
-
-    def _ready(self, request: Request, number: int) -> tuple[Any, Executor, Any]:
-        problem, global_state = self._loaded.problem(request.seed, number)
-        return problem, self._executor, global_state
+            self._log.emit(self._outcome(number))
 
     @property
     def _chosen_by(self) -> str:
-        """What `keep` chooses by."""
+        """The figure by which the best member is chosen."""
         return "objective" if self._request.heldout is None else "score"
 
-    def _keep_best(self) -> None:
-        """Keep the member with the best held-out score, or objective, and remove the others."""
+    def _retain_best(self) -> None:
+        """Remove all members but the one with the best held-out score or objective."""
         record = self._target.record()
         if "best_member" not in record:
             outcomes = {number: self._outcome(number) for number, _ in restarts_in(self._target)}
-            values = {number: one.get(self._chosen_by) for number, one in outcomes.items()}
-            if all(value is None for value in values.values()):
+            values = {number: outcome.get(self._chosen_by) for number, outcome in outcomes.items()}
+            numbers = {number: value for number, value in values.items() if isinstance(value, int | float)}
+            if not numbers:
                 raise OptionError(
-                    f"keep best: the fits have no {self._chosen_by} under these options to choose by; all are kept"
+                    f"expected 'all', found 'best': the fits have no {self._chosen_by} under these options; all are "
+                    "retained",
+                    "keep",
                 )
-            best = max(values, key=lambda number: (-math.inf if values[number] is None else values[number], -number))
-            record["best_member"] = best
+            record["best_member"] = max(values, key=lambda number: (numbers.get(number, -math.inf), -number))
             self._target.rewrite(record)
         for number in range(self._request.restarts):
             if number != record["best_member"]:
                 self._target.member(number).remove()
 
     def _end(self, reason: str | None) -> None:
-        """Tell how it ended, and how many members are at their ends."""
+        """Report the end of the ensemble, and how many members are finished."""
         members = restarts_in(self._target)
-        done = [number for number, run in members if run.model.exists(MODEL_RECORD)]
-        more: dict[str, Any] = {"best_member": members[0][0]} if "best_member" in self._target.record() else {}
+        finished = [number for number, run in members if run.model.exists(MODEL_RECORD)]
+        details: Event = {"best_member": members[0][0]} if "best_member" in self._target.record() else {}
         if reason is None:
-            outcomes = [self._outcome(number) for number in done]
-            reasons = {one["reason"] for one in outcomes}
-            reason = next((one for one in DONE if one in reasons), DONE[0])
-            more.update({"chosen_by": self._chosen_by} if more else {})
-            more.update(usage(self._executor, sum(int(one["iteration"]) for one in outcomes)))
+            outcomes = [self._outcome(number) for number in finished]
+            reasons = {outcome["reason"] for outcome in outcomes}
+            reason = next((name for name in DONE if name in reasons), DONE[0])
+            if details:
+                details["chosen_by"] = self._chosen_by
+            details.update(usage(self._executor, sum(outcome["iteration"] for outcome in outcomes)))
         iterations = [(run.checkpoints.candidates()[0] or [0])[0] for _, run in members]
-        end: dict[str, Any] = {"event": "end", "iteration": max(iterations, default=0), "reason": reason}
-        end["elapsed"] = time.perf_counter() - self._began
-        ended = (
-            self._request.restarts if "best_member" in more and done else len(done)
-        )  # the others were removed at theirs
-        end.update(members=self._request.restarts, ended=ended, **more)
-        self._teller.note(end)
+        end: Event = {
+            "event": "end",
+            "iteration": max(iterations, default=0),
+            "reason": reason,
+            "elapsed": time.perf_counter() - self._began,
+            "members": self._request.restarts,
+            # Members that were removed had finished.
+            "ended": self._request.restarts if "best_member" in details and finished else len(finished),
+            **details,
+        }
+        self._log.write_journal(end)
         try:
-            self._teller.record(end)
+            self._log.record(end)
         except CollapsiumError:
             if reason in DONE:
                 raise
-        self._teller.say(end)
+        self._log.send(end)
 
 
-def _both(ensemble: Callable[[], None], lock: RunLock) -> Callable[[], None]:
-    """Return what raises an error once another process has taken over the ensemble or the member."""
+def _member_begins(request: Request) -> Event:
+    """Return the first event of a member."""
+    manifest = request.corpus.manifest
+    shards = len(manifest.shards)
+    return first(
+        "begin",
+        family=request.family,
+        documents=manifest.documents,
+        tokens=manifest.tokens,
+        words=manifest.vocabulary.words,
+        holds=manifest.holds,
+        shards=shards,
+        iterations=request.limits.planned(shards),
+        seed=request.seed,
+    )
 
-    def owned() -> None:
-        ensemble()
+
+def _both(require_ownership: Callable[[], None], lock: RunLock) -> Callable[[], None]:
+    """Return a function that raises an error if another process has taken over the ensemble or the member."""
+
+    def require() -> None:
+        require_ownership()
         lock.require()
 
-    return owned
+    return require

@@ -1,4 +1,4 @@
-"""Fitting a model: from a corpus and options to a run with its events, its checkpoints and its model."""
+"""Fit a model: turn a corpus and options into a run with events, checkpoints and a model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from collapsium.pipeline.corpora.texts_in_memory import OPTIONS, is_path, reading_of, require_corpus_folder
-from collapsium.pipeline.engine.ensemble import Ensemble, finished_members
+from collapsium.pipeline.engine.ensemble import Ensemble, EnsembleOptions, is_ensemble_finished
+from collapsium.pipeline.engine.event_log import EventLog
+from collapsium.pipeline.engine.events import Event
 from collapsium.pipeline.engine.leakage.lineage import require_held_out, trained_on
 from collapsium.pipeline.engine.leakage.token_counts import require_not_contained
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.resources.estimate import Plan, plan
-from collapsium.pipeline.engine.resources.place import place_of
-from collapsium.pipeline.engine.resources.placement import Where, freed_memory, place_there, scratch_folder
-from collapsium.pipeline.engine.run import Running, Teller
+from collapsium.pipeline.engine.resources.place import local_place
+from collapsium.pipeline.engine.resources.placement import Placement, cluster_place, freed_memory, scratch_folder
+from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.pipeline.engine.setup.compile_kernels import compile_for, reporting_to
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.engine.setup.limits import (
@@ -28,9 +30,9 @@ from collapsium.pipeline.engine.setup.limits import (
     RequestOptions,
     RestartOptions,
 )
-from collapsium.pipeline.engine.setup.loading import Loaded, aligned
+from collapsium.pipeline.engine.setup.loading import LoadedCorpus, heldout_references
 from collapsium.pipeline.engine.setup.request import Request, differing_versions
-from collapsium.pipeline.engine.setup.resumption import is_done, taken_up
+from collapsium.pipeline.engine.setup.resumption import is_finished, resumed_request
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.engine.temporary_runs import run_folder
@@ -58,7 +60,7 @@ from collapsium.workers.arrays.state import GlobalState
     timeouts=TimeoutOptions,
 )
 def fit(
-    corpus: Any,
+    corpus: object,
     out: str | os.PathLike[str] | None = None,
     *,
     family: str,
@@ -78,32 +80,32 @@ def fit(
     ----------
     corpus : path, sequence of str, column or frame
         Folder of the corpus, local or an fsspec URL that the workers see too. Or texts: a list of strings (None and NaN
-        are documents without text), a column, or a frame (pandas, polars, Arrow, or whatever has
+        are documents without text), a column, or a frame (pandas, polars, Arrow, or any object with
         ``__arrow_c_stream__``) with a column of texts, named ``text`` or by the option `text`. Texts are read as
         `ingest` reads those of a file, with its options and defaults: English stop words are left out, all other words
-        are kept.
+        are retained.
     out : str or path-like, optional
-        Folder of the run to make; the corpus that is made of texts lies in it. Without, nothing is left on disk: the
-        model has a temporary folder, which is removed when it is closed (`Model.close`) or collected, or the process
-        ends.
+        Folder of the run to make; a corpus that is made of texts is written into it. By default nothing stays on disk:
+        the model has a temporary folder, which is removed when the model is closed (`Model.close`) or collected, or the
+        process ends.
     family : str
         Name of the model family, such as ``hdp``.
     request : RequestOptions
-        What is drawn at random, what is scored, and what the fit begins from.
+        Seed, held-out tokens and warm start.
     ensemble : RestartOptions
         Fits of several seeds.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor that runs the tasks.
     memory : MemoryOptions
-        What work may take.
+        Memory and disk of the workers.
     checkpoints : CheckpointOptions
-        How often a run is saved, and what must be as it was.
+        Frequency of checkpoints, and the check of processors and versions.
     timeouts : TimeoutOptions
         Timeouts of a silent cluster.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
     sinks : sequence of callable, optional
-        Told each event, a dict, as `events.jsonl` gets it.
+        Each is called with each event, a dict with the fields that `events.jsonl` has.
     **options
         Those of the loop (`collapsium.pipeline.engine.setup.limits.Limits`): ``iterations``, ``tolerance``,
         ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards``, ``samples``, ``sample_every``; and the
@@ -120,28 +122,28 @@ def fit(
     Raises
     ------
     CapacityError
-        It does not fit into memory or disk; the error holds the table of `estimate`.
+        It does not fit into memory or disk; the error has the table of `estimate`.
     CollapsiumError
-        An input or option is wrong, or the cluster is lost. Nothing is left behind if no iteration was finished.
+        An input or option is wrong, or the cluster is lost. No file is left if no iteration was finished.
     KeyboardInterrupt
-        The fit was stopped. As after an error, the last whole iteration is kept as a checkpoint; see `resume`.
+        The fit was stopped. As after an error, the last complete iteration is saved as a checkpoint; see `resume`.
     """
-    reading = None if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
+    reading = {} if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
-    others = (*option_names(fit), *LIMIT_NAMES, *(() if reading is None else OPTIONS))
+    others = (*option_names(fit), *LIMIT_NAMES, *(() if is_path(corpus) else OPTIONS))
     config = make_options(family, options, others)
-    where = Where.of(scheduling, memory, checkpoints, timeouts, tls)
-    with run_folder(out, scheduling.scheduler) as place:
-        target = Run(place.run)
-        if reading is None:
+    placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)
+    with run_folder(out, scheduling.scheduler) as folder:
+        if is_path(corpus):
             require_corpus_folder(corpus)
+            training = Corpus(corpus)
         else:
-            corpus = place.ingest(corpus, reading)
-        corpora = Corpus(corpus), None if request.heldout is None else Corpus(request.heldout)
-        source = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
-        full = Request(*corpora, family, config, limits, request.seed, source, ensemble.restarts, ensemble.keep)
-        model = _Fit(full, target, where, sinks).run()
-        place.hand_over(model)
+            training = Corpus(folder.ingest(corpus, reading))
+        heldout = None if request.heldout is None else Corpus(request.heldout)
+        warm = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
+        full = Request(training, heldout, family, config, limits, request.seed, warm, ensemble.restarts, ensemble.keep)
+        model = _Fit(full, Run(folder.run), placement, sinks).run()
+        folder.hand_over(model)
     return model
 
 
@@ -164,7 +166,7 @@ def resume(
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
-    """Go on with a run from its latest checkpoint that is whole, or from its record where there is none.
+    """Resume a run from its latest complete checkpoint, or from its record where there is none.
 
     The result is, bit for bit, that of a run that was never stopped.
 
@@ -173,20 +175,20 @@ def resume(
     run : str or path-like
         Folder of the run.
     moved : MovedOptions
-        Where lies by now what the run was made of.
+        New places of the run's inputs, where they were moved.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor that runs the tasks.
     memory : MemoryOptions
-        What work may take.
+        Memory and disk of the workers.
     checkpoints : CheckpointOptions
-        How often a run is saved, and what must be as it was.
+        Frequency of checkpoints, and the check of processors and versions.
     timeouts : TimeoutOptions
         Timeouts of a silent cluster.
     tls, sinks
         As for `fit`.
     **options
-        ``iterations``, ``tolerance``, ``stop_on``, ``score_every`` and ``passes`` may differ from before; what would
-        change the model may not.
+        ``iterations``, ``tolerance``, ``stop_on``, ``score_every`` and ``passes`` may differ from before; options that
+        would change the model may not.
 
     Returns
     -------
@@ -209,128 +211,154 @@ def resume(
     with target.held() as lock:
         members = (target.record().get("warm") or {}).get("members", ())
         source = None if moved.warm is None else WarmSource.of(moved.warm, len(members))
-        request, record = taken_up(target, moved.corpus, moved.heldout, options, source)
-        if finished_members(target, request) if request.restarts else is_done(target, request):
+        request, record = resumed_request(target, moved.corpus, moved.heldout, options, source)
+        finished = is_ensemble_finished if request.restarts else is_finished
+        if finished(target, request):
             return Model(run)
         target.rewrite(record)
-        where = Where.of(scheduling, memory, checkpoints, timeouts, tls)
-        return _Fit(request, target, where, sinks, lock).run()
+        placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)
+        return _Fit(request, target, placement, sinks, lock).run()
 
 
 class _Fit:
-    """A fit on its way: new, or a run that is taken up again by whoever holds its lock."""
+    """A fit at work: a new one, or a resumed one whose caller holds the run's lock."""
 
     def __init__(
-        self, request: Request, target: Run, where: Where, sinks: Sequence[Sink], lock: RunLock | None = None
+        self, request: Request, target: Run, placement: Placement, sinks: Sequence[Sink], lock: RunLock | None = None
     ) -> None:
-        self._request, self._target, self._where = request, target, where
+        self._request, self._target, self._placement = request, target, placement
         self._lock, self._resumed = lock, lock is not None
-        self._teller = Teller(target, sinks, begun=self._resumed)
-        self._folder: str | None = None  # for scratch files
-        self._processors = Processors(request.family, strict=where.strict_bits)
+        self._log = EventLog(target, sinks, has_folder=self._resumed)
+        self._scratch: str | None = None
+        self._processors = Processors(request.family, strict=placement.strict_bits)
 
     def run(self) -> Model:
-        """Load, compile, run the loop and keep what it ends with."""
+        """Read the corpus, compile the kernels, run the loop and save its last state."""
         request = self._request
-        heldouts, warm = aligned(request), self._warm()
+        heldouts, warm = heldout_references(request), self._warm_starts()
         name = f"the training corpus {request.corpus.url}"
-        certain = request.heldout is None or require_held_out(lineage_of(request.corpus), request.heldout, name)
-        planned = self._plan(None) if self._where.here else None
+        disjoint = request.heldout is None or require_held_out(lineage_of(request.corpus), request.heldout, name)
+        planned = self._plan(None) if self._placement.is_local else None
         began = time.perf_counter()
-        executor = self._where.open(self._teller.notice)
+        executor = self._placement.open(self._log.notice)
         try:
-            cluster = {
-                "scheduler": self._where.scheduler,
-                "workers": executor.workers,
-                "dashboard": executor.dashboard,
-                "start_seconds": time.perf_counter() - began,
-            }
-            self._teller.listen(Feed(executor.publish, self._target.folder.address, self._told_before))
-            notices = missing_inputs(request.corpus, request.family, request.config)
-            differing = self._look_at_processors(executor)
-            notices += [] if differing is None else [differing]
-            opening = [first("cluster", **cluster), *(first("notice", text=text) for text in notices)]
-            for event in opening:
-                self._teller.say(event)
-            silent = len(opening)
+            events = self._report_cluster(executor, time.perf_counter() - began)
             planned = planned or self._plan(executor)
-            with freed_memory(executor), scratch_folder(planned, executor) as folder:
-                self._folder = folder
-                loaded = Loaded(request, heldouts, executor, folder, warm)
-                if request.heldout is not None and not certain:
+            with freed_memory(executor), scratch_folder(planned, executor) as scratch:
+                self._scratch = scratch
+                loaded = LoadedCorpus(request, heldouts, executor, scratch, warm)
+                if request.heldout is not None and not disjoint:
                     require_not_contained(loaded.count_tables(), request.heldout, name)
-                problem, global_state = loaded.problem(self._request.seed)
-                opening += [self._compiled(executor, problem, global_state, planned), self._start(planned)]
-                with self._held():
-                    if self._request.restarts:
-                        del problem, global_state
-                        return self._ensemble(loaded, executor, opening, planned, silent)
-                    every = self._where.checkpoint_every
-                    options: dict[str, Any] = {"resumed": self._resumed, "every": every, "owned": self._owned}
-                    running = Running(self._request, self._teller, processors=self._processors, **options)
-                    running.begin(opening, silent=silent)
-                    return running.loop(problem, executor, global_state)
+                return self._fit(loaded, executor, events, planned)
         finally:
             executor.close()
-            if self._folder is not None:  # what tasks that were still running have left behind on this machine
-                shutil.rmtree(self._folder, ignore_errors=True)
+            if self._scratch is not None:
+                # Tasks that were still running may have left files on this machine.
+                shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _look_at_processors(self, executor: Executor) -> str | None:
-        """Find out what computes; return a line where that differs from what has taken part before, or among itself."""
+    def _report_cluster(self, executor: Executor, seconds: float) -> list[Event]:
+        """Send the sinks the cluster and notices about inputs and processors; return these events."""
+        cluster = first(
+            "cluster",
+            scheduler=self._placement.scheduler,
+            workers=executor.workers,
+            dashboard=executor.dashboard,
+            start_seconds=seconds,
+        )
+        self._log.subscribe(Feed(executor.publish, self._target.folder.address, self._earlier_events))
+        notices = missing_inputs(self._request.corpus, self._request.family, self._request.config)
+        differing = self._check_processors(executor)
+        notices += [] if differing is None else [differing]
+        events = [cluster, *(first("notice", text=text) for text in notices)]
+        for event in events:
+            self._log.send(event)
+        return events
+
+    def _fit(self, loaded: LoadedCorpus, executor: Executor, sent: list[Event], planned: Plan) -> Model:
+        """Fit the model, or the members of the ensemble; the sinks have received the events `sent`."""
+        problem, global_state = loaded.problem(self._request.seed)
+        events = [*sent, self._compile(executor, problem, global_state), self._start_event(planned)]
+        executor.everywhere(_set_lean, planned.on_disk)
+        every = self._placement.checkpoint_every
+        with self._run_folder_held():
+            if self._request.restarts:
+                del problem, global_state
+                options = EnsembleOptions(planned.members, every, self._require_ownership)
+                ensemble = Ensemble(self._request, self._log, loaded, executor, self._processors, options)
+                return ensemble.run(events, sent=len(sent), resumed=self._resumed)
+            active = ActiveRun(
+                self._request,
+                self._log,
+                resumed=self._resumed,
+                processors=self._processors,
+                every=every,
+                require_ownership=self._require_ownership,
+            )
+            active.begin(events, sent=len(sent))
+            return active.loop(problem, executor, global_state)
+
+    def _check_processors(self, executor: Executor) -> str | None:
+        """Return a line if the processors differ among themselves or from those that took part before."""
         if self._resumed:
-            self._processors.take_up(self._target, differing_versions(self._target.record()))
+            self._processors.restore(self._target, differing_versions(self._target.record()))
         differing = self._processors.look(executor)
         if self._resumed:
             self._target.rewrite({**self._target.record(), **self._processors.record()})
         return differing
 
-    def _warm(self) -> list[WarmStart]:
-        """Return what to begin from, for each member where they differ; nothing for a run that has checkpoints."""
+    def _warm_starts(self) -> list[WarmStart]:
+        """Return the warm start, or one for each member where they differ; none for a run that has checkpoints."""
         source = self._request.warm
-        begun = [self._target, *(self._target.in_member(number) for number in range(self._request.restarts))]
-        needed = not self._resumed or not all(
-            one.checkpoints.candidates()[0] for one in begun[-self._request.restarts :]
-        )
+        runs = [self._target.in_member(number) for number in range(self._request.restarts)] or [self._target]
+        needed = not self._resumed or not all(run.checkpoints.candidates()[0] for run in runs)
         if source is None or not needed:
             return []
         topics = getattr(self._request.config, "topics", None)
-        topics = topics if isinstance(topics, int) else None  # where it is no number there is no limit
-        return [self._warm_start(one, topics) for one in source.members or (source,)]
+        # Options such as names of topics set no limit to their number.
+        topics = topics if isinstance(topics, int) else None
+        return [self._warm_start(member, topics) for member in source.members or (source,)]
 
     def _warm_start(self, source: WarmSource, topics: int | None) -> WarmStart:
-        """Return what to begin from, and report topics that are left out."""
-        found = warm_start(source, self._request.corpus, topics)
+        """Return a warm start, and give notice of topics that are left out."""
+        start = warm_start(source, self._request.corpus, topics)
         if self._request.heldout is not None:
-            known = trained_on(Model(source.url))
-            require_held_out(known, self._request.heldout, f"the training corpus of {source.url}")
+            trained = trained_on(Model(source.url))
+            require_held_out(trained, self._request.heldout, f"the training corpus of {source.url}")
         if topics is not None and source.topics > topics:
-            share = f"{found.references[0].share:.1%} of its tokens" if found.references else "it has no documents"
-            self._teller.notice(f"begins from the {topics} largest of {source.topics} topics of {source.url} ({share})")
-        return found
+            share = f"{start.references[0].share:.1%} of its tokens" if start.references else "it has no documents"
+            self._log.notice(f"begins from the {topics} largest of {source.topics} topics of {source.url} ({share})")
+        return start
 
     def _plan(self, executor: Executor | None) -> Plan:
-        """Foresee what the fit takes; raise `CapacityError` if it does not fit."""
-        where, request, folder = self._where, self._request, self._target.folder
+        """Return the estimate of the fit's resources; raise `CapacityError` if it does not fit."""
+        placement, request, folder = self._placement, self._request, self._target.folder
         if executor is None:
-            out = folder.path if folder.local and not self._resumed else None  # its checkpoints are there already
-            place = place_of(where.scheduler, where.workers, where.memory, where.scratch, out)
+            # A resumed run has its checkpoints on disk already.
+            out = folder.path if folder.local and not self._resumed else None
+            place = local_place(placement.scheduler, placement.workers, placement.memory, placement.scratch, out)
         else:
-            place = place_there(where.scheduler, executor, where.memory, where.scratch)
-        more = {"restarts": request.restarts, "samples": request.limits.samples}
-        planned = plan(request.corpus, request.family, request.config, place, stochastic=request.stochastic, **more)
+            place = cluster_place(placement.scheduler, executor, placement.memory, placement.scratch)
+        planned = plan(
+            request.corpus,
+            request.family,
+            request.config,
+            place,
+            stochastic=request.stochastic,
+            restarts=request.restarts,
+            samples=request.limits.samples,
+        )
         planned.require()
         return planned
 
-    def _compiled(
-        self, executor: Executor, problem: Problem, global_state: GlobalState, planned: Plan
-    ) -> dict[str, Any]:
+    def _compile(self, executor: Executor, problem: Problem, global_state: GlobalState) -> Event:
+        """Compile the kernels, and return the event of it."""
         began = time.perf_counter()
-        report = reporting_to(self._teller.say)
-        compile_for(executor, self._where.scheduler, problem.shard_model, global_state, report)
-        executor.everywhere(_set_lean, planned.on_disk)
+        report = reporting_to(self._log.send)
+        compile_for(executor, problem.shard_model, global_state, report, local=self._placement.is_local)
         return first("compile", compile_seconds=time.perf_counter() - began)
 
-    def _start(self, planned: Plan) -> dict[str, Any]:
+    def _start_event(self, planned: Plan) -> Event:
+        """Return the event with the sizes of the corpus, the options and the estimate."""
         manifest = self._request.corpus.manifest
         restarts = {"restarts": self._request.restarts} if self._request.restarts else {}
         return first(
@@ -346,47 +374,32 @@ class _Fit:
             **restarts,
         )
 
-    def _told_before(self) -> list[dict[str, Any]]:
-        """Return what was told of the run before it was taken up again."""
+    def _earlier_events(self) -> list[Event]:
+        """Return the events of a run from before it was resumed."""
         return self._target.events() if self._resumed and not self._request.restarts else []
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        """Hold the run's folder: make a new one, and remove it again if an error comes before the first iteration."""
+    def _run_folder_held(self) -> Iterator[None]:
+        """Hold the lock of the run; make its folder, and remove it if an error comes before the first iteration."""
         if self._resumed:
             yield
             return
         self._target.create({**self._request.record(), **self._processors.record()})
-        self._teller.begun = True
+        self._log.has_folder = True
         with self._target.held() as self._lock:
             try:
                 yield
             except Exception:
                 members = [self._target.in_member(number) for number in range(self._request.restarts)]
-                if not any(has_iterations(one.events()) for one in (self._target, *members)):
-                    self._teller.begun = False
+                if not any(has_iterations(run.events()) for run in (self._target, *members)):
+                    self._log.has_folder = False
                     self._target.folder.remove()
                 raise
 
-    def _owned(self) -> None:
+    def _require_ownership(self) -> None:
         """Raise `LockedError` if another process has taken the run over."""
         if self._lock is not None:
             self._lock.require()
-
-    def _ensemble(
-        self, loaded: Loaded, executor: Executor, opening: list[dict[str, Any]], planned: Plan, silent: int
-    ) -> Model:
-        ensemble = Ensemble(
-            self._request,
-            self._teller,
-            loaded,
-            executor,
-            at_a_time=planned.members,
-            every=self._where.checkpoint_every,
-            owned=self._owned,
-            processors=self._processors,
-        )
-        return ensemble.run(opening, silent=silent, resumed=self._resumed)
 
 
 def _set_lean(lean: bool) -> None:

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from collapsium.pipeline.families.base import Footprint
 
-BLOCK_BYTES = 64_000_000  # of the rows that sweeps see
-GROUP = 8  # shards whose deltas are added one after another; above, over a tree
+
+@dataclass(frozen=True)
+class Partition:
+    """Sizes by which work is divided. Results depend on them, so that they never follow the cluster."""
+
+    block_bytes: int = 64_000_000
+    """Bytes of a block's rows, of those that sweeps see."""
+    group_shards: int = 8
+    """Shards whose deltas are added one after another; the groups' sums are added over a tree."""
+    unsummed_shards: int = 2
+    """Up to so many shards, deltas are folded in without sums before."""
 
 
-def _blocks(words: int, footprint: Footprint) -> tuple[int, ...]:
-    return cuts(words, footprint)[:-1]
+PARTITION = Partition()
 
 
-def cuts(words: int, footprint: Footprint) -> tuple[int, ...]:
-    """Cut the vocabulary into blocks of bounded size; the cuts depend on the sizes alone, never on the cluster.
+def block_bounds(words: int, footprint: Footprint) -> tuple[int, ...]:
+    """Divide the vocabulary into blocks of bounded size.
 
     Parameters
     ----------
     words : int
-        W.
+        Size W of the vocabulary.
     footprint : Footprint
-        The family's.
+        Bytes of the family's state.
 
     Returns
     -------
     tuple of int
-        First words of the blocks and, last, the number of words.
+        First word of each block and, last, W.
     """
-    blocks = max(math.ceil(words * footprint.shown / BLOCK_BYTES), 1)
+    blocks = max(math.ceil(words * footprint.shown / PARTITION.block_bytes), 1)
     return tuple(words * block // blocks for block in range(blocks + 1))

@@ -1,4 +1,4 @@
-"""Which processors take part in a run, and whether its results depend on which of them does what."""
+"""Processors that take part in a run, and the differences by which the last places of results depend on them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NAMES = {"machine": "system", "kernels": "kernels for", "features": "with", "lib
 
 
 class Processors:
-    """The kinds of processors that have taken part in a run.
+    """The kinds of processors that take part in a run.
 
     Parameters
     ----------
     family : str
-        The family's name.
+        Name of the family.
     strict : bool
-        Whether other bits are an error.
+        Whether a difference is an error.
 
     Attributes
     ----------
@@ -39,24 +39,24 @@ class Processors:
         self._strict, self._looked = strict, False
         self.seen: tuple[Processor, ...] = ()
 
-    def record(self) -> dict[str, Any]:
-        """Return what `run.json` says of them."""
-        return {FIELD: [one.model_dump() for one in self.seen]}
+    def record(self) -> dict[str, object]:
+        """Return the processors as `run.json` has them."""
+        return {FIELD: [kind.model_dump() for kind in self.seen]}
 
-    def take_up(self, run: Run, versions: Sequence[str]) -> None:
-        """Add the processors that a run was worked on with.
+    def restore(self, run: Run, versions: Sequence[str]) -> None:
+        """Add the processors that a resumed run names.
 
         Parameters
         ----------
         run : Run
             The run.
         versions : sequence of str
-            Which versions differ from those that it began with.
+            Versions that differ from those that it began with.
 
         Raises
         ------
         MismatchError
-            Versions differ, and other bits are an error.
+            Versions differ, and a difference is an error.
         """
         if self._strict and versions:
             raise _refused(f"{run.folder.url} began with other versions ({', '.join(versions)})")
@@ -73,12 +73,12 @@ class Processors:
         Returns
         -------
         str or None
-            How all that have taken part differ; None where they do not, or it was returned before.
+            The difference; None where there is none, or it was returned before.
 
         Raises
         ------
         MismatchError
-            They differ, and other bits are an error.
+            They differ, and a difference is an error.
         """
         known, first, self._looked = self.seen, not self._looked, True
         self._add([processor(self._blas), *executor.everywhere(processor, self._blas)])
@@ -90,23 +90,23 @@ class Processors:
         new = first or self.seen != known
         return f"{text}: the last places of results depend on which of them does what" if new else None
 
-    def _add(self, found: Sequence[Processor]) -> None:
-        self.seen = tuple(sorted({*self.seen, *found}, key=str))
+    def _add(self, kinds: Sequence[Processor]) -> None:
+        self.seen = tuple(sorted({*self.seen, *kinds}, key=str))
 
 
 def recorded_processors(record: Mapping[str, Any]) -> tuple[Processor, ...]:
     """Return the processors that a run's record names; runs of older versions name none."""
-    return tuple(Processor(**one) for one in record.get(FIELD, []))
+    return tuple(Processor(**kind) for kind in record.get(FIELD, []))
 
 
 def differences(processors: Sequence[Processor]) -> str:
-    """Return in a line by what processors differ; instruction sets only where all else is the same."""
-    found: list[str] = []
+    """Return the differences of processors in a line; of instruction sets only where there is no other."""
+    lines: list[str] = []
     for name, text in NAMES.items():
-        values = list(dict.fromkeys(str(getattr(one, name)) for one in processors))
-        if len(values) > 1 and (name != "features" or not found):
-            found.append(f"{text} {' and '.join(value or 'none' for value in values)}")
-    return "; ".join(found)
+        values = list(dict.fromkeys(str(getattr(kind, name)) for kind in processors))
+        if len(values) > 1 and (name != "features" or not lines):
+            lines.append(f"{text} {' and '.join(value or 'none' for value in values)}")
+    return "; ".join(lines)
 
 
 def _refused(text: str) -> MismatchError:

@@ -1,318 +1,279 @@
-"""A run on its way: its loop, what is told of it, and what is kept: checkpoints, samples and the model."""
+"""A run at work: its loop, its events, and the checkpoints, samples and model that it saves."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
-import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from collapsium.pipeline.engine.events import event_of, usage
+from collapsium.pipeline.engine.event_log import EventLog
+from collapsium.pipeline.engine.events import Event, event_of, usage
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, SCORE
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.loop.stochastic import run_stochastic, settled
-from collapsium.pipeline.engine.loop.topic_snapshots import Glance
-from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper
-from collapsium.pipeline.engine.model_io.save import keep_model
+from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
+from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots
+from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.model_io.save import save_model
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.setup.request import Request, differing_versions, fingerprint
 from collapsium.pipeline.engine.state import Problem, Progress, State
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.monitoring.events import Sink, first, tell
+from collapsium.pipeline.monitoring.events import first
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, LockedError, TakenOverError
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
-from collapsium.storage.runs.run import DONE, Run
+from collapsium.storage.runs.run import DONE
 from collapsium.workers.arrays.state import GlobalState
 
-FIGURES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
-LOOK, PROCESSES = 2.0, 32  # seconds between two looks at the worker processes, and how many are told of
+FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
 
 
-class Teller:
-    """Tells of a run: to its folder, once there is one, and to all who listen.
+@dataclass(frozen=True)
+class ProcessReport:
+    """Frequency and extent of reports on the worker processes."""
 
-    Parameters
-    ----------
-    target : Run
-        The run.
-    sinks : sequence of callable
-        Who listens.
-    begun : bool
-        Whether its folder is there.
-    more : mapping, optional
-        What each event says besides, such as the member's number.
-    """
-
-    def __init__(
-        self, target: Run, sinks: Sequence[Sink], *, begun: bool, more: Mapping[str, Any] | None = None
-    ) -> None:
-        self.target, self._sinks, self.begun, self._more = target, [*sinks], begun, dict(more or {})
-        self._lock = threading.Lock()  # members tell the same folder side by side
-
-    def listen(self, sink: Sink) -> None:
-        """Let one more listen."""
-        self._sinks.append(sink)
-
-    def say(self, event: dict[str, Any]) -> None:
-        """Tell those who listen."""
-        tell(self._sinks, {**event, **self._more})
-
-    def tell(self, event: dict[str, Any]) -> None:
-        """Tell the run's events, and those who listen."""
-        self.record(event)
-        self.say(event)
-
-    def record(self, event: dict[str, Any]) -> None:
-        """Tell the run's events."""
-        with self._lock:
-            self.target.append_event({**event, **self._more})
-
-    def notice(self, text: str) -> None:
-        """Say in a line what befell the run: to whoever watches, and in its journal."""
-        event = first("notice", text=text)
-        if self.begun:
-            self.note(event)
-        self.say(event)
-
-    def note(self, event: dict[str, Any]) -> None:
-        """Write into the run's journal."""
-        here = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "process": os.getpid(),
-            "host": platform.node(),
-        }
-        # A journal that cannot be written shall not end the run.
-        with self._lock, contextlib.suppress(CollapsiumError):
-            self.target.append_journal({**here, **event, **self._more})
+    min_seconds: float = 2.0
+    """Least time between two reports."""
+    max_processes: int = 32
+    """Processes of a report, those with the most memory."""
 
 
-class Running:
-    """A run that is worked on by whoever holds its lock.
+REPORT = ProcessReport()
+
+
+class ActiveRun:
+    """A run that this process works on; the caller holds its lock.
 
     Parameters
     ----------
     request : Request
-        What it was asked for.
-    teller : Teller
-        Tells of it.
+        The request.
+    log : EventLog
+        Events of the run.
     resumed : bool
-        Whether it is taken up again.
+        Whether the run is resumed.
     processors : Processors
-        Which take part.
+        Processors that take part.
     every : int, optional
         Iterations between two checkpoints.
-    owned : callable, optional
-        Raises an error where another process has taken the run over.
-    alone : bool, optional
-        Whether the executor works for this run only, so that it can say what the run took.
+    require_ownership : callable, optional
+        Raises an error if another process has taken the run over.
+    is_member : bool, optional
+        Whether the run is a member of an ensemble, which shares its executor, so that its usage is not known.
     """
 
     def __init__(
         self,
         request: Request,
-        teller: Teller,
+        log: EventLog,
         *,
         resumed: bool,
         processors: Processors,
         every: int | None = None,
-        owned: Callable[[], None] = lambda: None,
-        alone: bool = True,
+        require_ownership: Callable[[], None] = lambda: None,
+        is_member: bool = False,
     ) -> None:
-        self._alone = alone
-        self._request, self._teller, self._target = request, teller, teller.target
-        self._resumed, self._every, self._owned = resumed, every, owned
+        self._request, self._log, self._target = request, log, log.target
+        self._resumed, self._every, self._require_ownership = resumed, every, require_ownership
+        self._is_member = is_member
         self._sampled = request.sampled
         self._elapsed = 0.0
-        self._looked = time.monotonic()
-        self._ends = ""
-        self._glance: Glance | None = None
-        self._processors_at_work, self._workers = processors, frozenset[str]()
+        self._reported_at = time.monotonic()
+        self._stop_reason = ""
+        self._snapshots: TopicSnapshots | None = None
+        self._processors, self._workers = processors, frozenset[str]()
 
-    def begin(self, opening: Sequence[dict[str, Any]], *, silent: int = 0) -> None:
-        """Tell how it begins; the events of a run that goes on from a checkpoint stay as they were.
+    def begin(self, events: Sequence[Event], *, sent: int = 0) -> None:
+        """Record the first events; a run that goes on from a checkpoint retains those that it has.
 
         Parameters
         ----------
-        opening : sequence of dict
-            Events.
-        silent : int, optional
-            How many of them those who listen have been told already.
+        events : sequence of dict
+            The events.
+        sent : int, optional
+            Number of them that the sinks have received already.
         """
-        target, teller = self._target, self._teller
+        target, log = self._target, self._log
         target.clean()
-        for event in opening:
-            teller.note(event)
+        for event in events:
+            log.write_journal(event)
         iterations = target.checkpoints.candidates()[0] if self._resumed else []
         self._require_samples(iterations)
         if iterations:
-            for event in opening[silent:]:
-                teller.say(event)
+            for event in events[sent:]:
+                log.send(event)
             differing = differing_versions(target.record())
             if differing:
-                teller.notice(
-                    f"other versions than the run began with ({', '.join(differing)}): other bits may come out"
-                )
+                log.notice(f"other versions than the run began with ({', '.join(differing)}): other bits may come out")
             return
         target.truncate_events(0)
-        for number, event in enumerate(opening):
-            teller.record(event) if number < silent else teller.tell(event)
+        for number, event in enumerate(events):
+            log.record(event) if number < sent else log.emit(event)
 
     def _require_samples(self, iterations: Sequence[int]) -> None:
-        """Raise `DamagedError` if a sample is missing that was kept before the checkpoint: it cannot be made again."""
+        """Raise `DamagedError` if a sample from before the checkpoint is missing, as it cannot be made again."""
         for number, iteration in enumerate(self._sampled):
-            place = self._target.member(number)
-            if iterations and iteration < iterations[0] and not place.exists(MODEL_RECORD):
+            folder = self._target.member(number)
+            if iterations and iteration < iterations[0] and not folder.exists(MODEL_RECORD):
                 raise DamagedError(
-                    f"{place.url}/{MODEL_RECORD}",
+                    f"{folder.url}/{MODEL_RECORD}",
                     f"the sample of iteration {iteration} is missing, and the checkpoint of iteration {iterations[0]} "
                     "comes after it; a fit into another folder begins anew",
                 )
 
     def loop(self, problem: Problem, executor: Executor, global_state: GlobalState) -> Model:
-        """Run the loop, tell of it, and keep what it ends with, also when it is stopped or fails.
+        """Run the loop and save its last state, also when it is stopped or fails.
 
         Parameters
         ----------
         problem : Problem
-            What to fit.
+            The problem.
         executor : Executor
-            Who runs the tasks.
-        global_state : Arrays
-            Before any document has been seen.
+            Runs the tasks.
+        global_state : GlobalState
+            Global state before any document was swept.
 
         Returns
         -------
         Model
             The finished model.
         """
-        keeper = CheckpointKeeper(
+        checkpointer = RunCheckpointer(
             self._target,
             executor,
             problem,
             fingerprint(self._request.record()),
             with_locals=not self._request.stochastic,
             every=self._every,
-            owned=self._owned,
-            notice=self._teller.notice,
+            require_ownership=self._require_ownership,
+            notice=self._log.notice,
         )
         try:
-            schedule = run_stochastic if self._request.stochastic else run
-            begins, planned = True, self._request.limits.planned(len(problem.shards))
-            glance = self._glance = Glance(self._request.corpus.vocabulary.words, planned)
-            for found in schedule(problem, executor, global_state, self._request.limits, keeper, glance):
-                progress = found[1]
+            begins = True
+            for state, progress in self._iterations(problem, executor, global_state, checkpointer):
                 if begins or progress.lost:
-                    self._cut_samples(progress.iteration)
-                self._sample(problem, executor, *found)
-                del found  # or the state would be held until the next is there
-                self._teller.tell({**event_of(progress), **self._processes(executor)})
+                    self._remove_samples_after(progress.iteration)
+                self._save_sample(problem, executor, state, progress)
+                # Else the state would be held until the next is there.
+                del state
+                self._log.emit({**event_of(progress), **self._processes(executor)})
                 self._elapsed, begins = progress.elapsed, False
-                self._ends = progress.ends
+                self._stop_reason = progress.stop_reason
                 if progress.flat:
-                    self._say_flat(progress)
-            return self._finish(problem, executor, keeper)
-        except (KeyboardInterrupt, Exception) as stopped:  # whatever it was, what is fitted so far shall not be lost
-            self._stop(keeper, stopped, problem, executor)
+                    self._report_flat(progress)
+            return self._finish(problem, executor, checkpointer)
+        except (KeyboardInterrupt, Exception) as error:
+            # Whatever the error is, the iterations so far are saved.
+            self._stop(checkpointer, error, problem, executor)
             raise
 
-    def _last_words(self, problem: Problem, executor: Executor, state: State) -> dict[str, Any]:
-        """Return the top words of the state that the run ends with, where they have not been told yet."""
-        found: dict[str, list[str]] = {}
-        with contextlib.suppress(CollapsiumError):  # nothing is lost with them
-            found = {} if self._glance is None else self._glance.ended(problem, executor, state)
-        return {"top_words": found} if found else {}
+    def _iterations(
+        self, problem: Problem, executor: Executor, global_state: GlobalState, checkpointer: RunCheckpointer
+    ) -> Iterator[tuple[State, Progress]]:
+        """Return the iterations of the request's schedule. No variable may hold them, as they hold pending sweeps."""
+        limits = self._request.limits
+        self._snapshots = TopicSnapshots(self._request.corpus.vocabulary.words, limits.planned(len(problem.shards)))
+        schedule = run_stochastic if self._request.stochastic else run
+        return schedule(problem, executor, global_state, limits, checkpointer, self._snapshots)
 
-    def _say_flat(self, progress: Progress) -> None:
-        """Say that a figure has hardly changed over half of the iterations, and what would end the run."""
-        figure = FIGURES[progress.flat]
-        more = " and stop_on score" if progress.flat == SCORE else ""
+    def _final_words(self, problem: Problem, executor: Executor, state: State) -> Event:
+        """Return the top words of the last state, unless they were reported; an error here does not end the run."""
+        words: dict[str, list[str]] = {}
+        with contextlib.suppress(CollapsiumError):
+            words = {} if self._snapshots is None else self._snapshots.final_words(problem, executor, state)
+        return {"top_words": words} if words else {}
+
+    def _report_flat(self, progress: Progress) -> None:
+        """Report a figure that has hardly changed over half of the iterations, and options that would end the run."""
+        figure = FIGURE_NAMES[progress.flat]
+        stop_on = " and stop_on score" if progress.flat == SCORE else ""
         text = (
             f"the {figure} has hardly changed since iteration {progress.iteration // 2}; a fit with "
-            f"tolerance auto{more} ends when it does not"
+            f"tolerance auto{stop_on} ends when it does not"
         )
-        self._teller.tell({**first("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed})
+        self._log.emit({**first("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed})
 
-    def _processes(self, executor: Executor) -> dict[str, Any]:
-        """Say, every so often, what the worker processes hold and do."""
+    def _processes(self, executor: Executor) -> Event:
+        """Return the memory and the tasks of the worker processes, where a report is due."""
         now = time.monotonic()
-        if now - self._looked < LOOK:
+        if now - self._reported_at < REPORT.min_seconds:
             return {}
-        self._looked = now
+        self._reported_at = now
         workers = executor.activity()
-        self._look_at_processors(executor, frozenset(one.name for one in workers))
-        found = sorted(workers, key=lambda one: -one.memory)[:PROCESSES]
-        told = [{"name": one.name, "memory": one.memory, "doing": list(one.doing)} for one in found]
-        return {"processes": sorted(told, key=lambda one: str(one["name"]))} if told else {}
+        self._check_processors(executor, frozenset(worker.name for worker in workers))
+        largest = sorted(workers, key=lambda worker: -worker.memory)[: REPORT.max_processes]
+        processes = [
+            {"name": worker.name, "memory": worker.memory, "doing": list(worker.doing)}
+            for worker in sorted(largest, key=lambda worker: worker.name)
+        ]
+        return {"processes": processes} if processes else {}
 
-    def _look_at_processors(self, executor: Executor, workers: frozenset[str]) -> None:
-        """Look again where workers have come that were not there before."""
+    def _check_processors(self, executor: Executor, workers: frozenset[str]) -> None:
+        """Look at the processors again where workers have joined."""
         if workers <= self._workers:
             return
         self._workers |= workers
-        before = self._processors_at_work.seen
+        before = self._processors.seen
         try:
-            differing = self._processors_at_work.look(executor)
+            differing = self._processors.look(executor)
         finally:
-            if self._processors_at_work.seen != before:
-                self._target.rewrite({**self._target.record(), **self._processors_at_work.record()})
+            if self._processors.seen != before:
+                self._target.rewrite({**self._target.record(), **self._processors.record()})
         if differing is not None:
-            self._teller.notice(differing)
+            self._log.notice(differing)
 
-    def _cut_samples(self, iteration: int) -> None:
-        """Remove the samples that come after an iteration: they will be made again."""
-        for number, when in enumerate(self._sampled):
-            if when > iteration:
+    def _remove_samples_after(self, iteration: int) -> None:
+        """Remove the samples that will be made again."""
+        for number, sampled in enumerate(self._sampled):
+            if sampled > iteration:
                 self._target.member(number).remove()
 
-    def _sample(self, problem: Problem, executor: Executor, state: State, progress: Progress) -> None:
-        """Keep a state as a sample, if its iteration is one of those; the one told again is written again."""
+    def _save_sample(self, problem: Problem, executor: Executor, state: State, progress: Progress) -> None:
+        """Save a state as a sample, if its iteration is one of those; one that is reported again is written again."""
         if progress.lost or progress.iteration not in self._sampled:
             return
-        place = self._target.member(self._sampled.index(progress.iteration))
-        state = settled(problem, executor, state)
-        seen = self._processors_at_work.seen
-        keep_model(place, self._request.corpus, self._request.config, problem, executor, state, seen)
+        folder = self._target.member(self._sampled.index(progress.iteration))
+        state = folded_in(problem, executor, state)
+        save_model(folder, self._request.corpus, problem, executor, state, self._processors.seen)
 
-    def _finish(self, problem: Problem, executor: Executor, keeper: CheckpointKeeper) -> Model:
-        """Keep the last state, as a checkpoint and as the model."""
-        if keeper.last is None:
+    def _finish(self, problem: Problem, executor: Executor, checkpointer: RunCheckpointer) -> Model:
+        """Save the last state, as a checkpoint and as the model."""
+        if checkpointer.last is None:
             raise RuntimeError("the loop gave no state")
-        keeper.finish()
-        state = settled(problem, executor, keeper.last.state)
-        parts = (self._target.model, self._request.corpus, self._request.config, problem, executor, state)
-        keep_model(*parts, self._processors_at_work.seen, self._teller.notice)
+        checkpointer.save_last()
+        state = folded_in(problem, executor, checkpointer.last.state)
+        seen = self._processors.seen
+        save_model(self._target.model, self._request.corpus, problem, executor, state, seen, self._log.notice)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
-        reason = self._ends if early and self._ends else DONE[early]
-        end: dict[str, Any] = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
-        end.update(self._last_words(problem, executor, state))
-        self._teller.tell({**end, **(usage(executor, state.iteration) if self._alone else {})})
+        reason = self._stop_reason if early and self._stop_reason else DONE[early]
+        end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
+        end.update(self._final_words(problem, executor, state))
+        self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
         return Model(self._target.folder.url)
 
-    def _stop(self, keeper: CheckpointKeeper, stopped: BaseException, problem: Problem, executor: Executor) -> None:
-        """Keep the last whole iteration as a checkpoint, if the workers that hold it are still there, and say so."""
-        if isinstance(stopped, TakenOverError):  # the run is another's to tell of
+    def _stop(self, checkpointer: RunCheckpointer, error: BaseException, problem: Problem, executor: Executor) -> None:
+        """Save the last complete iteration as a checkpoint, if its workers are still there, and report the end."""
+        if isinstance(error, TakenOverError):
+            # The process that has taken the run over reports it.
             return
-        reason = "interrupt" if isinstance(stopped, KeyboardInterrupt) else "error"
-        teller, elapsed = self._teller, self._elapsed
-        traceback.clear_frames(stopped.__traceback__)  # they hold sweeps that wait: the checkpoint would come after
-        iteration = keeper.kept
-        if keeper.last is not None and not isinstance(stopped, (ClusterError, LockedError)):
-            reached = keeper.last.state.iteration
-            teller.say({"event": "saving", "iteration": reached, "elapsed": elapsed, "reason": reason})
+        reason = "interrupt" if isinstance(error, KeyboardInterrupt) else "error"
+        log, elapsed = self._log, self._elapsed
+        # Frames hold pending sweeps, after which the checkpoint would come.
+        traceback.clear_frames(error.__traceback__)
+        iteration = checkpointer.saved_iteration
+        if checkpointer.last is not None and not isinstance(error, (ClusterError, LockedError)):
+            reached = checkpointer.last.state.iteration
+            log.send({"event": "saving", "iteration": reached, "elapsed": elapsed, "reason": reason})
             try:
-                iteration = keeper.finish()
-            except Exception as error:
-                teller.notice(f"iteration {reached} could not be kept: {error}")
-        end: dict[str, Any] = {"event": "end", "iteration": iteration or 0, "elapsed": elapsed, "reason": reason}
-        teller.note(end)
-        if reason == "interrupt" and keeper.last is not None and keeper.last.state.iteration == iteration:
-            end.update(self._last_words(problem, executor, keeper.last.state))
+                iteration = checkpointer.save_last()
+            except Exception as failure:
+                log.notice(f"iteration {reached} could not be saved: {failure}")
+        end: Event = {"event": "end", "iteration": iteration or 0, "elapsed": elapsed, "reason": reason}
+        log.write_journal(end)
+        if reason == "interrupt" and checkpointer.last is not None and checkpointer.last.state.iteration == iteration:
+            end.update(self._final_words(problem, executor, checkpointer.last.state))
         with contextlib.suppress(CollapsiumError):
-            teller.record(end)
-        teller.say(end)
+            log.record(end)
+        log.send(end)

@@ -1,10 +1,10 @@
-"""What a run works on, and what it holds between iterations."""
+"""The problem that a run solves, and the state and the progress that its loop holds between iterations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from collapsium.pipeline.executors.base import Future
 from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
@@ -15,81 +15,83 @@ from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.shard_loading import ShardOnDisk
 from collapsium.workers.tasks import Block, Swept, WarmSource
 
+Shards = list[Future[AnyShard | ShardOnDisk]]
+
 
 @dataclass(frozen=True)
 class Problem:
-    """What a run works on; fixed before the first sweep.
+    """A corpus with a model family, its options and a seed; fixed before the first sweep.
 
     Attributes
     ----------
     name : str
-        The family's name.
+        Name of the family.
     family : Family
-        Its half on the driver.
+        The family's driver half.
     shard_model : ShardModel
-        Its half beside the shards, which tasks are sent.
+        The family's half for the shards, which travels with the tasks.
     config : FamilyOptions
-        Its options.
+        Options of the family.
     shards, heldout : list of futures
-        The shards, and the held-out pairs of their documents; no held-out ones where there is no such corpus.
-    cuts : tuple of int
-        First words of the blocks of the vocabulary and, last, its size.
+        The shards, and the held-out pairs of their documents; `heldout` is empty where nothing is held out.
+    block_bounds : tuple of int
+        First word of each block of the vocabulary and, last, the size of the vocabulary.
     stream : Stream
-        The run's seed.
+        Random stream of the seed.
     scratch : str or None
-        Folder, of each machine its own, where local states lie on disk; None where they stay in memory.
+        Folder for spilled local states, on each machine its own; None where they stay in memory.
     local_sweeps : int
-        How often a shard is swept before its delta is reduced.
+        Sweeps of a shard before its delta is reduced.
     load : callable, optional
-        Submits the reading of shards and held-out pairs, for when they are lost.
+        Submits the reading of shards and held-out pairs again, after they were lost.
     warm : sequence of WarmSource, optional
-        What another run knows of each shard, from which the first states are made.
+        For each shard, the part of another run from which its first local state is made.
     tokens : int, optional
-        Of the corpus, which counts from disk are compared with.
+        Tokens of the corpus, with which counts from disk are compared.
     """
 
     name: str
     family: AnyFamily
     shard_model: AnyShardModel
     config: FamilyOptions
-    shards: list[Future[AnyShard | ShardOnDisk]]
-    heldout: list[Future[AnyShard | ShardOnDisk]]
-    cuts: tuple[int, ...]
+    shards: Shards
+    heldout: Shards
+    block_bounds: tuple[int, ...]
     stream: Stream
     scratch: str | None = None
     local_sweeps: int = 1
-    load: Callable[[], tuple[list[Future[AnyShard | ShardOnDisk]], list[Future[AnyShard | ShardOnDisk]]]] | None = None
+    load: Callable[[], tuple[Shards, Shards]] | None = None
     warm: Sequence[WarmSource] | None = None
     tokens: int | None = None
 
     def reload(self) -> None:
-        """Read the shards again, in place: whoever held them is gone."""
+        """Read the shards again, in place, after the workers that held them were lost."""
         if self.load is not None:
             self.shards[:], self.heldout[:] = self.load()
 
     def home(self, shard: int, homes: int) -> int:
-        """Return which of some homes a shard lives in: neighbours live together, as they are added first."""
+        """Return the home of a shard among `homes`; neighbours share one, as their deltas are added first."""
         return shard * homes // len(self.shards)
 
     def block_home(self, block: int, homes: int) -> int:
-        """Return which of some homes a block of the vocabulary lives in: one alone, where the sum of all deltas is."""
-        return ((block + 1) * homes - 1) // (len(self.cuts) - 1)
+        """Return the home of a block of the vocabulary; a single block lives where the sum of all deltas is made."""
+        return ((block + 1) * homes - 1) // (len(self.block_bounds) - 1)
 
 
 @dataclass(frozen=True)
 class State:
-    """What the loop holds between iterations: globals here, all else as futures.
+    """State of a fit between iterations; all but the global state are futures.
 
     Attributes
     ----------
     iteration : int
-        How many there were; -1 before the start.
+        Iterations so far; -1 before the start.
     global_state : GlobalState
-        The family's.
+        Global state of the family.
     blocks : list of futures
         Blocks of the vocabulary.
     swept : list of futures
-        What the shards' last sweeps left; none before the start.
+        Local states of the shards; empty before the start, and between the steps of the stochastic schedule.
     """
 
     iteration: int
@@ -98,19 +100,36 @@ class State:
     swept: list[Future[Swept]] = field(default_factory=list)
 
 
-UNRECORDED = ("score", "lost", "words", "ends", "flat")  # found again from the state that a checkpoint holds
+class ShardTimes(TypedDict, total=False):
+    """Seconds that the sweeps of single shards took: their number, sum, quartiles (with both extremes), and slowest."""
+
+    shards: int
+    total: float
+    quartiles: list[float]
+    slowest: list[list[float]]
+
+
+class TopicSizes(TypedDict, total=False):
+    """Number of active topics; and as pairs of id and share the largest topics, and those whose share changed most."""
+
+    active: int
+    sizes: list[list[float]]
+    moved: list[list[float]]
+
+
+UNRECORDED = ("score", "lost", "words", "stop_reason", "flat")  # follow from the state that a checkpoint holds
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What one iteration told.
+    """Report of one iteration.
 
     Attributes
     ----------
     iteration : int
         1 for the first; 0 for the start.
     elapsed : float
-        Seconds since the start began; of a run that was resumed, without the time between.
+        Seconds since the start began; of a resumed run, without the time between.
     change : float or None
         Share of the tokens that moved between topics.
     score : float or None
@@ -118,23 +137,22 @@ class Progress:
     figures : dict
         The family's hyperparameters and, where it has one, the ``objective``.
     seconds : dict
-        Where the iteration's time went, a worker's mean: ``kernel`` (sweeps), ``reduce`` (sums and folding), ``score``,
-        the driver's ``update``, and ``wait`` for the rest.
+        Time of the iteration by use, a mean over the workers: ``kernel`` (sweeps), ``reduce`` (sums and folding),
+        ``score``, the driver's ``update``, and ``wait`` for the rest.
     lost : str
-        Why the loop went back to this iteration; empty as a rule.
+        Reason for which the loop went back to this iteration; empty as a rule.
     tokens : float
         Tokens swept.
     sweeps : dict
-        Seconds that the shards took: how many there were (``shards``), their sum (``total``), least, quarters and most
-        (``quartiles``), and the slowest, a list of [shard, seconds].
+        Seconds by shard; each entry of ``slowest`` is a shard's number and its seconds.
     topics : dict
-        How large the topics are and which moved; see `collapsium.pipeline.engine.loop.topic_snapshots`.
+        Sizes of the topics; see `collapsium.pipeline.engine.loop.topic_snapshots`.
     words : dict
-        Top words of topics, by id, where it was time to look for them.
-    ends : str
-        Why the run ends with this iteration, where it ends before its last; empty as a rule.
+        Top words of topics by id, in iterations whose words were fetched.
+    stop_reason : str
+        Reason for which the run stops before its last planned iteration; empty as a rule.
     flat : str
-        The figure that has just been found to be flat, in a run that would go on; empty as a rule.
+        Figure that has just become flat, in a run that goes on; empty as a rule.
     """
 
     iteration: int
@@ -145,20 +163,20 @@ class Progress:
     seconds: dict[str, float]
     lost: str = ""
     tokens: float = 0.0
-    sweeps: dict[str, Any] = field(default_factory=dict)
-    topics: dict[str, Any] = field(default_factory=dict)
+    sweeps: ShardTimes = field(default_factory=ShardTimes)
+    topics: TopicSizes = field(default_factory=TopicSizes)
     words: dict[str, list[str]] = field(default_factory=dict)
-    ends: str = ""
+    stop_reason: str = ""
     flat: str = ""
 
-    def record(self) -> dict[str, Any]:
-        """Return what a checkpoint remembers of it."""
+    def record(self) -> dict[str, object]:
+        """Return the fields that a checkpoint stores."""
         return {name: value for name, value in asdict(self).items() if name not in UNRECORDED}
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A state with what there is to tell of it, but for its score, and the figures that were told before."""
+class Snapshot:
+    """A state with its progress, unscored, and the figures of the iterations before: the contents of a checkpoint."""
 
     state: State
     progress: Progress

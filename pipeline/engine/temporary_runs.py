@@ -1,4 +1,4 @@
-"""Folders of fits in Python: a named one, or a temporary one that the model owns; and corpora made of texts in them."""
+"""Folders of fits in Python, named or temporary, and corpora made of texts in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.texts_in_memory import ID, fields_of, named_texts, table_of, write_texts
@@ -21,16 +20,16 @@ PREFIX = "collapsium-"
 
 
 class RunFolder:
-    """Where a fit writes its run.
+    """The folder of a run.
 
     Parameters
     ----------
     run : str
         The run's folder.
     temporary : str, optional
-        The folder that is removed with the model.
+        Folder that is removed with the model.
     scheduler : str, optional
-        Where texts are read: one after another, or on threads.
+        Scheduler of the fit; texts are read serially or in threads.
     """
 
     def __init__(self, run: str, temporary: str | None = None, scheduler: str = "threads") -> None:
@@ -38,8 +37,8 @@ class RunFolder:
         self._scheduler = "serial" if scheduler == "serial" else "threads"
         self._made = False
 
-    def ingest(self, texts: Any, options: Mapping[str, Any]) -> str:
-        """Make a corpus of texts in the run's folder.
+    def ingest(self, texts: object, options: Mapping[str, object]) -> str:
+        """Ingest texts into a corpus in the run's folder.
 
         Parameters
         ----------
@@ -56,19 +55,19 @@ class RunFolder:
         Raises
         ------
         CollapsiumError
-            The texts or an option are wrong; no error holds a text.
+            The texts or an option are wrong; no error quotes a text.
         """
         table = table_of(texts, fields_of(options), () if options.get(ID) else (ID,))
         if not table.num_rows:
             raise OptionError("expected at least one text")
         corpus = f"{self.run}/{CORPUS}"
-        with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as place:
-            path = write_texts(table, place)
+        with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as temporary:
+            path = write_texts(table, temporary)
             try:
                 with named_texts(path):
                     ingest(path, corpus, format="parquet", scheduler=self._scheduler, **options)
             except BaseException:
-                # What else is in the folder belongs to another fit that was begun at the same time.
+                # Other files in the folder belong to another fit that began at the same time.
                 Folder(self.run).remove(known=())
                 raise
         self._made = True
@@ -80,7 +79,7 @@ class RunFolder:
             model.own(self.temporary, self.run)
 
     def discard(self) -> None:
-        """Remove what a fit that has failed leaves: a temporary folder, or the corpus of a run that was not begun."""
+        """Remove a temporary folder, or the corpus of a run that was not begun, after a fit has failed."""
         if self.temporary is not None:
             shutil.rmtree(self.temporary, ignore_errors=True)
         elif self._made and not Folder(self.run).exists(RECORD):
@@ -89,14 +88,14 @@ class RunFolder:
 
 @contextmanager
 def run_folder(out: str | os.PathLike[str] | None, scheduler: str) -> Iterator[RunFolder]:
-    """Name the folder of a run, and leave nothing behind of a temporary one whose fit fails or is stopped.
+    """Provide the folder of a run; if the fit fails or is stopped, remove a temporary one.
 
     Parameters
     ----------
     out : str, path-like or None
         The folder; None for a temporary one.
     scheduler : str
-        Where the fit runs.
+        Scheduler of the fit.
 
     Yields
     ------
@@ -111,15 +110,15 @@ def run_folder(out: str | os.PathLike[str] | None, scheduler: str) -> Iterator[R
         The folder exists.
     """
     if out is None and "://" in scheduler:
-        raise OptionError(f"is required with scheduler={scheduler!r}: its workers do not see a temporary folder", "out")
+        raise OptionError(f"required with scheduler={scheduler!r}, whose workers do not see a temporary folder", "out")
     if out is not None:
         ensure_free(Folder(out))
-        place = RunFolder(os.fspath(out).rstrip("/"), None, scheduler)
+        folder = RunFolder(os.fspath(out).rstrip("/"), None, scheduler)
     else:
         temporary = tempfile.mkdtemp(prefix=PREFIX)
-        place = RunFolder(os.path.join(temporary, "run"), temporary, scheduler)  # noqa: PTH118
+        folder = RunFolder(os.path.join(temporary, "run"), temporary, scheduler)  # noqa: PTH118
     try:
-        yield place
+        yield folder
     except BaseException:
-        place.discard()
+        folder.discard()
         raise

@@ -14,8 +14,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from collapsium.pipeline.engine.fit import fit
-from collapsium.pipeline.engine.loop.loop import mean_score
-from collapsium.pipeline.engine.resources.placement import Where
+from collapsium.pipeline.engine.loop.scoring import mean_score
+from collapsium.pipeline.engine.resources.placement import Placement
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.estimators.common import SETTLED, WHERE, DocumentEstimator
@@ -89,7 +89,7 @@ class TopicEstimator(DocumentEstimator):
         if here and self.run is None:
             bounds = Limits(**limits)
             request = Request(corpus, None, self.FAMILY, make_options(self.FAMILY, options), bounds, seed)
-            return fit_here(request, Where(**where))
+            return fit_here(request, Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
         model = fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **where, **limits, **options)
         return Fitted.of(model, corpus.manifest.documents, corpus.manifest.tokens), model.record.iterations

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.engine.loop.loop import blank_state
+from collapsium.pipeline.engine.loop.loop import initial_state
 from collapsium.pipeline.engine.loop.stochastic import step
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
@@ -174,7 +174,7 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)
         global_state = problem.family.initialise(summary, config, stream.at(purpose="initialise"))
-        state = replace(blank_state(problem, executor, global_state), iteration=0)
+        state = replace(initial_state(problem, executor, global_state), iteration=0)
         before = Fitted(family, problem.shard_model, global_state, [], shard.documents, float(summary.tokens))
     else:
         if not before.steps:

@@ -69,25 +69,25 @@ class Footprint:
 
     Attributes
     ----------
-    kept, shown : float
-        A word of the vocabulary in a block at rest, and of it what sweeps see.
+    rows, shown : float
+        The rows of a word of the vocabulary in a block, and the part of them that sweeps see.
     swept : float
-        A word of a shard while it is swept, besides its rows and the delta.
+        A word of a shard during a sweep, besides its rows and the delta.
     delta : float
         A word of a shard in a delta.
     pair, document : float
         A pair and a document of a local state.
-    portion : float
-        A sweep, besides all this, whose local state lies on disk.
+    chunk : float
+        The chunk of documents that a sweep of a spilled local state holds in memory, besides all this.
     """
 
-    kept: float
+    rows: float
     shown: float
     swept: float
     delta: float
     pair: float
     document: float
-    portion: float
+    chunk: float
 
 
 @dataclass(frozen=True, repr=False)

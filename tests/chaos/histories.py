@@ -14,7 +14,7 @@ import fsspec
 
 from collapsium.pipeline import Model, fit, resume
 from collapsium.pipeline.analysis.info import info
-from collapsium.pipeline.engine.loop import topic_snapshots as glancing
+from collapsium.pipeline.engine.loop import topic_snapshots
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError, CollapsiumError, StoreError, TakenOverError
 from collapsium.storage.io import retry
@@ -97,7 +97,7 @@ def reset(base):
 
 def unglanced():
     """Look for no words: what is looked for where there is time to does not follow from a seed."""
-    return mock.patch.multiple(glancing.Glance, submit=lambda *_, **__: [], ended=lambda *_: {})
+    return mock.patch.multiple(topic_snapshots.TopicSnapshots, submit=lambda *_, **__: [], final_words=lambda *_: {})
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.scoring.predictive import MemberScore, load_blocks
 from collapsium.pipeline.engine.leakage.lineage import require_held_out, trained_on
 from collapsium.pipeline.engine.leakage.token_counts import require_not_contained, tables_of
-from collapsium.pipeline.engine.loop.loop import mean_score
+from collapsium.pipeline.engine.loop.scoring import mean_score
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.executors.base import TLS, Executor, Future

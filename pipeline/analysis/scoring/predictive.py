@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.loop.loop import mean_score
+from collapsium.pipeline.engine.loop.scoring import mean_score
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.shard import Shard

@@ -1,7 +1,7 @@
-"""Decide from means over windows of iterations whether a fit still changes.
+"""Convergence, judged by means of figures over windows of iterations.
 
-The last quarter of all iterations is compared with the quarter before. Figures are held as sums over bins of ten
-iterations, which checkpoints keep, so that a resumed fit ends where one that was never stopped does.
+The mean over the last quarter of all iterations is compared with the mean over the quarter before. Figures are held as
+sums over bins of iterations. Checkpoints store these sums, so that a resumed fit stops where an uninterrupted one does.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-BIN = 10
 PREFIX = "bin:"
-TOLD = f"{PREFIX}told"
+LAST, REPORTED = f"{PREFIX}last", f"{PREFIX}reported"
 CHANGE, OBJECTIVE, SCORE = "counts", "objective", "score"
 
 
 @dataclass(frozen=True)
 class FlatRule:
-    """When a figure is taken to be flat; the shares were chosen on KOS with 120 topics (README)."""
+    """Thresholds under which a figure counts as flat; chosen on the KOS corpus with 120 topics."""
 
-    first: int = 60
-    """Iterations before which nothing is flat."""
-    least_values: int = 4
+    bin_iterations: int = 10
+    """Iterations of which a bin holds the sum; a figure is tested at the end of every second bin."""
+    first_iteration: int = 60
+    """No figure is flat before this iteration."""
+    min_values: int = 4
     """Values that a window needs."""
-    shares: Mapping[str, float] = field(default_factory=lambda: {CHANGE: 5e-2, OBJECTIVE: 2.5e-3, SCORE: 5e-4})
-    """Relative difference of the two windows' means below which a figure is flat."""
-    errors: float = 1.0
-    """Standard errors of the difference below which it is flat too: what noise would do."""
+    max_change: Mapping[str, float] = field(default_factory=lambda: {CHANGE: 5e-2, OBJECTIVE: 2.5e-3, SCORE: 5e-4})
+    """Relative difference of the two windows' means up to which a figure is flat."""
+    standard_errors: float = 1.0
+    """Standard errors of the difference up to which a figure is flat too, as noise alone may cause it."""
 
 
 RULE = FlatRule()
@@ -39,7 +40,7 @@ class Windows:
     Parameters
     ----------
     sums : mapping of str to float, optional
-        As `record` gave them.
+        The result of `record`; entries of other names are ignored.
     """
 
     def __init__(self, sums: Mapping[str, float] | None = None) -> None:
@@ -50,59 +51,60 @@ class Windows:
         return dict(self._sums)
 
     def add(self, iteration: int, figures: Mapping[str, float | None]) -> None:
-        """Add the figures of an iteration; one that was added before is left as it is."""
-        if iteration <= self._sums.get(f"{PREFIX}last", 0.0):
+        """Add the figures of an iteration, unless they were added before."""
+        if iteration <= self._sums.get(LAST, 0.0):
             return
-        self._sums[f"{PREFIX}last"] = float(iteration)
+        self._sums[LAST] = float(iteration)
         for name, value in figures.items():
             if value is not None and math.isfinite(value):
-                for part, term in (("n", 1.0), ("x", value), ("xx", value * value)):
-                    key = f"{PREFIX}{name}:{(iteration - 1) // BIN}:{part}"
+                for power, term in (("n", 1.0), ("x", value), ("xx", value * value)):
+                    key = f"{PREFIX}{name}:{(iteration - 1) // RULE.bin_iterations}:{power}"
                     self._sums[key] = self._sums.get(key, 0.0) + term
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a value of a figure."""
+        """Return true if there is a value of a figure."""
         return any(key.startswith(f"{PREFIX}{name}:") for key in self._sums)
 
     def flat(self, name: str, iteration: int) -> bool:
-        """Tell whether a figure is flat after an iteration; it is looked at after every twentieth.
+        """Return true if a figure is flat after the iteration that was added last.
 
         Parameters
         ----------
         name : str
             The figure.
         iteration : int
-            The last one that was added.
+            The iteration.
 
         Returns
         -------
         bool
-            False where there are too few values.
+            False between the tests, and where a window has too few values.
         """
-        bins = iteration // BIN
-        if iteration % BIN or iteration < RULE.first or bins % 2:
+        bins = iteration // RULE.bin_iterations
+        if iteration % RULE.bin_iterations or iteration < RULE.first_iteration or bins % 2:
             return False
         width = max(bins // 4, 1)
         last, before = (self._window(name, bins - (k + 1) * width, bins - k * width) for k in (0, 1))
         if last is None or before is None:
             return False
         difference = abs(last[0] - before[0])
-        noise = RULE.errors * math.hypot(last[1], before[1])
-        return difference <= max(RULE.shares[name] * abs(before[0]), noise)
+        noise = RULE.standard_errors * math.hypot(last[1], before[1])
+        return difference <= max(RULE.max_change[name] * abs(before[0]), noise)
 
     def _window(self, name: str, first: int, end: int) -> tuple[float, float] | None:
         """Return the mean of a figure over some bins, and its standard error."""
         bins = range(max(first, 0), end)
         number, total, squares = (
-            math.fsum(self._sums.get(f"{PREFIX}{name}:{one}:{part}", 0.0) for one in bins) for part in ("n", "x", "xx")
+            math.fsum(self._sums.get(f"{PREFIX}{name}:{index}:{power}", 0.0) for index in bins)
+            for power in ("n", "x", "xx")
         )
-        if number < RULE.least_values:
+        if number < RULE.min_values:
             return None
         mean = total / number
         return mean, math.sqrt(max(squares / number - mean * mean, 0.0) / number)
 
-    def once(self) -> bool:
-        """Tell whether this was not asked before, in this fit or in the one that it goes on with."""
-        fresh = TOLD not in self._sums
-        self._sums[TOLD] = 1.0
-        return fresh
+    def first_report(self) -> bool:
+        """Return true at the first call, also over the resumptions of a run."""
+        is_first = REPORTED not in self._sums
+        self._sums[REPORTED] = 1.0
+        return is_first

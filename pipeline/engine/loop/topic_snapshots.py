@@ -1,21 +1,20 @@
-"""Glances at the topics while a fit goes on: how large they are, which moved, and their top words every so often.
+"""Snapshots of the topics during a fit: their sizes, those whose share changed most, and now and then their top words.
 
-Sizes follow from the global state: they are reported of each iteration and are the same for the same state. Words lie
-in the blocks, and reading them takes a worker's time: they are fetched while the next sweeps run, rarely, and count as
-times do.
+Sizes follow from the global state. They are reported of each iteration, and are the same for the same state. Words lie
+in the blocks, and reading them takes a worker's time. They are fetched rarely, while the next sweeps run; when that is
+depends on the clock.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.state import Problem, State
+from collapsium.pipeline.engine.state import Problem, State, TopicSizes
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.description import shape_of
 from collapsium.pipeline.families.registry import load_family
@@ -23,29 +22,54 @@ from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.tasks import Block
 
-SIZES, MOVED = 20, 5  # topics whose sizes are told, and that moved most
-NAMED, WORDS = 200, 6  # topics whose words are looked for, besides those that moved, and words of each
-DIGITS, HELD = 5, 1e-6  # of shares that are told, and the share of the tokens from which on a topic counts as active
-SECONDS, STALE = 5.0, 30.0  # between two times that words are fetched: at least, and at most where iterations allow
-PARTS = 10  # of the planned iterations: words are fetched once in each part, whatever it takes
-COST, SHARE = 200.0, 0.02  # times that fetching took, and share of the run's time, that lie between at least
-PIECE = 1 << 20  # cells of a block that are looked at together
+
+@dataclass(frozen=True)
+class SnapshotRule:
+    """Extent and frequency of snapshots."""
+
+    sizes: int = 20
+    """Largest topics whose shares are reported."""
+    moved: int = 5
+    """Topics reported whose shares changed most."""
+    named: int = 200
+    """Largest topics whose words are fetched, besides those whose shares changed most."""
+    words: int = 6
+    """Words of a topic."""
+    digits: int = 5
+    """Decimals of a share."""
+    min_active_share: float = 1e-6
+    """Share of the tokens from which on a topic counts as active."""
+    min_seconds: float = 5.0
+    """Least time between two fetches of words."""
+    max_seconds: float = 30.0
+    """Time after which words are fetched again, at the next iteration."""
+    fetches: int = 10
+    """Fetches over the planned iterations, at least, whatever they cost."""
+    cost_factor: float = 200.0
+    """Least time between two fetches, as a multiple of the worker time of the last."""
+    run_share: float = 0.02
+    """Least time between two fetches, as a share of the time of the run."""
+    cells: int = 1 << 20
+    """Numbers of a block that are read at a time."""
+
+
+RULE = SnapshotRule()
 
 
 @dataclass(frozen=True)
-class Words:
+class TopWords:
     """The largest probabilities or loadings of some topics in a block.
 
     Attributes
     ----------
     ids : numpy.ndarray of int64, shape (topics,)
-        The topics.
+        Permanent ids of the topics.
     words : numpy.ndarray of int64, shape (topics, words)
         Ids of words, in no order; -1 where there are fewer.
     values : numpy.ndarray of float64, shape (topics, words)
         Their probabilities or loadings.
     seconds : float
-        What it took.
+        Time that reading them took.
     """
 
     ids: npt.NDArray[np.int64]
@@ -54,72 +78,74 @@ class Words:
     seconds: float
 
 
-def sizes(name: str, model: AnyShardModel, global_state: GlobalState) -> tuple[dict[int, float], int]:
-    """Find how large the topics are: a description of no words is one of sizes alone.
+def topic_sizes(name: str, model: AnyShardModel, global_state: GlobalState) -> tuple[dict[int, float], int]:
+    """Return the sizes of the topics.
 
     Parameters
     ----------
     name : str
-        The family's name.
+        Name of the family.
     model : ShardModel
-        Its half beside the shards.
+        The family's half for the shards.
     global_state : GlobalState
-        Of a state.
+        The global state.
 
     Returns
     -------
     shares : dict of int to float
-        Each topic's share of the tokens, a node's own, by permanent id.
+        Share of the tokens of each topic, by permanent id; in a tree, a node's own.
     active : int
-        How many topics have more than hardly any, or in a tree nodes at or below which there are some.
+        Number of topics with tokens; in a tree, of nodes with tokens at or below them.
     """
+    # A description of no words has the sizes alone.
     rows = model.finished_rows(model.initial_rows(0, global_state), global_state)
-    found = load_family(name).describe(rows, global_state, 0)
-    held = found.share if found.parent is None else shape_of(found.ids, found.parent, found.share).below
-    return dict(zip(found.ids.tolist(), found.share.tolist(), strict=True)), int(np.count_nonzero(held >= HELD))
+    topics = load_family(name).describe(rows, global_state, 0)
+    shares = topics.share if topics.parent is None else shape_of(topics.ids, topics.parent, topics.share).below
+    active = int(np.count_nonzero(shares >= RULE.min_active_share))
+    return dict(zip(topics.ids.tolist(), topics.share.tolist(), strict=True)), active
 
 
 def top_words(
     name: str, model: AnyShardModel, block: Block, global_state: GlobalState, ids: Sequence[int], count: int
-) -> Words:
-    """Find the top words of some topics in a block, a piece of it at a time, so that it takes little memory.
+) -> TopWords:
+    """Return the top words of some topics in a block, which is read in pieces to take little memory.
 
     Parameters
     ----------
     name : str
-        The family's name.
+        Name of the family.
     model : ShardModel
-        Its half beside the shards.
+        The family's half for the shards.
     block : Block
-        Of the vocabulary.
+        The block of the vocabulary.
     global_state : GlobalState
-        Of the same state.
+        The global state.
     ids : sequence of int
         The topics.
     count : int
-        Words of each.
+        Words of each topic.
 
     Returns
     -------
-    Words
-        Fewer where the block has fewer.
+    TopWords
+        Fewer words where the block has fewer.
     """
     began, family = time.perf_counter(), load_family(name)
     words = np.full((len(ids), count), -1, dtype=np.int64)
     values = np.zeros((len(ids), count))
     width = max((rows[:1].size for rows in block.rows.to_arrays().values()), default=1)
-    step = max(PIECE // max(width, 1), 1)
+    step = max(RULE.cells // max(width, 1), 1)
     for low in range(0, block.high - block.low, step):
         rows = block.rows.of_words(slice(low, low + step), complete=True)
-        found = family.describe(model.finished_rows(rows, global_state), global_state, count)
-        place = {one: row for row, one in enumerate(found.ids.tolist())}
-        for number, one in enumerate(ids):
-            if one in place:
-                row = place[one]
-                both = np.concatenate([words[number], found.words[row] + block.low + low])
-                weight = np.concatenate([values[number], found.probability[row]])
-                words[number], values[number] = _largest(both, weight, count)
-    return Words(np.array(ids, dtype=np.int64), words, values, time.perf_counter() - began)
+        topics = family.describe(model.finished_rows(rows, global_state), global_state, count)
+        row_of = {topic: row for row, topic in enumerate(topics.ids.tolist())}
+        for number, topic in enumerate(ids):
+            if topic in row_of:
+                row = row_of[topic]
+                candidates = np.concatenate([words[number], topics.words[row] + block.low + low])
+                weights = np.concatenate([values[number], topics.probability[row]])
+                words[number], values[number] = _largest(candidates, weights, count)
+    return TopWords(np.array(ids, dtype=np.int64), words, values, time.perf_counter() - began)
 
 
 def _largest(
@@ -129,80 +155,84 @@ def _largest(
     return words[order], values[order]
 
 
-class Glance:
-    """What a loop tells of topics.
+class TopicSnapshots:
+    """Reports a loop's topics.
 
     Parameters
     ----------
     vocabulary : sequence of str
         The words, by id.
     planned : int, optional
-        The most iterations that there will be.
+        Planned iterations, at most.
     """
 
     def __init__(self, vocabulary: Sequence[str], planned: int = 0) -> None:
-        self._vocabulary, self._age = vocabulary, max(planned // PARTS, 1)
-        self._named = -1  # the iteration whose words were fetched last
-        self._before: tuple[int, dict[int, float]] | None = None
+        self._vocabulary, self._max_age = vocabulary, max(planned // RULE.fetches, 1)
+        self._fetched = -1  # iteration whose words were fetched last
+        self._last: tuple[int, dict[int, float]] | None = None  # iteration and shares
         self._began = time.monotonic()
         self._due = self._began
 
-    def topics(self, problem: Problem, iteration: int, before: GlobalState, after: GlobalState) -> dict[str, Any]:
-        """Say how large the topics are, and which moved most.
+    def topics(self, problem: Problem, iteration: int, before: GlobalState, after: GlobalState) -> TopicSizes:
+        """Return the sizes of the topics, and those whose shares changed most.
 
         Parameters
         ----------
         problem : Problem
-            What is fitted.
+            The problem.
         iteration : int
-            The iteration that was made.
-        before, after : Arrays
+            The iteration that has ended.
+        before, after : GlobalState
             The global state before and after it.
 
         Returns
         -------
-        dict
-            ``active``, and as lists of [id, share] ``sizes`` and ``moved``, the largest first. Nothing of the start.
+        TopicSizes
+            The largest first; empty for the start.
         """
         if iteration < 1:
             return {}
-        if self._before is None or self._before[0] != iteration - 1:
-            self._before = iteration - 1, sizes(problem.name, problem.shard_model, before)[0]
-        old = self._before[1]
-        now, active = sizes(problem.name, problem.shard_model, after)
-        self._before = iteration, now
-        moved = {one: now.get(one, 0.0) - old.get(one, 0.0) for one in {**now, **old}}
-        return {"active": active, "sizes": _pairs(_listed(now, SIZES)), "moved": _pairs(_listed(moved, MOVED))}
+        if self._last is None or self._last[0] != iteration - 1:
+            self._last = iteration - 1, topic_sizes(problem.name, problem.shard_model, before)[0]
+        old = self._last[1]
+        new, active = topic_sizes(problem.name, problem.shard_model, after)
+        self._last = iteration, new
+        moved = {topic: new.get(topic, 0.0) - old.get(topic, 0.0) for topic in {**new, **old}}
+        return {"active": active, "sizes": _pairs(new, RULE.sizes), "moved": _pairs(moved, RULE.moved)}
 
     def submit(
-        self, problem: Problem, executor: Executor, state: State, topics: dict[str, Any], *, last: bool
-    ) -> list[Future[Words]]:
-        """Submit the search for the top words of the largest topics and of those that moved, where it is time to.
+        self, problem: Problem, executor: Executor, state: State, topics: TopicSizes, *, last: bool
+    ) -> list[Future[TopWords]]:
+        """Submit the fetching of the top words of the largest topics and of those that changed most, where it is due.
 
         Parameters
         ----------
-        problem, executor, state
-            As the loop has them.
-        topics : dict
-            As `topics` gave them.
+        problem : Problem
+            The problem.
+        executor : Executor
+            Runs the tasks.
+        state : State
+            The state.
+        topics : TopicSizes
+            The result of `topics`.
         last : bool
-            Whether this is the last iteration, whose words are those that stay to be seen.
+            Whether this is the last iteration, whose words stay visible.
 
         Returns
         -------
         list of futures
-            For `words`.
+            Input of `words`.
         """
         now = time.monotonic()
-        old = self._named < 0 or not 0 <= state.iteration - self._named < self._age
-        if not topics or not (last or old or now >= self._due):
+        outdated = self._fetched < 0 or not 0 <= state.iteration - self._fetched < self._max_age
+        if not topics or not (last or outdated or now >= self._due):
             return []
-        largest = [] if self._before is None else [one for one, _ in _listed(self._before[1], NAMED)]
-        return self._submit(problem, executor, state, [*largest, *(one for one, _ in topics["moved"])])
+        largest = [] if self._last is None else _largest_topics(self._last[1])
+        return self._submit(problem, executor, state, [*largest, *(int(topic) for topic, _ in topics["moved"])])
 
-    def _submit(self, problem: Problem, executor: Executor, state: State, wanted: Sequence[int]) -> list[Future[Words]]:
-        """Submit the search for the top words of some topics."""
-        self._named, ids, homes = state.iteration, list(dict.fromkeys(wanted)), executor.homes
+    def _submit(self, problem: Problem, executor: Executor, state: State, ids: Sequence[int]) -> list[Future[TopWords]]:
+        """Submit the fetching of the top words of some topics, a task a block."""
+        self._fetched, distinct, homes = state.iteration, list(dict.fromkeys(ids)), executor.homes
         return [
             executor.submit(
                 top_words,
@@ -210,63 +240,77 @@ class Glance:
                 problem.shard_model,
                 block,
                 state.global_state,
-                ids,
-                WORDS,
+                distinct,
+                RULE.words,
                 home=problem.block_home(number, homes),
             )
             for number, block in enumerate(state.blocks)
         ]
 
-    def ended(self, problem: Problem, executor: Executor, state: State) -> dict[str, list[str]]:
-        """Find the top words of the state that a run ends with; nothing where they were fetched already.
+    def final_words(self, problem: Problem, executor: Executor, state: State) -> dict[str, list[str]]:
+        """Return the top words of the state that a run ends with; none where they were fetched already.
 
         Parameters
         ----------
-        problem, executor, state
-            As the loop has them.
+        problem : Problem
+            The problem.
+        executor : Executor
+            Runs the tasks.
+        state : State
+            The last state.
 
         Returns
         -------
         dict of str to list of str
             As of `words`.
         """
-        if state.iteration < 1 or state.iteration == self._named:
+        if state.iteration < 1 or state.iteration == self._fetched:
             return {}
-        largest = [one for one, _ in _listed(sizes(problem.name, problem.shard_model, state.global_state)[0], NAMED)]
+        largest = _largest_topics(topic_sizes(problem.name, problem.shard_model, state.global_state)[0])
         return self.words(executor.collect(self._submit(problem, executor, state, largest)))
 
-    def words(self, found: Sequence[Words]) -> dict[str, list[str]]:
-        """Name the words that were found in all blocks, a minus sign before those with negative loadings.
+    def words(self, blocks: Sequence[TopWords]) -> dict[str, list[str]]:
+        """Return the top words of topics over all blocks, with a minus sign before those of negative loadings.
 
         Parameters
         ----------
-        found : sequence of Words
-            Of each block.
+        blocks : sequence of TopWords
+            Those of each block.
 
         Returns
         -------
         dict of str to list of str
-            By the topic's id. Nothing where nothing was looked for.
+            Words by the topic's id; empty where none were fetched.
         """
-        if not found:
+        if not blocks:
             return {}
-        now, cost = time.monotonic(), sum(one.seconds for one in found)
-        self._due = now + min(max(SECONDS, COST * cost, SHARE * (now - self._began)), STALE)
-        words = np.concatenate([one.words for one in found], axis=1)
-        values = np.concatenate([one.values for one in found], axis=1)
-        told = {}
-        for row, number in enumerate(found[0].ids.tolist()):
-            best, weight = _largest(words[row], values[row], WORDS)
-            chosen = zip(best.tolist(), weight.tolist(), strict=True)
-            told[str(number)] = [("-" if p < 0.0 else "") + self._vocabulary[one] for one, p in chosen if one >= 0]
-        return told
+        now, cost = time.monotonic(), sum(block.seconds for block in blocks)
+        pause = max(RULE.min_seconds, RULE.cost_factor * cost, RULE.run_share * (now - self._began))
+        self._due = now + min(pause, RULE.max_seconds)
+        words = np.concatenate([block.words for block in blocks], axis=1)
+        values = np.concatenate([block.values for block in blocks], axis=1)
+        by_topic = {}
+        for row, topic in enumerate(blocks[0].ids.tolist()):
+            largest, weights = _largest(words[row], values[row], RULE.words)
+            by_topic[str(topic)] = [
+                ("-" if weight < 0.0 else "") + self._vocabulary[word]
+                for word, weight in zip(largest.tolist(), weights.tolist(), strict=True)
+                if word >= 0
+            ]
+        return by_topic
 
 
-def _listed(shares: dict[int, float], count: int) -> list[tuple[int, float]]:
-    """List the largest, rounded; those that round to nothing are left out."""
-    order = sorted(shares, key=lambda one: (-abs(shares[one]), one))[:count]
-    return [(one, round(shares[one], DIGITS)) for one in order if round(abs(shares[one]), DIGITS) > 0.0]
+def _largest_shares(shares: Mapping[int, float], count: int) -> list[tuple[int, float]]:
+    """Return the shares of largest magnitude, rounded, without those that round to zero."""
+    order = sorted(shares, key=lambda topic: (-abs(shares[topic]), topic))[:count]
+    rounded = [(topic, round(shares[topic], RULE.digits)) for topic in order]
+    return [(topic, share) for topic, share in rounded if abs(share) > 0.0]
 
 
-def _pairs(listed: Sequence[tuple[int, float]]) -> list[list[float]]:
-    return [list(pair) for pair in listed]  # as JSON has them
+def _largest_topics(shares: Mapping[int, float]) -> list[int]:
+    return [topic for topic, _ in _largest_shares(shares, RULE.named)]
+
+
+def _pairs(shares: Mapping[int, float], count: int) -> list[list[float]]:
+    """Return the largest shares as lists of id and share, as JSON has them."""
+    return [[topic, share] for topic, share in _largest_shares(shares, count)]

@@ -1,13 +1,14 @@
-"""What the loop goes back to: states kept on disk, every so often, checked and loaded again."""
+"""Checkpoints of a run: states saved every so often, and restored after they are checked."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from collapsium.pipeline.engine.state import Kept, Problem, Progress, State
+from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, MismatchError
@@ -16,74 +17,85 @@ from collapsium.storage.runs.checkpoint import Checkpoint, CheckpointRecord
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.arrays.spill import SpillFiles, SpillWriter
+from collapsium.workers.arrays.spill import Shelf, ShelfWriter
 from collapsium.workers.arrays.state import Arrays, LocalState
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
-SECONDS = 60.0  # between two checkpoints, at least
-SHARE = 0.05  # of the time that checkpoints may take
-ITERATIONS = 1000  # between two, at most: until then the scheduler remembers every task
+
+@dataclass(frozen=True)
+class CheckpointRule:
+    """Frequency of checkpoints, where `checkpoint_every` does not set it."""
+
+    min_seconds: float = 60.0
+    """Least time between two checkpoints."""
+    max_time_share: float = 0.05
+    """Share of the run's time that checkpoints may take."""
+    max_iterations: int = 1000
+    """Most iterations between two; a Dask scheduler remembers every task in between."""
 
 
-class Keeper(Protocol):
-    """Holds the last state, keeps states, and gives them back."""
-
-    def keep(self, kept: Kept) -> State:
-        """Hold a state, and keep it if it is time to; the state to go on from has no history."""
-
-    def hold(self, kept: Kept) -> None:
-        """Hold a state, to be finished with."""
-
-    def back(self, problem: Problem) -> Kept | None:
-        """Return what was kept last; None where there is nothing."""
+RULE = CheckpointRule()
 
 
-class NoKeeper:
-    """Keeps nothing: whoever goes back begins anew."""
+class Checkpointer(Protocol):
+    """Holds the last snapshot of a loop, saves snapshots, and restores them."""
 
-    def keep(self, kept: Kept) -> State:
-        """Keep nothing."""
-        return kept.state
+    def save_if_due(self, snapshot: Snapshot) -> State:
+        """Hold a snapshot, save it if that is due, and return the state to go on from."""
 
-    def hold(self, kept: Kept) -> None:
+    def hold(self, snapshot: Snapshot) -> None:
+        """Hold a snapshot in place of the one before."""
+
+    def restore(self, problem: Problem) -> Snapshot | None:
+        """Return the snapshot that was saved last; None where there is none."""
+
+
+class NoCheckpoints:
+    """Saves nothing, so that a loop begins anew after a loss."""
+
+    def save_if_due(self, snapshot: Snapshot) -> State:
+        """Return the state."""
+        return snapshot.state
+
+    def hold(self, snapshot: Snapshot) -> None:
         """Hold nothing."""
 
-    def back(self, problem: Problem) -> Kept | None:  # noqa: ARG002
-        """Give nothing back."""
+    def restore(self, problem: Problem) -> Snapshot | None:  # noqa: ARG002
+        """Return None."""
         return None
 
 
-class CheckpointKeeper:
-    """Keeps states as checkpoints of a run.
+class RunCheckpointer:
+    """Saves snapshots as checkpoints of a run.
 
     Parameters
     ----------
     run : Run
-        Where.
+        The run.
     executor : Executor
-        Whose workers write and read their parts.
+        Executor whose workers write and read their parts.
     problem : Problem
-        Says where the shards live.
+        The problem.
     fingerprint : str
-        Digest of all that makes the run's model what it is.
+        Digest of all that determines the run's model.
     with_locals : bool, optional
-        Whether states have local states that are kept.
+        Whether checkpoints have local states.
     every : int, optional
         Iterations between two checkpoints; by default as time allows.
-    seconds : float, optional
-        Time between two checkpoints, at least.
-    share : float, optional
+    min_seconds : float, optional
+        Least time between two checkpoints.
+    max_time_share : float, optional
         Share of the time that checkpoints may take.
-    owned : callable, optional
-        Raises an error where another process has taken the run over.
+    require_ownership : callable, optional
+        Raises an error if another process has taken the run over.
     notice : callable, optional
-        Told in a line what is broken, where a checkpoint is passed over.
+        Receives a line about each damaged checkpoint that is passed over.
 
     Attributes
     ----------
-    last : Kept or None
-        The last state that there was.
+    last : Snapshot or None
+        The last snapshot that it was handed or has restored.
     """
 
     def __init__(
@@ -95,60 +107,63 @@ class CheckpointKeeper:
         *,
         with_locals: bool = True,
         every: int | None = None,
-        seconds: float = SECONDS,
-        share: float = SHARE,
-        owned: Callable[[], None] = lambda: None,
+        min_seconds: float = RULE.min_seconds,
+        max_time_share: float = RULE.max_time_share,
+        require_ownership: Callable[[], None] = lambda: None,
         notice: Callable[[str], None] = lambda text: None,  # noqa: ARG005
     ) -> None:
         self._run, self._executor, self._problem = run, executor, problem
         self._fingerprint, self._locals, self._every = fingerprint, with_locals, every
-        self._seconds, self._wait, self._share = seconds, seconds, share
-        self._owned, self._notice = owned, notice
-        self._last, self._iteration = time.monotonic(), 0
-        self._origin = self._told = run.events_size()
-        self.last: Kept | None = None
+        self._min_seconds, self._pause, self._max_time_share = min_seconds, min_seconds, max_time_share
+        self._require_ownership, self._notice = require_ownership, notice
+        self._saved_at, self._iteration = time.monotonic(), 0
+        self._first_events = self._events_before = run.events_size()
+        self.last: Snapshot | None = None
 
-    def keep(self, kept: Kept) -> State:
-        """Hold a state, and keep it if it is time to; the history of its tasks is then cut, as they load it."""
-        self.hold(kept)
-        self._told = self._run.events_size()  # what was told before this iteration
-        if not kept.state.iteration or not self._due(kept.state.iteration):
-            return kept.state
+    def save_if_due(self, snapshot: Snapshot) -> State:
+        """Hold a snapshot, save it if that is due, and return the state to go on from.
+
+        A saved state is loaded from its files, which cuts the history of its tasks on a Dask scheduler.
+        """
+        self.hold(snapshot)
+        self._events_before = self._run.events_size()
+        if not snapshot.state.iteration or not self._due(snapshot.state.iteration):
+            return snapshot.state
         began = time.monotonic()
-        state = self._write(kept)
-        self._last = time.monotonic()
-        self._wait = max(self._seconds, (self._last - began) / self._share)
+        state = self._write(snapshot)
+        self._saved_at = time.monotonic()
+        self._pause = max(self._min_seconds, (self._saved_at - began) / self._max_time_share)
         return state
 
-    def hold(self, kept: Kept) -> None:
-        """Hold a state, to be finished with."""
-        self.last = kept
+    def hold(self, snapshot: Snapshot) -> None:
+        """Hold a snapshot in place of the one before."""
+        self.last = snapshot
 
     def _due(self, iteration: int) -> bool:
-        gone = iteration - self._iteration
-        if gone >= (ITERATIONS if self._every is None else self._every):
+        passed = iteration - self._iteration
+        if passed >= (RULE.max_iterations if self._every is None else self._every):
             return True
-        return self._every is None and time.monotonic() - self._last >= self._wait
+        return self._every is None and time.monotonic() - self._saved_at >= self._pause
 
     @property
-    def kept(self) -> int | None:
-        """The iteration of the last checkpoint, if there is one."""
+    def saved_iteration(self) -> int | None:
+        """Iteration of the last checkpoint, if there is one."""
         return self._iteration or None
 
-    def finish(self) -> int | None:
-        """Keep the last state, if it is not kept yet; return the iteration of the last checkpoint, if there is one."""
+    def save_last(self) -> int | None:
+        """Save the last snapshot, unless it is saved; return the iteration of the last checkpoint, if there is one."""
         if self.last is not None and self.last.state.iteration > self._iteration:
             self._write(self.last)
-        return self.kept
+        return self.saved_iteration
 
-    def _write(self, kept: Kept) -> State:
-        """Write a checkpoint, publish it once it is whole, and return the state to go on from."""
-        self._owned()
-        state = kept.state
-        place = self._run.checkpoints.own(state.iteration)
+    def _write(self, snapshot: Snapshot) -> State:
+        """Write a checkpoint, publish it once it is complete, and return the state to go on from."""
+        self._require_ownership()
+        state = snapshot.state
+        checkpoint = self._run.checkpoints.own(state.iteration)
         try:
-            record = self._record(kept, self._parts(place, state))
-            self._owned()
+            record = self._record(snapshot, self._write_parts(checkpoint, state))
+            self._require_ownership()
             self._run.checkpoints.publish(record)
         except BaseException:
             self._run.checkpoints.discard(state.iteration)
@@ -156,163 +171,179 @@ class CheckpointKeeper:
         self._iteration = state.iteration
         if not self._executor.keeps_history:
             return state
-        state = self._loaded(record)
-        self.last = Kept(state, kept.progress, kept.previous)
+        state = self._load(record)
+        self.last = Snapshot(state, snapshot.progress, snapshot.previous)
         return state
 
-    def _parts(self, place: Checkpoint, state: State) -> dict[str, str]:
-        """Write all parts where they lie; return their digests."""
+    def _write_parts(self, checkpoint: Checkpoint, state: State) -> dict[str, str]:
+        """Write each part by the worker that holds it; return the parts' digests."""
         submit = self._executor.submit
         written = {
-            f"rows/{number:05d}": submit(write_block, place, number, one) for number, one in enumerate(state.blocks)
+            _rows(number): submit(write_block, checkpoint, number, block) for number, block in enumerate(state.blocks)
         }
         for number, swept in enumerate(state.swept if self._locals else []):
-            written[f"local_states/{number:05d}"] = submit(write_local, place, number, swept)
-        parts = {"global_state": place.write("global_state", state.global_state.to_arrays())}
+            written[_locals(number)] = submit(write_local, checkpoint, number, swept)
+        parts = {"global_state": checkpoint.write("global_state", state.global_state.to_arrays())}
         parts.update(zip(written, self._executor.collect(list(written.values())), strict=True))
-        missing = [name for name in parts if not place.folder.exists(f"{name}/{DIGESTS}")]
+        missing = [name for name in parts if not checkpoint.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
             raise CollapsiumError(
-                f"{place.folder.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that "
-                "the driver and all workers share"
+                f"{checkpoint.folder.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder "
+                "that the driver and all workers share"
             )
         return parts
 
-    def _record(self, kept: Kept, parts: dict[str, str]) -> CheckpointRecord:
-        events = self._run.save_events(self._told, self._run.checkpoints.own(kept.state.iteration).folder)
+    def _record(self, snapshot: Snapshot, parts: dict[str, str]) -> CheckpointRecord:
+        folder = self._run.checkpoints.own(snapshot.state.iteration).folder
+        events = self._run.save_events(self._events_before, folder)
         return CheckpointRecord(
-            iteration=kept.state.iteration,
+            iteration=snapshot.state.iteration,
             run=self._fingerprint,
             parts=parts,
-            blocks=self._problem.cuts,
+            blocks=self._problem.block_bounds,
             shards=len(self._problem.shards),
-            events=(self._told, events),
-            progress=kept.progress.record(),
-            previous=kept.previous,
+            events=(self._events_before, events),
+            progress=snapshot.progress.record(),
+            previous=snapshot.previous,
         )
 
-    def back(self, problem: Problem) -> Kept | None:
-        """Return the latest checkpoint that is whole, and cut the events that came after it.
+    def restore(self, problem: Problem) -> Snapshot | None:
+        """Return the latest complete checkpoint, and cut the events that came after it.
 
         Parameters
         ----------
         problem : Problem
-            What is fitted.
+            The problem.
 
         Returns
         -------
-        Kept or None
+        Snapshot or None
             None where there has been no checkpoint.
 
         Raises
         ------
         DamagedError
-            There are checkpoints, and none is whole.
+            There are checkpoints, and none is complete.
         MismatchError
             The checkpoint is of another model.
         """
         self.last = None
-        iterations, broken = self._run.checkpoints.candidates()
+        iterations, faults = self._run.checkpoints.candidates()
         for iteration in iterations:
-            faults, record = self._faults(iteration, problem)
-            if record is not None and not faults:
-                for text in broken:
-                    self._notice(f"{text}; going on from the checkpoint of iteration {iteration}")
+            own_faults, record = self._faults(iteration, problem)
+            if record is not None and not own_faults:
+                for fault in faults:
+                    self._notice(f"{fault}; going on from the checkpoint of iteration {iteration}")
                 self._run.checkpoints.go_back(iteration)
-                place = self._run.checkpoints.at(iteration).folder
-                self._run.restore_events(*record.events, place, self._notice)
-                self._told = self._run.events_size()
-                self._iteration, self._last = iteration, time.monotonic()
+                folder = self._run.checkpoints.at(iteration).folder
+                self._run.restore_events(*record.events, folder, self._notice)
+                self._events_before = self._run.events_size()
+                self._iteration, self._saved_at = iteration, time.monotonic()
                 progress = Progress(score=None, **record.progress)
-                self.last = Kept(self._loaded(record, compare=True), progress, dict(record.previous))
+                self.last = Snapshot(self._load(record, compare=True), progress, dict(record.previous))
                 return self.last
-            broken += faults
-        if broken:
+            faults += own_faults
+        if faults:
             raise DamagedError(
                 self._run.folder.url,
-                f"no checkpoint is whole: {broken[0]}; a fit into another folder begins anew",
+                f"no checkpoint is complete: {faults[0]}; a fit into another folder begins anew",
             )
-        self._run.truncate_events(self._origin)
+        self._run.truncate_events(self._first_events)
         return None
 
     def _faults(self, iteration: int, problem: Problem) -> tuple[list[str], CheckpointRecord | None]:
-        """Return what is broken of a checkpoint, all of which is read, and what it says of itself."""
-        place = self._run.checkpoints.at(iteration)
+        """Read all of a checkpoint; return its faults, and its record if that can be read."""
+        checkpoint = self._run.checkpoints.at(iteration)
         try:
-            record = place.record()
+            record = checkpoint.record()
         except DamagedError as error:
             return [str(error)], None
         if record.run != self._fingerprint:
-            raise MismatchError(f"{place.folder.url}: the checkpoint is not of the model that run.json describes")
-        wanted = ["global_state", *(f"rows/{number:05d}" for number in range(len(problem.cuts) - 1))]
-        wanted += [f"local_states/{number:05d}" for number in range(len(problem.shards) if self._locals else 0)]
-        if sorted(record.parts) != sorted(wanted) or record.blocks != problem.cuts:
-            raise MismatchError(f"{place.folder.url}: the checkpoint was cut into other parts, by another release")
-        checks = [self._executor.submit(check_part, place, part, digest) for part, digest in record.parts.items()]
+            raise MismatchError(f"{checkpoint.folder.url}: the checkpoint is not of the model that run.json describes")
+        expected = ["global_state", *(_rows(number) for number in range(len(problem.block_bounds) - 1))]
+        expected += [_locals(number) for number in range(len(problem.shards) if self._locals else 0)]
+        if sorted(record.parts) != sorted(expected) or record.blocks != problem.block_bounds:
+            raise MismatchError(
+                f"{checkpoint.folder.url}: the checkpoint is divided into other parts, by another release"
+            )
+        checks = [self._executor.submit(check_part, checkpoint, part, digest) for part, digest in record.parts.items()]
         faults = [text for part in self._executor.collect(checks) for text in part]
         if not faults:
             try:
-                self._global_state(record)
+                self._checks_of(record)
             except DamagedError as error:
                 faults.append(str(error))
         return faults, record
 
-    def _global_state(self, record: CheckpointRecord) -> ModelChecks:
-        """Read the global state of a checkpoint and check it."""
-        place, problem = self._run.checkpoints.at(record.iteration), self._problem
-        read = place.read("global_state", record.parts["global_state"])
-        where = f"{place.folder.url}/global_state"
-        return ModelChecks.of(problem.shard_model, problem.cuts[-1], read, where, problem.tokens)
+    def _checks_of(self, record: CheckpointRecord) -> ModelChecks:
+        """Read the global state of a checkpoint, check it, and return the checks of the other parts."""
+        checkpoint, problem = self._run.checkpoints.at(record.iteration), self._problem
+        arrays = checkpoint.read("global_state", record.parts["global_state"])
+        path = f"{checkpoint.folder.url}/global_state"
+        return ModelChecks.of(problem.shard_model, problem.block_bounds[-1], arrays, path, problem.tokens)
 
-    def _loaded(self, record: CheckpointRecord, *, compare: bool = False) -> State:
-        """Have a checkpoint read; what was not just written is compared, the tokens with the counts."""
-        place, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
+    def _load(self, record: CheckpointRecord, *, compare: bool = False) -> State:
+        """Submit the reading of a checkpoint; with `compare`, its tokens are compared with the counts of the blocks."""
+        checkpoint, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
         homes, parts, problem = self._executor.homes, record.parts, self._problem
         try:
-            checks = self._global_state(record)
-        except DamagedError as error:  # what was just written and cannot be read is as good as lost
+            checks = self._checks_of(record)
+        except DamagedError as error:
+            # A checkpoint that was just written and cannot be read is as good as lost.
             raise ClusterError(str(error)) from error
         blocks = []
-        for number, bound in enumerate(pairwise(problem.cuts)):
-            given = (place, number, *bound, parts[f"rows/{number:05d}"], checks)
-            blocks.append(submit(read_block, *given, home=problem.block_home(number, homes)))
+        for number, bounds in enumerate(pairwise(problem.block_bounds)):
+            block = (checkpoint, number, *bounds, parts[_rows(number)], checks)
+            blocks.append(submit(read_block, *block, home=problem.block_home(number, homes)))
         swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
-            own = (place, number, parts[f"local_states/{number:05d}"], checks, problem.shards[number], problem.scratch)
+            local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number], problem.scratch)
             compared = blocks if compare else None
-            swept.append(submit(read_local, *own, compared, home=problem.home(number, homes)))
+            swept.append(submit(read_local, *local, compared, home=problem.home(number, homes)))
         global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
         return State(record.iteration, global_state, blocks, swept)
 
 
-def write_block(place: Checkpoint, number: int, block: tasks.Block) -> str:
-    """Write a block of the vocabulary where it lies; return its digest."""
-    return place.write(f"rows/{number:05d}", block.rows.to_arrays())
+def _rows(number: int) -> str:
+    """Return the name of the part that holds a block of the vocabulary."""
+    return f"rows/{number:05d}"
 
 
-def write_local(place: Checkpoint, number: int, swept: tasks.Swept) -> str:
-    """Write a shard's local state where it lies; return its digest."""
+def _locals(number: int) -> str:
+    """Return the name of the part that holds a shard's local state."""
+    return f"local_states/{number:05d}"
+
+
+def write_block(checkpoint: Checkpoint, number: int, block: tasks.Block) -> str:
+    """Write a block of the vocabulary and return its digest."""
+    return checkpoint.write(_rows(number), block.rows.to_arrays())
+
+
+def write_local(checkpoint: Checkpoint, number: int, swept: tasks.Swept) -> str:
+    """Write a shard's local state and return its digest."""
     local = swept.local
     if isinstance(local, LocalState):
-        return place.write(f"local_states/{number:05d}", local.to_arrays())
-    return place.write(f"local_states/{number:05d}", local.lazy_arrays() if isinstance(local, SpillFiles) else local)
+        return checkpoint.write(_locals(number), local.to_arrays())
+    return checkpoint.write(_locals(number), local.lying() if isinstance(local, Shelf) else local)
 
 
-def check_part(place: Checkpoint, part: str, digest: str) -> list[str]:
-    """Read a part of a checkpoint, and say what is broken of it."""
-    return place.check(part, digest)
+def check_part(checkpoint: Checkpoint, part: str, digest: str) -> list[str]:
+    """Return the faults of a part of a checkpoint, all of which is read."""
+    return checkpoint.check(part, digest)
 
 
-def read_block(place: Checkpoint, number: int, low: int, high: int, digest: str, checks: ModelChecks) -> tasks.Block:
+def read_block(
+    checkpoint: Checkpoint, number: int, low: int, high: int, digest: str, checks: ModelChecks
+) -> tasks.Block:
     """Read a block of the vocabulary, and check it."""
-    part = f"rows/{number:05d}"
-    rows = place.read(part, digest)
-    checks.rows(rows, high - low, f"{place.folder.url}/{part}", finished=False)
+    part = _rows(number)
+    rows = checkpoint.read(part, digest)
+    checks.rows(rows, high - low, f"{checkpoint.folder.url}/{part}", finished=False)
     return tasks.Block(low, high, checks.model.rows_type.from_arrays(rows), Delta())
 
 
 def read_local(
-    place: Checkpoint,
+    checkpoint: Checkpoint,
     number: int,
     digest: str,
     checks: ModelChecks,
@@ -320,22 +351,22 @@ def read_local(
     scratch: str | None = None,
     blocks: Sequence[tasks.Block] | None = None,
 ) -> tasks.Swept:
-    """Read a shard's local state, as a sweep that changed nothing would have left it, and check it.
+    """Read a shard's local state and check it; the result is that of a sweep that changed nothing.
 
     Parameters
     ----------
-    place : Checkpoint
+    checkpoint : Checkpoint
         The checkpoint.
     number : int
         The shard's number.
     digest : str
-        Of the part.
+        Digest of the part.
     checks : ModelChecks
-        Of the checkpoint's global state.
+        Checks by the checkpoint's global state.
     shard : Shard, VectorShard or ShardOnDisk
         The shard.
     scratch : str, optional
-        Folder for scratch files, where local states lie on disk.
+        Folder for spilled local states; None where they stay in memory.
     blocks : sequence of Block, optional
         All blocks of the vocabulary, to compare the tokens with.
 
@@ -344,17 +375,17 @@ def read_local(
     Swept
         The local state.
     """
-    part = f"local_states/{number:05d}"
+    part = _locals(number)
     if scratch is None:
-        local: Arrays = place.read(part, digest)
+        local: Arrays = checkpoint.read(part, digest)
     else:
-        writer = SpillWriter(scratch)
-        for name, rows in place.open(part, digest).items():
+        writer = ShelfWriter(scratch)
+        for name, rows in checkpoint.open(part, digest).items():
             for piece in rows.pieces():
                 writer.add({name: piece})
         local = writer.finish()
-    where, whole = f"{place.folder.url}/{part}", open_shard(shard)
-    checks.local(local, whole, where)
+    path, loaded = f"{checkpoint.folder.url}/{part}", open_shard(shard)
+    checks.local(local, loaded, path)
     if blocks is not None:
-        checks.tallies(local, tasks.gather(blocks, whole.words).to_arrays(), whole, where)
+        checks.tallies(local, tasks.gather(blocks, loaded.words).to_arrays(), loaded, path)
     return tasks.Swept(local if scratch is not None else checks.model.load_local(local), Delta())

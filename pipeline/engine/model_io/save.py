@@ -1,4 +1,4 @@
-"""Writing the finished model of a run, each part by the worker that holds it."""
+"""Save the finished model of a run, each part by the worker that holds it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
@@ -24,48 +23,45 @@ from collapsium.workers.families.base import AnyShardModel
 
 
 def documents_of(corpus: Corpus) -> list[ShardDocuments]:
-    """Return the documents of a corpus's shards, as a model remembers them."""
+    """Return the number and the ids' digest of each shard's documents, as a model records them."""
     rows = corpus.manifest.shards
     return [ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows]
 
 
-def keep_model(
-    place: Folder,
+def save_model(
+    target: Folder,
     corpus: Corpus,
-    config: FamilyOptions,
     problem: Problem,
     executor: Executor,
     state: State,
     processors: Sequence[Processor] = (),
     notice: Callable[[str], None] | None = None,
 ) -> None:
-    """Write a state as a finished model: it is there whole or not at all, in place of an older one.
+    """Save a state as a finished model, in place of an older one; after an error the older one is still there.
 
     Parameters
     ----------
-    place : Folder
-        The model's folder, which is made.
+    target : Folder
+        Folder of the model, which is made.
     corpus : Corpus
-        What it was fitted to.
-    config : FamilyOptions
-        The family's options.
+        The training corpus.
     problem : Problem
-        What was fitted.
+        The problem.
     executor : Executor
-        Whose workers hold the state.
+        Executor whose workers hold the state.
     state : State
-        What to keep.
+        The state, with local states.
     processors : sequence of Processor, optional
-        Those that have taken part.
+        Processors that took part.
     notice : callable, optional
-        If it is given, the model gets a summary of its documents; it is told why, where that cannot be made.
+        Receives a line about each part that could not be made. With it, the model gets a summary of its documents.
 
     Raises
     ------
     ClusterError
         The state is lost, or the workers do not write to the driver's storage.
     """
-    with replaced(place) as folder:
+    with replaced(target) as folder:
         writer = ModelWriter(folder)
         written = [
             executor.submit(write_block, writer, number, problem.shard_model, block, state.global_state)
@@ -79,30 +75,30 @@ def keep_model(
         missing = [part for part in parts if not folder.exists(part)]
         if missing:
             raise ClusterError(
-                f"{place.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that the "
+                f"{target.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that the "
                 "driver and all workers share"
             )
         manifest = corpus.manifest
         record = ModelRecord(
             family=problem.name,
-            options=config.model_dump(mode="json"),
+            options=problem.config.model_dump(mode="json"),
             iterations=state.iteration,
             corpus=manifest.digest,
             vocabulary=manifest.vocabulary,
-            blocks=problem.cuts,
+            blocks=problem.block_bounds,
             shards=tuple(documents_of(corpus)),
             parts=parts,
             lineage=lineage_of(corpus),
             processors=tuple(processors),
         )
-        _keep_reading(folder, corpus, notice)
+        _copy_ingest_record(folder, corpus, notice)
         record = writer.finish(record, corpus.vocabulary)
-        if notice is not None and _keep_summary(folder, corpus, executor, notice):
+        if notice is not None and _save_summary(folder, corpus, executor, notice):
             writer.write_record(record.model_copy(update={"summarised": True}))
 
 
-def _keep_reading(folder: Folder, corpus: Corpus, notice: Callable[[str], None] | None) -> None:
-    """Write how the documents were read into the model, which can then read new ones without the corpus."""
+def _copy_ingest_record(folder: Folder, corpus: Corpus, notice: Callable[[str], None] | None) -> None:
+    """Copy the record of how the documents were read, by which the model reads new ones without the corpus."""
     try:
         inherit_history(corpus.folder, folder)
     except DamagedError as error:
@@ -110,11 +106,11 @@ def _keep_reading(folder: Folder, corpus: Corpus, notice: Callable[[str], None] 
             notice(f"the model has no record of how its documents were read: {error}")
 
 
-def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> bool:
-    """Write the summary of a model's documents beside it, or report why not: it never costs the model.
+def _save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> bool:
+    """Write the summary of a model's documents, or report why there is none; return true if it was written.
 
-    Whatever goes wrong with a summary is caught here, as what it is made of (titles, dates, labels) takes no part in a
-    fit. Only a lost cluster is raised: the model's parts may be lost with it, and are written again.
+    An error in a summary never costs the model, as the titles, dates and labels of which it is made take no part in a
+    fit. Only a lost cluster is raised, because the model's parts may be lost with it and are then written again.
     """
     try:
         write_summary(folder, summary_of(Model(folder.url), corpus, executor))
@@ -132,11 +128,11 @@ def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Ca
 def write_block(
     writer: ModelWriter, number: int, model: AnyShardModel, block: tasks.Block, global_state: GlobalState
 ) -> tuple[str, str]:
-    """Write a block of the vocabulary where it lies; return the name of the part and its digest."""
+    """Write a block of the vocabulary; return the name of the part and its digest."""
     return writer.write_block(number, model.finished_rows(block.rows, global_state).to_arrays())
 
 
 def write_shard(writer: ModelWriter, number: int, model: AnyShardModel, swept: tasks.Swept) -> tuple[str, str]:
-    """Write what a model keeps of a shard's local state where it lies; return the name of the part and its digest."""
+    """Write the documents of a shard, as a model has them; return the name of the part and its digest."""
     local = tasks.local_state(model, swept.local)
     return writer.write_shard(number, model.documents(local).to_arrays())

@@ -1,19 +1,20 @@
-"""What a fit will take: memory of each process, disk, and bytes that move in an iteration, before anything runs."""
+"""Estimate of a fit's memory, disk and traffic before it runs."""
 
 from __future__ import annotations
 
 import math
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.partition import GROUP, _blocks
-from collapsium.pipeline.engine.resources.place import Place, place_of
+from collapsium.pipeline.engine.partition import PARTITION, block_bounds
+from collapsium.pipeline.engine.resources.place import Place, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions
 from collapsium.pipeline.executors.open import check_scheduler
@@ -30,24 +31,42 @@ from collapsium.storage.units import size
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.shard_loading import NEARLY_ALL
 
-INTERPRETER = {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}  # measured: libraries and kernels
-READING = 60  # bytes a pair while a shard is read from Parquet
-READING_DENSE = 24  # and a value: its file, what comes out of it, and a copy
-WORD = 190  # bytes a word of the vocabulary, as text, on the driver
-SHARD_PAIR, SHARD_DOCUMENT = 8, 8  # bytes at rest
-BUSY = 2  # sweeps for each worker that shall be under way, where members of an ensemble are side by side
+
+@dataclass(frozen=True)
+class Costs:
+    """Bytes that a fit takes besides its family's state, measured on small corpora."""
+
+    processes: Mapping[str, float] = field(
+        default_factory=lambda: {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}
+    )
+    """A process with its libraries and kernels, by its use."""
+    read_pair: int = 60
+    """A pair while its shard is read from Parquet."""
+    read_value: int = 24
+    """A value of a vector while its shard is read: its file, the decoded array, and a copy."""
+    vocabulary_word: int = 190
+    """A word of the vocabulary, as text, on the driver."""
+    pair: int = 8
+    """A pair of a shard in memory."""
+    document: int = 8
+    """A document of a shard in memory."""
+    sweeps_per_worker: int = 2
+    """Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these."""
+
+
+COSTS = Costs()
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(ShortRepr):
-    """What a fit takes.
+    """Resources that a fit takes.
 
     Attributes
     ----------
     place : Place
-        Where it runs.
+        Processes, threads and memory that it may use.
     memory : dict of str to float
-        Bytes of each worker process at its peak, by what they are for.
+        Bytes of each worker process at its peak, by use.
     driver : float
         Bytes of the driver at its peak, where it is a process of its own; else 0.
     scratch : float
@@ -61,7 +80,7 @@ class Plan(ShortRepr):
     run_free : float or None
         Bytes that are free where the run would lie; None where that is not known.
     members : int
-        How many members of an ensemble are worked on side by side; 1 for a fit by itself.
+        Members of an ensemble that are fitted at a time; 1 for a fit by itself.
     """
 
     place: Place
@@ -82,11 +101,11 @@ class Plan(ShortRepr):
 
     @property
     def on_disk(self) -> bool:
-        """Whether local states lie on disk."""
+        """True if local states are spilled to disk."""
         return self.scratch > 0
 
     def problem(self) -> str:
-        """Say what does not fit; empty if all does."""
+        """Return a line about what does not fit; empty if all does."""
         if self.needed > self.place.memory:
             return (
                 f"a worker process needs {size(self.needed)} of memory and may hold {size(self.place.memory)}; give it "
@@ -125,21 +144,20 @@ class Plan(ShortRepr):
             lines.append(f"{'  and more if held-out tokens are scored after it':<58}{size(self.moved_scoring):>10}")
         return "\n".join(lines)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """Return the plan for programs; sizes in bytes, None where there is no limit."""
-        whole = {"needed": self.needed, "fits": not self.problem(), "problem": self.problem()}
         plan = asdict(self)
         if math.isinf(self.place.memory):
             plan["place"]["memory"] = None
-        return {**plan, **whole}
+        return {**plan, "needed": self.needed, "fits": not self.problem(), "problem": self.problem()}
 
     def require(self) -> None:
-        """Refuse what does not fit.
+        """Raise an error if the fit does not fit.
 
         Raises
         ------
         CapacityError
-            Memory or disk is short; the error holds the table.
+            Memory or disk is short; the error has the table.
         """
         problem = self.problem()
         if problem:
@@ -154,9 +172,9 @@ def estimate(
     options: EstimateOptions,
     scheduling: SchedulerOptions,
     memory: MemoryOptions,
-    **family_options: Any,
+    **family_options: object,
 ) -> Plan:
-    """Predict what a fit would take, without running it.
+    """Estimate the memory, disk and traffic of a fit, without running it.
 
     Parameters
     ----------
@@ -165,27 +183,34 @@ def estimate(
     family : str
         The model family.
     options : EstimateOptions
-        What of a fit's options changes what it takes.
+        Options of a fit on which its resources depend.
     scheduling : SchedulerOptions
-        Which executor runs the tasks; of a cluster that runs elsewhere, `workers` are its processes.
+        Executor that runs the tasks; of a cluster on other machines, `workers` are its processes.
     memory : MemoryOptions
-        What work may take.
+        Memory and disk of the workers.
     **family_options
         The family's options.
 
     Returns
     -------
     Plan
-        What the fit takes, and what does not fit.
+        The estimate.
     """
     config, opened = make_options(family, family_options, option_names(estimate)), Corpus(corpus)
     require_corpus(family, opened)
     opened.require_tokens()
     require_schedule(family, options.schedule)
     check_scheduler(scheduling.scheduler, scheduling.workers)
-    place = place_of(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
-    more = {"restarts": options.restarts, "samples": options.samples}
-    return plan(opened, family, config, place, stochastic=options.schedule == "stochastic", **more)
+    place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
+    return plan(
+        opened,
+        family,
+        config,
+        place,
+        stochastic=options.schedule == "stochastic",
+        restarts=options.restarts,
+        samples=options.samples,
+    )
 
 
 def plan(
@@ -198,30 +223,30 @@ def plan(
     restarts: int = 0,
     samples: int = 0,
 ) -> Plan:
-    """Predict what a fit takes in a place.
+    """Estimate the resources of a fit in a place.
 
     Parameters
     ----------
     corpus : Corpus
-        What to fit; one of its shards is read, to count the words in it.
+        The corpus; two of its shards are read, to count their words.
     family : str
         The model family.
     config : FamilyOptions
         Its options.
     place : Place
-        Where.
+        Processes, threads and memory that the fit may use.
     stochastic : bool, optional
         Whether shards are swept in minibatches.
     restarts : int, optional
         Members of an ensemble; 0 for a fit by itself.
     samples : int, optional
-        States that are kept as models besides.
+        States that are saved as models besides.
 
     Returns
     -------
     Plan
-        With local states in memory if they fit there, else on disk; with as many members side by side as keep all
-        workers busy, or as their states fit into memory.
+        Local states are in memory if they fit there, else on disk. As many members are fitted at a time as keep all
+        workers busy, or as fit into memory.
 
     Raises
     ------
@@ -233,48 +258,49 @@ def plan(
             raise OptionError(f"expected a whole number of 0 or more, found {number!r}", name)
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
-    words, growth, lengths = _look(corpus)
+    words, growth, lengths = _sample_shards(corpus)
     labels = labels_of(corpus, family, config)
     summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    given = manifest, footprint, place, words, growth
+    inputs = manifest, footprint, place, words, growth
     models = max(restarts, 1), samples
-    busy = 1 if place.scheduler == "serial" else BUSY * place.processes * place.threads
-    wanted = min(max(restarts, 1), -(-busy // max(len(manifest.shards), 1)))
-    for members in range(wanted, 0, -1):
-        inside = _plan(*given, models, members, on_disk=False)
-        if inside.needed <= place.memory:
-            return inside
-    return _plan(*given, models, 1, on_disk=True)
+    sweeps = 1 if place.scheduler == "serial" else COSTS.sweeps_per_worker * place.processes * place.threads
+    most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
+    for members in range(most_members, 0, -1):
+        in_memory = _plan(*inputs, models, members, on_disk=False)
+        if in_memory.needed <= place.memory:
+            return in_memory
+    return _plan(*inputs, models, 1, on_disk=True)
 
 
-def _look(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
-    """Look at two shards, to know of what the manifest does not say.
+def _sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
+    """Estimate from two shards the figures that the manifest does not have.
 
     Returns
     -------
     words : int
-        Words of the largest shard, in proportion to what the first has of its pairs.
+        Words of the largest shard, extrapolated from the first by the number of pairs.
     growth : float
-        Power of their number by which the words of several shards together grow.
+        Exponent g: n shards together have n^g times the words of one.
     lengths : numpy.ndarray of int64, shape (documents,), or None
-        Pairs of each document of the first.
+        Pairs of each document of the first shard.
     """
     manifest = corpus.manifest
     largest = max((row.pairs for row in manifest.shards), default=0)
     if not largest:
         return manifest.vocabulary.words, 0.0, None
     width = manifest.vocabulary.words
-    if manifest.vectors is not None:  # each has all columns
+    if manifest.vectors is not None:
+        # Each vector has all columns.
         return width, 0.0, np.full(manifest.shards[0].documents, width, dtype=np.int64)
-    some = [one for one in corpus.references if one.record.pairs]
-    shard, growth = cast(Shard, some[0].load()), 0.0
-    if len(some) > 1 and shard.words.size < NEARLY_ALL * manifest.vocabulary.words:
-        both = np.union1d(shard.words, some[len(some) // 2].load().words).size
-        growth = math.log2(max(both / max(shard.words.size, 1), 1.0))
-    found = shard.words.size * largest / some[0].record.pairs
-    return int(min(found, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
+    filled = [reference for reference in corpus.references if reference.record.pairs]
+    shard, growth = cast(Shard, filled[0].load()), 0.0
+    if len(filled) > 1 and shard.words.size < NEARLY_ALL * manifest.vocabulary.words:
+        union = np.union1d(shard.words, filled[len(filled) // 2].load().words).size
+        growth = math.log2(max(union / max(shard.words.size, 1), 1.0))
+    words = shard.words.size * largest / filled[0].record.pairs
+    return int(min(words, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
 
 
 def _plan(
@@ -289,43 +315,48 @@ def _plan(
     on_disk: bool,
 ) -> Plan:
     shards, processes, vocabulary = len(manifest.shards), max(place.processes, 1), manifest.vocabulary.words
-    own = -(-shards // processes)  # shards of a process
-    at_a_time = min(place.threads, max(own, 1) * members)
+    shards_each = -(-shards // processes)
+    at_a_time = min(place.threads, max(shards_each, 1) * members)
     local = footprint.pair * manifest.pairs + footprint.document * manifest.documents
-    held = SHARD_PAIR * manifest.pairs + SHARD_DOCUMENT * manifest.documents
+    documents = COSTS.pair * manifest.pairs + COSTS.document * manifest.documents
     largest = max((row.pairs for row in manifest.shards), default=0)
-    kept, shown = footprint.kept * vocabulary, footprint.shown * vocabulary
-    blocks = len(_blocks(vocabulary, footprint))
-    mine = -(-blocks // processes) / blocks  # of the blocks, the most that live in one process
-    # A group's sum, what waits to be added to it, the sum being made, and the sums of the groups before.
-    deltas = min(own, 1 + at_a_time + 1 + math.ceil(math.log2(max(own / GROUP, 1)) if own > GROUP else 0))
+    rows, shown = footprint.rows * vocabulary, footprint.shown * vocabulary
+    blocks = len(block_bounds(vocabulary, footprint)) - 1
+    # The share of the blocks that one process holds at most.
+    block_share = -(-blocks // processes) / blocks
+    # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
+    groups = max(shards_each / PARTITION.group_shards, 1)
+    deltas = min(shards_each, 1 + at_a_time + 1 + math.ceil(math.log2(groups)))
     copied = 0 if words >= NEARLY_ALL * vocabulary and blocks == 1 else footprint.shown * words
-    working = at_a_time * ((footprint.swept * words + copied) + (footprint.portion if on_disk else 0))
+    working = at_a_time * ((footprint.swept * words + copied) + (footprint.chunk if on_disk else 0))
     if on_disk:
-        working += at_a_time * SHARD_PAIR * largest + buffers.pool.settings.idle_bytes
-    reading = READING if manifest.vectors is None else READING_DENSE
+        working += at_a_time * COSTS.pair * largest + buffers.pool.settings.idle_bytes
+    reading = COSTS.read_pair if manifest.vectors is None else COSTS.read_value
     memory = {
-        "interpreter, libraries and kernels": INTERPRETER.get(place.scheduler, INTERPRETER["worker"]),
-        "reading a shard" if on_disk else "documents": reading * largest if on_disk else held / processes,
-        "counts by words and topics": members * (2 * kept * mine + shown * (1 - mine if processes > 1 else 0)),
+        "interpreter, libraries and kernels": COSTS.processes.get(place.scheduler, COSTS.processes["worker"]),
+        "reading a shard" if on_disk else "documents": reading * largest if on_disk else documents / processes,
+        "counts by words and topics": members
+        * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0)),
         "changes waiting to be added": members * deltas * footprint.delta * words,
         "sweeping": working,
         "local states": 0.0 if on_disk else members * 2 * local / processes,
     }
-    if processes > 1:  # what is on its way: rows of a block, and a delta
+    if processes > 1:
+        # Rows of a block and a delta.
         memory["moving to and from others"] = shown / blocks + footprint.delta * words
-    if on_disk:  # a shard is read before the first sweep
+    if on_disk:
+        # A shard is read before the first sweep, when the memory of sweeps is free.
         memory["reading a shard"] = max(memory["reading a shard"] - sum(list(memory.values())[2:5]), 0.0)
     alone = place.scheduler in ("threads", "serial")
     if alone:
-        memory["the vocabulary's words"] = float(WORD * vocabulary)
+        memory["the vocabulary's words"] = float(COSTS.vocabulary_word * vocabulary)
     remote = place.scheduler not in ("threads", "serial", "local")
     return Plan(
         place=place,
         memory=memory,
-        driver=0.0 if alone else INTERPRETER["driver"] + WORD * vocabulary,
-        scratch=2 * local + held if on_disk else 0.0,
-        run=models[0] * (2 * (local + kept) + (1 + models[1]) * footprint.kept * vocabulary / 2),
+        driver=0.0 if alone else COSTS.processes["driver"] + COSTS.vocabulary_word * vocabulary,
+        scratch=2 * local + documents if on_disk else 0.0,
+        run=models[0] * (2 * (local + rows) + (1 + models[1]) * rows / 2),
         moved=members * _moved(manifest, footprint, processes, words, growth, blocks),
         moved_scoring=members * (processes - 1) * shown,
         members=members,
@@ -335,15 +366,16 @@ def _plan(
 
 
 def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int, growth: float, blocks: int) -> float:
-    """Return the bytes that an iteration moves: rows to whoever sweeps with them, and sums of deltas.
+    """Return the bytes that an iteration moves: rows to the sweeps, and sums of deltas.
 
-    The sums are followed over the tree of `loop._Sums`; what a sum holds grows with the words of its shards.
+    The sums are followed over the tree of `iteration._Sums`; a sum grows with the words of its shards.
     """
     shards, vocabulary = len(manifest.shards), manifest.vocabulary.words
     moved: float = 0.0
 
     def add(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-        nonlocal moved  # each is (home, shards summed); the sum is made where the right one is
+        # Each is (home, shards summed); the sum is made at the home of the right one.
+        nonlocal moved
         moved += sent(left[1]) if left[0] != right[0] else 0.0
         return right[0], left[1] + right[1]
 
@@ -353,21 +385,22 @@ def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int,
     tree: list[tuple[int, int]] = []
     group: tuple[int, int] | None = None
     for number in range(shards):
-        one = (number * processes // shards, 1)
-        group = one if group is None else add(group, one)
-        if (number + 1) % GROUP == 0:
+        delta = (number * processes // shards, 1)
+        group = delta if group is None else add(group, delta)
+        if (number + 1) % PARTITION.group_shards == 0:
             while tree and tree[-1][1] == group[1]:
                 group = add(tree.pop(), group)
             tree.append(group)
             group = None
-    for home, count in [*tree, *([group] if group else [])]:  # folded where each block lives
+    # What remains is folded in at the home of each block.
+    for home, count in [*tree, *([group] if group else [])]:
         away = sum(((block + 1) * processes - 1) // blocks != home for block in range(blocks)) / blocks
         moved += away * sent(count)
     return moved + (processes - 1) * footprint.shown * vocabulary
 
 
 def _free(folder: str) -> float:
-    """Return the bytes that are free where a folder is or would be."""
+    """Return the free bytes of the disk on which a folder is or would be."""
     path = Path(folder).absolute()
     while not path.exists():
         path = path.parent

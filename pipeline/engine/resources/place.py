@@ -1,4 +1,4 @@
-"""Memory and processors of the place where a fit runs."""
+"""Processes, threads, memory and folders that a fit may use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collapsium.storage.units import parse_size
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fit would run.
+    """Processes, threads, memory and folders that a fit may use.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class Place:
     memory : float
         Bytes that each process may hold.
     scratch : str
-        Folder for local states that do not fit.
+        Folder for spilled local states.
     run : str or None
-        Folder of the run, if it is known and on this machine.
+        Folder of the run; None where it is not known, or not on this machine.
     """
 
     scheduler: str
@@ -39,33 +39,30 @@ class Place:
 
 
 def free_memory() -> int:
-    """Return the bytes that this process may use: what the machine, or its control group, has left."""
-    found = int(psutil.virtual_memory().available)
-    for limit, used in (("memory.max", "memory.current"),):
-        try:
-            most = Path("/sys/fs/cgroup", limit).read_text().strip()
-            now = Path("/sys/fs/cgroup", used).read_text().strip()
-        except OSError:
-            continue
-        if most.isdigit() and now.isdigit():
-            found = min(found, max(int(most) - int(now), 0))
-    return found
+    """Return the bytes of memory that are free on this machine, or in this process's control group if that has less."""
+    available = int(psutil.virtual_memory().available)
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
+    except OSError:
+        return available
+    return min(available, max(int(limit) - int(used), 0)) if limit.isdigit() and used.isdigit() else available
 
 
-def place_of(
+def local_place(
     scheduler: str,
     workers: int | None = None,
     memory: str | int | None = None,
     scratch: str | None = None,
     run: str | None = None,
 ) -> Place:
-    """Say what a scheduler on this machine will have; see `estimate` for the parameters."""
+    """Return the place of a scheduler on this machine; see `estimate` for the parameters."""
     processors = len(os.sched_getaffinity(0))
     count = workers or (1 if scheduler == "serial" else processors)
     if scheduler in ("threads", "serial"):
         processes, threads = 1, 1 if scheduler == "serial" else count
     else:
         processes, threads = count, 1
-    here = free_memory() + int(psutil.Process().memory_info().rss)
-    limit = parse_size(memory) if memory is not None else here / (processes if scheduler == "local" else 1)
+    total = free_memory() + int(psutil.Process().memory_info().rss)
+    limit = parse_size(memory) if memory is not None else total / (processes if scheduler == "local" else 1)
     return Place(scheduler, processes, threads, float(limit), scratch or tempfile.gettempdir(), run)

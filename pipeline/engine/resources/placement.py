@@ -1,4 +1,4 @@
-"""Where a fit runs, what it may take there, and what it gives back in the end."""
+"""The placement of a fit on an executor, its scratch folder, and the release of its memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from collapsium.storage.io.transactions import unfinished
 from collapsium.storage.units import parse_size
 from collapsium.workers.arrays import buffer_pool as buffers
 
-HERE = ("threads", "serial", "local")  # schedulers whose workers all run on this machine
+LOCAL_SCHEDULERS = ("threads", "serial", "local")
+"""Schedulers whose workers all run on this machine."""
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where a fit runs and what it may take there; see `fit`."""
+class Placement:
+    """Scheduler, memory and checks of a fit; see `fit` for the fields."""
 
     scheduler: str = "threads"
     workers: int | None = None
@@ -55,25 +56,25 @@ class Where:
         checkpoints: CheckpointOptions,
         timeouts: TimeoutOptions,
         tls: TLS | None,
-    ) -> Where:
-        """Put together the options of where a fit runs."""
-        return Where(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
+    ) -> Placement:
+        """Return the placement that these options describe."""
+        return Placement(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
 
     @property
-    def here(self) -> bool:
-        """Whether what a place may hold is known before anything is started."""
-        return self.scheduler in HERE
+    def is_local(self) -> bool:
+        """True if all workers run on this machine, so that their memory is known before they start."""
+        return self.scheduler in LOCAL_SCHEDULERS
 
     def open(self, notice: Callable[[str], None]) -> Executor:
-        """Start or reach what runs the tasks."""
+        """Start the executor, or connect to it."""
         memory = None if self.memory is None else parse_size(self.memory)
         return open_executor(
             self.scheduler, self.workers, memory, tls=self.tls, cluster_timeout=self.cluster_timeout, notice=notice
         )
 
 
-def place_there(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
-    """Say what a cluster that runs elsewhere may hold."""
+def cluster_place(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
+    """Return the place of a cluster on other machines."""
     limit = parse_size(memory) if memory is not None else executor.memory or math.inf
     threads = max(executor.workers // executor.homes, 1)
     return Place(scheduler, executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
@@ -81,7 +82,7 @@ def place_there(scheduler: str, executor: Executor, memory: str | int | None, sc
 
 @contextlib.contextmanager
 def freed_memory(executor: Executor) -> Iterator[None]:
-    """Give back, in the end, the memory that workers have fetched ahead."""
+    """Release, in the end, the memory that the workers' buffer pools hold."""
     try:
         yield
     finally:
@@ -95,16 +96,16 @@ def _release() -> None:
 
 @contextlib.contextmanager
 def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
-    """Name a folder for scratch files that no other run has, if one is needed, and remove it on all machines.
+    """Provide a folder for the scratch files of this run alone, if one is needed, and remove it on all machines.
 
-    On this machine alone, those that drivers who died have left in the same place are removed first.
+    Where all workers run on this machine, folders that dead processes left in the same place are removed first.
 
     Parameters
     ----------
     planned : Plan
-        What the fit takes, and where.
+        Estimate of the fit's resources.
     executor : Executor
-        Whose workers write there.
+        Executor whose workers write there.
 
     Yields
     ------
@@ -115,9 +116,9 @@ def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
         yield None
         return
     parent = Path(planned.place.scratch).absolute()
-    if planned.place.scheduler in HERE:
-        with unfinished(Folder(str(parent / "collapsium-scratch"))) as place:
-            yield place.path
+    if planned.place.scheduler in LOCAL_SCHEDULERS:
+        with unfinished(Folder(str(parent / "collapsium-scratch"))) as scratch:
+            yield scratch.path
         return
     folder = str(parent / f"collapsium-{uuid.uuid4().hex[:12]}")
     try:

@@ -19,35 +19,34 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.state import GlobalState
     from collapsium.workers.families.base import AnyShardModel
 
-HERE = ("threads", "serial", "local")  # schedulers whose workers run on this machine
-
 
 def compile_for(
     executor: Executor,
-    scheduler: str,
     model: AnyShardModel,
     global_state: GlobalState,
     report: Report = log_compilation,
+    *,
+    local: bool,
 ) -> None:
     """Compile the kernels that a fit calls, on each machine, and load them in each worker process.
 
-    On this machine child processes of the driver compile, so that the workers find machine code; on others those of the
-    workers do.
+    On this machine, child processes of the driver compile before the workers load the machine code. On other machines,
+    child processes of the workers compile.
 
     Parameters
     ----------
     executor : Executor
         The workers.
-    scheduler : str
-        Where they run, as for `collapsium.pipeline.executors.open.open_executor`.
     model : ShardModel
-        The family's half beside the shards.
+        The family's half for the shards.
     global_state : GlobalState
         Its global state.
     report : callable, optional
-        Called with the number of kernels compiled so far and of all that have to be; not where there are none.
+        Receives the number of kernels compiled so far, and of all that are missing; not called where none is missing.
+    local : bool
+        Whether all workers run on this machine.
     """
-    if scheduler in HERE:
+    if local:
         fill_cache(fit_kernels(model, global_state), report)
     remaining = max(executor.everywhere(_missing, model, global_state), default=0)
     if remaining:
@@ -58,7 +57,7 @@ def compile_for(
 
 
 def reporting_to(sink: Sink) -> Report:
-    """Return a report that tells a sink events ``compiling``."""
+    """Return a report that sends a sink ``compiling`` events."""
 
     def report(compiled: int, total: int) -> None:
         sink({"event": "compiling", "iteration": 0, "elapsed": 0.0, "compiled": compiled, "kernels": total})

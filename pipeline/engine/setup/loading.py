@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.leakage.token_counts import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
-from collapsium.pipeline.engine.partition import cuts
+from collapsium.pipeline.engine.partition import block_bounds
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.request import Request
@@ -28,7 +28,7 @@ from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard, store_shard
 
 
-def aligned(request: Request) -> list[HeldoutReference]:
+def heldout_references(request: Request) -> list[HeldoutReference]:
     """Find the held-out pairs of each training shard's documents; none where nothing is held out."""
     if request.heldout is None:
         return []
@@ -39,7 +39,7 @@ def aligned(request: Request) -> list[HeldoutReference]:
 Shards = tuple[list[Future[AnyShard | ShardOnDisk]], list[Future[AnyShard | ShardOnDisk]]]
 
 
-class Loaded:
+class LoadedCorpus:
     """A corpus that is read, and the problems that can be made of it: one a seed.
 
     Parameters
@@ -99,7 +99,7 @@ class Loaded:
         family = load_family(request.family)
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
-        blocks = cuts(self._summary.words, self._footprint)
+        blocks = block_bounds(self._summary.words, self._footprint)
         model = family.make_shard_model(request.config)
         parts = (request.family, family, model, request.config, shards, held, blocks, stream, self._scratch)
         source, warm = request.warm, None

@@ -23,7 +23,7 @@ from collapsium.storage.runs.run import DONE, RECORD, Run
 SAMPLING = ("samples", "sample_every")  # which states are kept
 
 
-def taken_up(
+def resumed_request(
     run: Run,
     corpus: str | os.PathLike[str] | None,
     heldout: str | os.PathLike[str] | None,
@@ -156,40 +156,47 @@ def _found(
     return corpus
 
 
-def is_done(target: Run, request: Request) -> bool:
-    """Say whether there is nothing more to do for a run.
+def is_finished(target: Run, request: Request) -> bool:
+    """Return true if a run has nothing more to do.
 
     Parameters
     ----------
     target : Run
         The run.
     request : Request
-        What it is asked for now.
+        The request, as it is now.
 
     Returns
     -------
     bool
-        Whether its model stands, and is what is asked for.
+        True if the run has a model, and that is what the request describes.
 
     Raises
     ------
     OptionError
-        It has more iterations than are asked for.
+        The run has more iterations than the request.
     """
     planned = request.limits.planned(len(request.corpus.manifest.shards))
     latest = target.checkpoints.candidates()[0][:1]
     if latest and latest[0] > planned:
-        raise OptionError(f"`iterations` {planned}: the run has made {latest[0]} already; name more, or a new run")
+        raise OptionError(
+            f"expected at least {latest[0]}, as the run has made {latest[0]} already, found {planned}", "iterations"
+        )
     if not target.model.exists(MODEL_RECORD):
         return False
     try:
         model = StoredModel(target.model.url)
-    except DamagedError:  # it is written again, from the checkpoint
+    except DamagedError:
+        # It is written again, from the checkpoint.
         return False
     if latest and latest[0] != model.record.iterations:
         return False
     if not all(target.member(number).exists(MODEL_RECORD) for number in range(request.limits.samples)):
         return False
-    last: dict[str, Any] = next((event for event in reversed(target.events()) if event.get("event") == "end"), {})
     unchanged = Limits(**target.record()["limits"]) == request.limits
-    return last.get("reason") in DONE and (model.record.iterations == planned or unchanged)
+    return end_reason(target) in DONE and (model.record.iterations == planned or unchanged)
+
+
+def end_reason(target: Run) -> str | None:
+    """Return the reason of the last end that a run reports; None where it reports none."""
+    return next((event.get("reason") for event in reversed(target.events()) if event.get("event") == "end"), None)

@@ -307,33 +307,33 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         pair, document = 4.0 * config.topics, 4.0 * config.topics
         largest = pair * summary.pairs + document * summary.documents
         return Footprint(
-            kept=8 * config.topics + more,
+            rows=8 * config.topics + more,
             shown=8 * config.topics + more,
             swept=4 * config.topics + 2 * more,
             delta=8 * config.topics + more,
             pair=pair,
             document=document,
-            portion=2 * largest,
+            chunk=2 * largest,
         )
     listed = _listed(summary, config)
     if summary.stochastic:
         return Footprint(
-            kept=4 * config.topics + 8,
+            rows=4 * config.topics + 8,
             shown=4 * config.topics + 8,
             swept=8 * config.topics + 16,
             delta=4 * config.topics + 8,
             pair=0.0,
             document=4.0 * config.topics,  # once it has ended, the documents are fitted to the topics
-            portion=6.0 * CHUNK_RESPONSIBILITIES,
+            chunk=6.0 * CHUNK_RESPONSIBILITIES,
         )
     return Footprint(
-        kept=(8 if config.momentum else 4) * config.topics + 8 + more,
+        rows=(8 if config.momentum else 4) * config.topics + 8 + more,
         shown=4 * config.topics + 8 + more,
         swept=4 * config.topics + 16 + more,
         delta=4 * config.topics + 8 + more,
         pair=2.0 * listed,
         document=6.0 * listed + 20,
-        portion=6.0 * CHUNK_RESPONSIBILITIES,
+        chunk=6.0 * CHUNK_RESPONSIBILITIES,
     )
 
 

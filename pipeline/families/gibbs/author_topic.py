@@ -95,8 +95,8 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
         memory = footprint(summary, options.topics)
         pair, document = 2.0 * memory.pair, 4.0 * max(mean_labels(summary), 1.0) + 16.0
         authors = 16.0 * options.topics * (label_count(summary) + 1)
-        portion = 2.0 * (pair * summary.pairs + document * summary.documents) + authors
-        return replace(memory, pair=pair, document=document, portion=portion)
+        chunk = 2.0 * (pair * summary.pairs + document * summary.documents) + authors
+        return replace(memory, pair=pair, document=document, chunk=chunk)
 
     def update(
         self, global_state: AuthorTopicGlobalState, delta: Delta, options: AuthorTopicOptions, stream: Stream

@@ -120,8 +120,8 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
         """Return the memory of a sampler of all topics, and 4 bytes a label of a document."""
         memory = footprint(summary, options.sizes.topics(label_count(summary)))
         labels = 4.0 * mean_labels(summary) + 8.0
-        portion = memory.portion + 2.0 * labels * summary.documents
-        return replace(memory, document=memory.document + labels, portion=portion)
+        chunk = memory.chunk + 2.0 * labels * summary.documents
+        return replace(memory, document=memory.document + labels, chunk=chunk)
 
     def cannot_change(self, global_state: LabelTopicsGlobalState) -> bool:
         """Return whether each document may have one topic alone."""

@@ -115,11 +115,11 @@ def footprint(summary: Summary, topics: int) -> Footprint:
     tokens = summary.tokens / max(summary.documents, 1)
     pair, document = 2.0 * summary.tokens / max(summary.pairs, 1), 6.0 * min(topics, tokens) + 16.0
     return Footprint(
-        kept=4.0 * topics,
+        rows=4.0 * topics,
         shown=4.0 * topics,
         swept=4.0 * padded(topics),
         delta=4.0 * topics,
         pair=pair,
         document=document,
-        portion=2.0 * (pair * summary.pairs + document * summary.documents) + 6.0 * summary.tokens,
+        chunk=2.0 * (pair * summary.pairs + document * summary.documents) + 6.0 * summary.tokens,
     )

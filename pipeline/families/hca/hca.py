@@ -109,13 +109,13 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         columns = max(options.max_nodes, max(SEEDS_PER_LEAF, options.depth) * options.sizes()[-1] + 1) + 1
         own = 8.0 * options.depth + 12.0 * 4 + (8.0 * options.depth**2 if options.form == "factorised" else 0.0)
         return Footprint(
-            kept=24.0 * columns,
+            rows=24.0 * columns,
             shown=24.0 * columns,
             swept=48.0 * columns,
             delta=16.0 * columns,
             pair=0.0,
             document=own,
-            portion=0.0,
+            chunk=0.0,
         )
 
     def update(self, global_state: HcaGlobalState, delta: Delta, options: HcaOptions, stream: Stream) -> HcaGlobalState:

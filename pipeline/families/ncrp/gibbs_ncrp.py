@@ -124,13 +124,13 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         slots, deeper = padded(EXPECTED_NODES + SPARE_PATHS * MAX_LANES * (options.depth - 1)), 8.0 * options.depth
         pair = summary.tokens / max(summary.pairs, 1)
         return Footprint(
-            kept=4.0 * slots,
+            rows=4.0 * slots,
             shown=4.0 * slots,
             swept=4.0 * slots,
             delta=4.0 * slots,
             pair=pair,
             document=deeper,
-            portion=2.0 * (pair * summary.pairs + deeper * summary.documents) + 8.0 * summary.tokens,
+            chunk=2.0 * (pair * summary.pairs + deeper * summary.documents) + 8.0 * summary.tokens,
         )
 
     def update(

@@ -54,13 +54,13 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
         """Return the memory of a fit: counts in 8 bytes for each word and column, q(z) in 4 a pair and level."""
         columns = options.max_nodes
         return Footprint(
-            kept=8.0 * columns,
+            rows=8.0 * columns,
             shown=8.0 * columns,
             swept=32.0 * columns,
             delta=8.0 * columns,
             pair=4.0 * options.depth if options.form == "factorised" else 0.0,
             document=8.0 * options.depth + 12.0 * 4,
-            portion=0.0,
+            chunk=0.0,
         )
 
     def update(

@@ -54,9 +54,9 @@ def footprint(summary: Summary, topics: int) -> Footprint:
     tokens = summary.tokens / max(summary.pairs, 1)
     pair = 2.0 * tokens + 8.0 + NODE_BYTES / SEGMENT_PAIRS
     document = 2.0 * NODE_BYTES + 6.0 * min(topics, summary.tokens / max(summary.documents, 1))
-    portion = 2.0 * (pair * summary.pairs + document * summary.documents)
+    chunk = 2.0 * (pair * summary.pairs + document * summary.documents)
     words = gibbs.footprint(summary, topics)
-    return replace(words, swept=4.0 * padded(topics), pair=pair, document=document, portion=portion)
+    return replace(words, swept=4.0 * padded(topics), pair=pair, document=document, chunk=chunk)
 
 
 def with_changes(global_state: SampledNetworkGlobalState, delta: Delta) -> SampledNetworkGlobalState:

@@ -102,13 +102,13 @@ def footprint(summary: Summary, topics: int) -> Footprint:
     entries = min(PAIR_TOPICS, topics)
     pair = 1.0 + PAIR_BYTES * entries + OWN_BYTES * DISTINCT_SHARE * entries + NODE_BYTES / SEGMENT_PAIRS
     return Footprint(
-        kept=8.0 * topics,
+        rows=8.0 * topics,
         shown=8.0 * topics,
         swept=4.0 * topics,
         delta=8.0 * topics,
         pair=pair,
         document=NODE_BYTES + 8.0,
-        portion=(2.0 * pair + (PAIR_BYTES + OWN_BYTES) * min(MAX_TOPICS, topics)) * summary.pairs,
+        chunk=(2.0 * pair + (PAIR_BYTES + OWN_BYTES) * min(MAX_TOPICS, topics)) * summary.pairs,
     )
 
 

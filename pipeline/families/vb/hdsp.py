@@ -218,7 +218,7 @@ class Hdsp(
         known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
         return per_word(
             topics_footprint(topics, summary),
-            kept=LABEL_ARRAYS * 8.0 * labels * topics / words,
+            rows=LABEL_ARRAYS * 8.0 * labels * topics / words,
             swept=each / words,
             document=known,
         )

@@ -33,21 +33,21 @@ class MeanFieldFamily(Resumable[OptionsT, GlobalStateT, MeanFieldRows]):
 def topics_footprint(topics: int, summary: Summary) -> Footprint:
     """Return what counts and weights of words in 8 bytes, and counts of documents in 4, take."""
     return Footprint(
-        kept=16.0 * topics,
+        rows=16.0 * topics,
         shown=8.0 * topics,
         swept=16.0 * topics,  # while rows are folded
         delta=8.0 * topics,
         pair=0.0,
         document=4.0 * topics,
-        portion=8.0 * topics * summary.documents,
+        chunk=8.0 * topics * summary.documents,
     )
 
 
-def per_word(footprint: Footprint, kept: float, swept: float, document: float) -> Footprint:
+def per_word(footprint: Footprint, rows: float, swept: float, document: float) -> Footprint:
     """Return a footprint with more bytes for each word and document."""
     return replace(
         footprint,
-        kept=footprint.kept + kept,
+        rows=footprint.rows + rows,
         swept=footprint.swept + swept,
         delta=footprint.delta + swept,
         document=footprint.document + document,

@@ -16,7 +16,7 @@ import pytest
 
 from collapsium.pipeline import Model, fit, resume
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper
+from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.dask import DaskExecutor
 from collapsium.pipeline.executors.liveness import ClusterTiming
@@ -74,9 +74,9 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
     executor = open_executor(clusters(2))
     try:
         problem, _, global_state = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
-        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, seconds=0.0, share=1e9)
+        checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, min_seconds=0.0, max_time_share=1e9)
         held = []
-        for state, _ in run(problem, executor, global_state, Limits(iterations=20), keeper):
+        for state, _ in run(problem, executor, global_state, Limits(iterations=20), checkpointer):
             if state.iteration in (5, 20):
                 held.append(executor._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     finally:

@@ -285,4 +285,4 @@ def test_footprint__is_finite_and_above_zero(name):
             assert isinstance(found, Footprint)
             assert all(0 <= value < np.inf for value in vars(found).values())
             assert {part for part, value in vars(found).items() if value == 0} == NOTHING.get(name, set())
-            assert found.shown <= found.kept
+            assert found.shown <= found.rows

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.iteration import _Sums
-from collapsium.pipeline.engine.partition import GROUP
+from collapsium.pipeline.engine.partition import PARTITION
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
@@ -45,25 +45,25 @@ def summed(count, each=lambda sums: None):
 
 @given(st.integers(0, 300))
 def test_sums__hold_each_delta_once_from_left_to_right(count):
-    assert [leaf for tree in summed(count).deltas for leaf in leaves(tree)] == list(range(count))
+    assert [leaf for tree in summed(count).remaining for leaf in leaves(tree)] == list(range(count))
 
 
 @given(st.integers(1, 300))
 def test_sums__leave_few_to_wait(count):
     """A group's sum, and one for each height of the tree; and no delta is added more often than the tree is high."""
     most = []
-    sums = summed(count, lambda sums: most.append(len(sums.deltas)))
-    groups = max(count // GROUP, 1)
+    sums = summed(count, lambda sums: most.append(len(sums.remaining)))
+    groups = max(count // PARTITION.group_shards, 1)
     assert max(most) <= 2 + math.floor(math.log2(groups))
-    assert max(map(height, sums.deltas)) <= GROUP - 1 + math.ceil(math.log2(groups))
-    assert sums._executor.added == count - len(sums.deltas)  # as few additions as any order takes
+    assert max(map(height, sums.remaining)) <= PARTITION.group_shards - 1 + math.ceil(math.log2(groups))
+    assert sums._executor.added == count - len(sums.remaining)  # as few additions as any order takes
 
 
 @given(st.integers(1, 60), st.integers(0, 200))
 def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more):
     """What was added when only some shards had been swept stays as it is: no sum waits for the number of shards."""
-    before = summed(groups * GROUP).deltas
-    after = summed(groups * GROUP + more).deltas
+    before = summed(groups * PARTITION.group_shards).remaining
+    after = summed(groups * PARTITION.group_shards + more).remaining
 
     def parts(tree):
         return {tree}.union(*(parts(part) for part in tree)) if isinstance(tree, tuple) else {tree}
@@ -75,8 +75,8 @@ def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more
     ("groups", "heights"), [(1, [0]), (2, [1]), (3, [1, 0]), (4, [2]), (5, [2, 0]), (6, [2, 1]), (7, [2, 1, 0])]
 )
 def test_sums__of_groups_are_added_two_by_two(groups, heights):
-    found = summed(groups * GROUP).deltas
-    assert [height(tree) for tree in found] == [GROUP - 1 + one for one in heights]
+    found = summed(groups * PARTITION.group_shards).remaining
+    assert [height(tree) for tree in found] == [PARTITION.group_shards - 1 + one for one in heights]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])

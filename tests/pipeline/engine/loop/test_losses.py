@@ -7,7 +7,7 @@ import pytest
 
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.engine.setup.loading import Loaded
+from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
@@ -17,7 +17,7 @@ from collapsium.storage.errors import ClusterError
 
 def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
     request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
-    loaded = Loaded(request, [], SerialExecutor(), None)
+    loaded = LoadedCorpus(request, [], SerialExecutor(), None)
     one, other = loaded.problem(1)[0], loaded.problem(2)[0]
     assert one.shards == other.shards
     first = list(one.shards)

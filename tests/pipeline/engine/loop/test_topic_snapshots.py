@@ -1,4 +1,4 @@
-"""Glances at the topics while a fit goes on: sizes, what moved, and words, for all families."""
+"""Snapshots of the topics during a fit: sizes, what moved, and words, for all families."""
 
 import contextlib
 import itertools
@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Model, fit, resume, topics
-from collapsium.pipeline.engine.loop import topic_snapshots as glancing
-from collapsium.pipeline.engine.loop.loop import sweep_times
+from collapsium.pipeline.engine.loop import topic_snapshots
+from collapsium.pipeline.engine.loop.timing import shard_times
+from collapsium.pipeline.engine.loop.topic_snapshots import RULE, SnapshotRule
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.monitoring.follow import so_far
 from collapsium.pipeline.monitoring.run_status import Picture
@@ -21,9 +22,8 @@ from tests.pipeline.families.hca.test_hca import corpus_of, drawn
 @pytest.fixture
 def often(monkeypatch):
     """Words are looked for in each iteration, a few cells of a block at a time."""
-    for name in ("SECONDS", "COST", "SHARE"):
-        monkeypatch.setattr(glancing, name, 0.0)
-    monkeypatch.setattr(glancing, "PIECE", 40)
+    rule = SnapshotRule(min_seconds=0.0, cost_factor=0.0, run_share=0.0, cells=40)
+    monkeypatch.setattr(topic_snapshots, "RULE", rule)
 
 
 @pytest.mark.parametrize("family", family_names())
@@ -33,19 +33,19 @@ def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_p
     corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
     options = needed(load_family(family).Options.model_fields)
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
-    told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
-    found = {topic.id: topic for topic in topics(tmp_path / "run", words=glancing.WORDS)}
-    last = told[-1]
+    iterations = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+    found = {topic.id: topic for topic in topics(tmp_path / "run", words=RULE.words)}
+    last = iterations[-1]
     held = [topic.share if topic.below is None else topic.below for topic in found.values()]
-    assert last["active"] == sum(one >= glancing.HELD for one in held)
+    assert last["active"] == sum(one >= RULE.min_active_share for one in held)
     shares = sorted((topic.share for topic in found.values()), reverse=True)
     sizes = [share for _, share in last["sizes"]]
     np.testing.assert_allclose(sizes, shares[: len(sizes)], atol=1e-5)
-    assert len(sizes) == min(glancing.SIZES, sum(round(share, 5) > 0.0 for share in shares))
+    assert len(sizes) == min(RULE.sizes, sum(round(share, 5) > 0.0 for share in shares))
     for number, share in last["sizes"]:
         assert found[number].share == pytest.approx(share, abs=1e-5)
         assert last["top_words"][str(number)] == found[number].names
-    before = dict(map(tuple, told[-2]["sizes"]))
+    before = dict(map(tuple, iterations[-2]["sizes"]))
     for number, change in last["moved"]:
         if number in before and number in found:
             assert found[number].share - before[number] == pytest.approx(change, abs=2.1e-5)
@@ -63,7 +63,7 @@ def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, 
         monotonic = staticmethod(lambda: clock[0])
         perf_counter = staticmethod(lambda: next(counter))
 
-    monkeypatch.setattr(glancing, "time", Time)
+    monkeypatch.setattr(topic_snapshots, "time", Time)
 
     def later(event):
         clock[0] += second
@@ -71,11 +71,11 @@ def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, 
     options = {"family": "lda", "topics": 3, "iterations": 30, "scheduler": "serial"}
     fit(small[0], tmp_path / "run", sinks=[later], **options)
     events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
-    told = [event["iteration"] for event in events if "top_words" in event]
-    assert (told[0], told[-1]) == (1, 30)
-    assert max(after - before for before, after in itertools.pairwise(told)) <= (1 if second == 40.0 else 3)
+    fetched = [event["iteration"] for event in events if "top_words" in event]
+    assert (fetched[0], fetched[-1]) == (1, 30)
+    assert max(after - before for before, after in itertools.pairwise(fetched)) <= (1 if second == 40.0 else 3)
     if second == 0.0:
-        assert len(told) == 11  # nor more often than that
+        assert len(fetched) == 11  # nor more often than that
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_words__of_a_run_that_has_ended_are_those_of_its_end(small, tmp_path, op
     place = run / "members/001" if "restarts" in options else run
     assert course.ended
     assert course.words_at == course.iteration == Model(place).record.iterations
-    for topic in topics(place, words=glancing.WORDS):
+    for topic in topics(place, words=RULE.words):
         assert course.words[str(topic.id)] == topic.names
 
 
@@ -126,16 +126,16 @@ def test_words__of_a_run_that_goes_on_are_as_fresh_as_of_one_that_was_not_stoppe
         assert 0 <= course.iteration - course.words_at <= 3
     assert iterations >= 30 * max(restarts, 1)
     assert [one.words_at for one in picture.courses.values()] == [30] * max(restarts, 1)
-    for topic in topics(run / "members/000" if restarts else run, words=glancing.WORDS):
+    for topic in topics(run / "members/000" if restarts else run, words=RULE.words):
         assert picture.courses[0 if restarts else None].words[str(topic.id)] == topic.names
 
 
-def test_sweep_times__tell_quartiles_and_the_slowest():
-    told = Delta(seconds={"kernel": 9.0, **{f"shard {number}": float(number) for number in range(5)}})
-    assert sweep_times(told) == {
+def test_shard_times__tell_quartiles_and_the_slowest():
+    statistics = Delta(seconds={"kernel": 9.0, **{f"shard {number}": float(number) for number in range(5)}})
+    assert shard_times(statistics) == {
         "shards": 5,
         "total": 10.0,
         "quartiles": [0.0, 1.0, 2.0, 3.0, 4.0],
         "slowest": [[4, 4.0], [3, 3.0], [2, 2.0]],
     }
-    assert sweep_times(Delta()) == {}
+    assert shard_times(Delta()) == {}

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.partition import BLOCK_BYTES, cuts
-from collapsium.pipeline.engine.resources.estimate import INTERPRETER, Plan, estimate, plan, size
-from collapsium.pipeline.engine.resources.place import Place, free_memory, place_of
+from collapsium.pipeline.engine.partition import PARTITION, block_bounds
+from collapsium.pipeline.engine.resources import estimate as planning
+from collapsium.pipeline.engine.resources.estimate import COSTS, Costs, Plan, estimate, plan, size
+from collapsium.pipeline.engine.resources.place import Place, free_memory, local_place
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import Footprint, Summary
@@ -35,28 +36,28 @@ DIGEST = "0" * 64
 
 
 def footprint(shown):
-    return Footprint(kept=2 * shown, shown=shown, swept=shown, delta=shown, pair=1, document=1, portion=1)
+    return Footprint(rows=2 * shown, shown=shown, swept=shown, delta=shown, pair=1, document=1, chunk=1)
 
 
 @given(st.integers(1, 3_000_000), st.floats(1, 1.6e6))
-def test_cuts__cover_the_vocabulary_once_in_blocks_of_bounded_size(words, shown):
+def test_block_bounds__cover_the_vocabulary_once_in_blocks_of_bounded_size(words, shown):
     """For rows of up to 65535 topics with variances: the most that 16 bits can number."""
     assume(words * shown < 1e12)
-    found = cuts(words, footprint(shown))
+    found = block_bounds(words, footprint(shown))
     assert (found[0], found[-1]) == (0, words)
     sizes = np.diff(found)
     assert sizes.min() >= 1  # no block is empty, and each word is in one
     assert sizes.sum() == words
     assert sizes.max() - sizes.min() <= 1
-    assert (sizes.max() - 1) * shown <= BLOCK_BYTES
+    assert (sizes.max() - 1) * shown <= PARTITION.block_bytes
     # No more blocks than that takes.
-    assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > BLOCK_BYTES * (1 - 1e-9)
+    assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > PARTITION.block_bytes * (1 - 1e-9)
 
 
-def test_cuts__leave_a_small_vocabulary_whole():
-    assert cuts(7000, footprint(8000)) == (0, 7000)
-    assert cuts(1, footprint(1e6)) == (0, 1)
-    assert cuts(16_001, footprint(4000)) == (0, 8000, 16_001)
+def test_block_bounds__leave_a_small_vocabulary_whole():
+    assert block_bounds(7000, footprint(8000)) == (0, 7000)
+    assert block_bounds(1, footprint(1e6)) == (0, 1)
+    assert block_bounds(16_001, footprint(4000)) == (0, 8000, 16_001)
 
 
 # Plans ---------------------------------------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
         rows = arrays_of(state.blocks[0].value.rows)
         kept = sum(values.nbytes for values in rows.values())
         shown = sum(values.nbytes for name, values in rows.items() if not name.startswith("block_"))
-        assert 0 <= kept - said.kept * summary.words <= few * summary.words
+        assert 0 <= kept - said.rows * summary.words <= few * summary.words
         assert 0 <= shown - said.shown * summary.words <= few * summary.words
         local = sum(values.nbytes for swept in state.swept for values in arrays_of(swept.value.local).values())
         most = said.pair * summary.pairs + said.document * summary.documents
@@ -289,20 +290,20 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
 
 
 def test_place_of__knows_this_machine():
-    threads = place_of("threads", 3)
+    threads = local_place("threads", 3)
     assert (threads.processes, threads.threads) == (1, 3)
-    serial = place_of("serial", 3)
+    serial = local_place("serial", 3)
     assert (serial.processes, serial.threads) == (1, 1)
-    local = place_of("local", 3)
+    local = local_place("local", 3)
     assert (local.processes, local.threads) == (3, 1)
     assert free_memory() > 0
     assert local.memory == pytest.approx(threads.memory / 3, rel=0.2)  # worker processes share the machine
     assert threads.scratch == tempfile.gettempdir()
     for scheduler in ("threads", "serial", "local", "tcp://there:8786"):
-        found = place_of(scheduler, 2, "1.5GB", "/elsewhere")
+        found = local_place(scheduler, 2, "1.5GB", "/elsewhere")
         assert (found.scheduler, found.memory, found.scratch) == (scheduler, 1.5e9, "/elsewhere")
     with pytest.raises(OptionError, match="memory"):
-        place_of("threads", 2, "lots")
+        local_place("threads", 2, "lots")
 
 
 def test_estimate__plans_for_a_corpus_on_disk(small):
@@ -330,7 +331,7 @@ def test_fit__refuses_before_anything_runs(small, tmp_path, scheduler):
 
 def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(small, tmp_path, monkeypatch):
     """To the same bits; but for these constants a small corpus would take more that way."""
-    monkeypatch.setattr("collapsium.pipeline.engine.resources.estimate.INTERPRETER", dict.fromkeys(INTERPRETER, 0.0))
+    monkeypatch.setattr(planning, "COSTS", Costs(dict.fromkeys(COSTS.processes, 0.0)))
     monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.pool.settings", PoolSettings(idle_bytes=0))
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     options = {"family": "lda", "topics": 5, "iterations": 3}

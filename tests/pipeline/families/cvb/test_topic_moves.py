@@ -9,7 +9,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper, NoKeeper
+from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_references
 from collapsium.pipeline.executors.base import SerialExecutor
@@ -192,8 +192,10 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
         problem, executor, global_state = problem_of(
             planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
-        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=7) if every else NoKeeper()
-        state = [one for one, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS), keeper)][-1]
+        checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=7) if every else NoCheckpoints()
+        state = [one for one, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS), checkpointer)][
+            -1
+        ]
         assert not every or executor.losses == 4
         assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
         found.append(state_bits(state))

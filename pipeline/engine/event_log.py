@@ -1,0 +1,72 @@
+"""Events of a run, written into its folder and sent to the sinks that follow it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from collapsium.pipeline.monitoring.events import Sink, first, tell
+from collapsium.storage.errors import CollapsiumError
+from collapsium.storage.runs.run import Run
+
+
+class EventLog:
+    """Writes events into a run's folder, once that exists, and sends them to sinks.
+
+    Parameters
+    ----------
+    target : Run
+        The run.
+    sinks : sequence of callable
+        Receivers of events.
+    has_folder : bool
+        Whether the run's folder exists.
+    fields : mapping, optional
+        Fields of every event, such as the number of the member.
+    """
+
+    def __init__(
+        self, target: Run, sinks: Sequence[Sink], *, has_folder: bool, fields: Mapping[str, object] | None = None
+    ) -> None:
+        self.target, self._sinks, self.has_folder, self._fields = target, [*sinks], has_folder, dict(fields or {})
+        # Members of an ensemble write to one folder from several threads.
+        self._lock = threading.Lock()
+
+    def subscribe(self, sink: Sink) -> None:
+        """Add a sink."""
+        self._sinks.append(sink)
+
+    def send(self, event: Mapping[str, object]) -> None:
+        """Send an event to the sinks."""
+        tell(self._sinks, {**event, **self._fields})
+
+    def record(self, event: Mapping[str, object]) -> None:
+        """Append an event to the run's events."""
+        with self._lock:
+            self.target.append_event({**event, **self._fields})
+
+    def emit(self, event: Mapping[str, object]) -> None:
+        """Append an event to the run's events, and send it to the sinks."""
+        self.record(event)
+        self.send(event)
+
+    def notice(self, text: str) -> None:
+        """Send a line about the run to the sinks, and write it into the journal."""
+        event = first("notice", text=text)
+        if self.has_folder:
+            self.write_journal(event)
+        self.send(event)
+
+    def write_journal(self, event: Mapping[str, object]) -> None:
+        """Append an event to the run's journal; a journal that cannot be written does not end the run."""
+        origin = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "process": os.getpid(),
+            "host": platform.node(),
+        }
+        with self._lock, contextlib.suppress(CollapsiumError):
+            self.target.append_journal({**origin, **event, **self._fields})

@@ -1,0 +1,36 @@
+"""Held-out scores of a state, shard by shard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from collapsium.pipeline.engine.state import Problem, State
+from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.workers import tasks
+
+
+def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Future[tasks.Score]]:
+    """Submit the scoring of the held-out pairs, a task a shard; none where nothing is held out."""
+    blocks = [
+        executor.submit(tasks.scored_rows, block, home=problem.block_home(number, executor.homes))
+        for number, block in enumerate(state.blocks if problem.heldout else [])
+    ]
+    return [
+        executor.submit(
+            tasks.score,
+            problem.shard_model,
+            heldout,
+            state.swept[number],
+            blocks,
+            state.global_state,
+            home=problem.home(number, executor.homes),
+        )
+        for number, heldout in enumerate(problem.heldout)
+    ]
+
+
+def mean_score(scores: Sequence[tasks.Score]) -> float | None:
+    """Return the mean log probability of a token, in nats; None where there is no token."""
+    tokens = sum(score.tokens for score in scores)
+    return math.fsum(score.log_probability for score in scores) / tokens if tokens else None
