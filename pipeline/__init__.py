@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collapsium.pipeline.corpora.ingest import flatten, ingest, split
     from collapsium.pipeline.corpora.simulate import simulate
     from collapsium.pipeline.engine.fit import fit, resume
-    from collapsium.pipeline.engine.resources.estimate import Plan, estimate
+    from collapsium.pipeline.engine.resources.estimate import estimate
+    from collapsium.pipeline.engine.resources.plan import Plan
     from collapsium.pipeline.executors.base import TLS
     from collapsium.pipeline.families.model import Model
     from collapsium.pipeline.reporting.export import Exported, export
@@ -65,7 +66,7 @@ _HOMES = {
     "Report": "collapsium.pipeline.reporting.page.report",
     "TimeShares": "collapsium.pipeline.analysis.topic_shares",
     "Topic": "collapsium.pipeline.analysis.topics",
-    "Plan": "collapsium.pipeline.engine.resources.estimate",
+    "Plan": "collapsium.pipeline.engine.resources.plan",
     "TLS": "collapsium.pipeline.executors.base",
     "append": "collapsium.pipeline.corpora.append.append",
     "coherence": "collapsium.pipeline.analysis.coherence",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,21 +19,23 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.errors import MismatchError
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class SameDocumentsRule:
-    """When unseen documents are taken for training documents, by a sample of them."""
+    """Thresholds by which unseen documents are taken for training documents, from a sample of them."""
 
     shards: int = 4
     """Shards of the unseen documents that are read."""
     documents: int = 64
     """Documents of each of these that are looked up."""
     least_pairs: int = 5
-    """Different words that a document needs to be looked up; shorter ones may be the same by chance."""
+    """Distinct words that a document needs to be looked up; shorter documents may agree by chance."""
     least_documents: int = 5
-    """Documents that are needed to decide anything."""
+    """Documents of the sample that a decision needs."""
     least_share: float = 0.5
-    """Share of the documents that were looked up from which on they are refused."""
+    """Share of training documents in the sample from which on the corpus is refused."""
     training_shards: int = 64
     """Training shards in which they are looked up."""
 
@@ -44,22 +46,22 @@ SAME_DOCUMENTS = SameDocumentsRule()
 def require_new_documents(
     fitted: Corpus | None, scored: Corpus, name: str, executor: Executor, *, labelled: bool
 ) -> None:
-    """Refuse unseen documents that are training documents by their ids and their words.
+    """Raise an error if unseen documents are training documents by their ids and their words.
 
-    Where lineage tells how the corpora are related, it has been decided already; here nothing is read then.
+    Where the lineage of the corpora decides, no document is read.
 
     Parameters
     ----------
     fitted : Corpus or None
-        The training corpus; None where it cannot be read any more.
+        The training corpus; None where it cannot be read.
     scored : Corpus
         The documents, with the same vocabulary.
     name : str
-        What to call the training corpus.
+        Name of the training corpus in errors.
     executor : Executor
-        Reads the training shards.
+        Executor that reads the training shards.
     labelled : bool
-        Whether documents with other labels are others.
+        Whether documents with other labels count as other documents.
 
     Raises
     ------
@@ -77,8 +79,10 @@ def require_new_documents(
         sample.update(_fingerprints(documents, _spread(long, SAME_DOCUMENTS.documents), labelled=labelled))
     if len(sample) < SAME_DOCUMENTS.least_documents:
         return
-    places = _spread(fitted.references, SAME_DOCUMENTS.training_shards)
-    same = sum(executor.collect([executor.submit(_count_same, place, sample, labelled) for place in places]))
+    references = _spread(fitted.references, SAME_DOCUMENTS.training_shards)
+    same = sum(
+        executor.collect([executor.submit(_count_same, reference, sample, labelled) for reference in references])
+    )
     if same >= SAME_DOCUMENTS.least_share * len(sample):
         raise MismatchError(
             f"{scored.url}: of {len(sample)} of its documents, {same} are in {name}, with the same ids and words; "
@@ -86,39 +90,39 @@ def require_new_documents(
         )
 
 
-def _spread(every: Sequence[Any], most: int) -> Sequence[Any]:
-    """Return at most so many of a sequence, at equal distances."""
-    return (
-        [every[place] for place in sorted({int(one) for one in np.linspace(0, len(every) - 1, most)})] if every else []
-    )
+def _spread(items: Sequence[T], most: int) -> Sequence[T]:
+    """Return at most so many items of a sequence, at equal distances."""
+    if not items:
+        return []
+    return [items[index] for index in sorted({int(index) for index in np.linspace(0, len(items) - 1, most)})]
 
 
 def _fingerprints(documents: Documents, numbers: Sequence[int], *, labelled: bool) -> dict[str, bytes]:
-    """Return a digest of the words and counts of some documents, and of their labels where these count, by their ids.
+    """Return digests of the words and counts of some documents by id, and of their labels where these count.
 
     Parameters
     ----------
     documents : Documents
         The documents.
     numbers : sequence of int
-        Which of them.
+        Numbers of the documents.
     labelled : bool
         Whether labels and covariates count.
     """
     further = [column for name, column in sorted(documents.extras.items()) if name not in ("title", "date", "segments")]
-    found = {}
+    digests = {}
     for number in numbers:
         low, high = documents.offsets[number], documents.offsets[number + 1]
         digest = hashlib.sha256(documents.words[low:high].tobytes())
         digest.update(documents.counts[low:high].tobytes())
         digest.update(repr([column[number].as_py() for column in further] if labelled else []).encode())
-        found[documents.ids[number].as_py()] = digest.digest()
-    return found
+        digests[documents.ids[number].as_py()] = digest.digest()
+    return digests
 
 
 def _count_same(reference: ShardReference, sample: Mapping[str, bytes], labelled: bool) -> int:
-    """Return how many documents of a sample a shard has."""
+    """Return the number of a sample's documents in a shard."""
     documents = reference.documents()
-    there = np.flatnonzero(np.asarray(pc.is_in(documents.ids, value_set=pa.array(list(sample)))))
-    found = _fingerprints(documents, there.tolist(), labelled=labelled)
-    return sum(sample[identity] == one for identity, one in found.items())
+    present = np.flatnonzero(np.asarray(pc.is_in(documents.ids, value_set=pa.array(list(sample)))))
+    digests = _fingerprints(documents, present.tolist(), labelled=labelled)
+    return sum(sample[identity] == digest for identity, digest in digests.items())

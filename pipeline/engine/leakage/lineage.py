@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus
@@ -29,67 +28,67 @@ DOCUMENTS_ADVICE = "`split` with `documents` holds documents out: fit the one pa
 
 @dataclass(frozen=True)
 class Relation:
-    """What lineage says of two corpora: what they share, in words; or that they share nothing; or neither."""
+    """Relation of two corpora by lineage: a description of what they share, or that they are disjoint; or neither."""
 
     shared: str | None = None
     disjoint: bool = False
 
 
 def trained_on(model: Model) -> Lineage | None:
-    """Return where the tokens come from that a model was fitted to; None of a model that was drawn."""
+    """Return the lineage of a model's training corpus; None for a model that was simulated."""
     return model.record.lineage if model.record.shards else None
 
 
 def shared_tokens(trained: Lineage, scored: Lineage, name: str) -> Relation:
-    """Tell whether a corpus has tokens that a model was fitted to, by lineage alone.
+    """Return the relation of two corpora by their tokens.
 
     Parameters
     ----------
     trained, scored : Lineage
-        Of the training corpus, and of the other.
+        Lineage of the training corpus, and of the other.
     name : str
-        What to call the training corpus.
+        Name of the training corpus in errors.
 
     Returns
     -------
     Relation
-        How they are related.
+        The relation.
     """
-    found = since_common(trained, scored)
-    if found is None:
+    steps = since_common(trained, scored)
+    if steps is None:
         same = set(trained.contents) & set(scored.contents)
         return Relation(f"has shards of {name}") if same else Relation()
-    if _apart(token_steps(*found)) or _apart(document_steps(*found)):
+    if _exclude(token_steps(*steps)) or _exclude(document_steps(*steps)):
         return Relation(disjoint=True)
-    return Relation(_related(*found, name))
+    return Relation(_related(*steps, name))
 
 
 def shared_documents(trained: Lineage, scored: Lineage, name: str) -> Relation:
-    """Tell whether a corpus has documents that a model was fitted to, by lineage alone; as `shared_tokens`."""
-    found = since_common(trained, scored)
-    if found is None:
+    """Return the relation of two corpora by their documents; see `shared_tokens`."""
+    steps = since_common(trained, scored)
+    if steps is None:
         same = set(trained.contents) & set(scored.contents)
         return Relation(f"has documents of {name}") if same else Relation()
-    if _apart(document_steps(*found)):
+    if _exclude(document_steps(*steps)):
         return Relation(disjoint=True)
-    return Relation(_related(*found, name))
+    return Relation(_related(*steps, name))
 
 
 def _labels_apart(trained: Lineage, scored: Lineage) -> bool:
-    """Tell whether two corpora are the two parts of a split of labels."""
-    found = since_common(trained, scored)
-    if found is None or not (found[0] and found[1]):
+    """Return true if two corpora are the two parts of a split of labels."""
+    steps = since_common(trained, scored)
+    if steps is None or not (steps[0] and steps[1]):
         return False
-    one, other = found[0][0], found[1][0]
-    return one.kind == LABELS and one.excludes(other)
+    first, second = steps[0][0], steps[1][0]
+    return first.kind == LABELS and first.excludes(second)
 
 
-def _apart(pairs: Any) -> bool:
-    return any(one.excludes(other) for one, other in pairs)
+def _exclude(pairs: Iterable[tuple[Step, Step]]) -> bool:
+    return any(first.excludes(second) for first, second in pairs)
 
 
 def _related(trained: Sequence[Step], scored: Sequence[Step], name: str) -> str:
-    """Say how a corpus comes to share tokens or documents with a training corpus."""
+    """Return a description of the splits by which a corpus shares tokens or documents with a training corpus."""
     if not trained and not scored:
         return f"is {name} itself"
     if not trained:
@@ -109,26 +108,26 @@ def _made(step: Step) -> str:
 
 
 def require_held_out(trained: Lineage | None, scored: Corpus, name: str) -> bool:
-    """Refuse held-out tokens that a model was fitted to.
+    """Raise an error if held-out tokens are training tokens by lineage.
 
     Parameters
     ----------
     trained : Lineage or None
-        Of the training corpus; None of a model that was not fitted.
+        Lineage of the training corpus; None for a model that was not fitted.
     scored : Corpus
         The held-out tokens.
     name : str
-        What to call the training corpus.
+        Name of the training corpus in errors.
 
     Returns
     -------
     bool
-        Whether it is certain that they are others; else their counts are worth a look.
+        True if they are certainly disjoint; else their counts can be compared.
 
     Raises
     ------
     MismatchError
-        They are tokens that it was fitted to.
+        They are training tokens.
     """
     if trained is None:
         return True
@@ -141,7 +140,7 @@ def require_held_out(trained: Lineage | None, scored: Corpus, name: str) -> bool
 
 
 def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
-    """Refuse documents that a model was fitted to where unseen ones are expected.
+    """Raise an error if unseen documents are training documents by lineage.
 
     Parameters
     ----------
@@ -151,13 +150,13 @@ def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
     Returns
     -------
     str
-        What the definition of a score has to add; empty as a rule. The error of vectors that were fitted is worth
-        knowing, and is said to be one.
+        Addition to the definition of the score; empty as a rule. Training vectors are not refused, as their error is
+        of use, and the definition names them.
 
     Raises
     ------
     MismatchError
-        It was fitted to these documents, and with all labels that they have.
+        They are training documents, with all their labels.
     """
     if trained is None:
         return ""

@@ -17,7 +17,7 @@ from collapsium.storage.runs.checkpoint import Checkpoint, CheckpointRecord
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.arrays.spill import Shelf, ShelfWriter
+from collapsium.workers.arrays.spill import SpillFiles, SpillWriter
 from collapsium.workers.arrays.state import Arrays, LocalState
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
@@ -324,7 +324,7 @@ def write_local(checkpoint: Checkpoint, number: int, swept: tasks.Swept) -> str:
     local = swept.local
     if isinstance(local, LocalState):
         return checkpoint.write(_locals(number), local.to_arrays())
-    return checkpoint.write(_locals(number), local.lying() if isinstance(local, Shelf) else local)
+    return checkpoint.write(_locals(number), local.lazy_arrays() if isinstance(local, SpillFiles) else local)
 
 
 def check_part(checkpoint: Checkpoint, part: str, digest: str) -> list[str]:
@@ -379,7 +379,7 @@ def read_local(
     if scratch is None:
         local: Arrays = checkpoint.read(part, digest)
     else:
-        writer = ShelfWriter(scratch)
+        writer = SpillWriter(scratch)
         for name, rows in checkpoint.open(part, digest).items():
             for piece in rows.pieces():
                 writer.add({name: piece})

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds
 from collapsium.pipeline.engine.resources.place import Place, local_place
+from collapsium.pipeline.engine.resources.plan import Plan
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions
 from collapsium.pipeline.executors.open import check_scheduler
@@ -25,9 +26,7 @@ from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import CapacityError, OptionError
-from collapsium.storage.short_repr import ShortRepr
-from collapsium.storage.units import size
+from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.shard_loading import NEARLY_ALL
 
@@ -55,113 +54,6 @@ class Costs:
 
 
 COSTS = Costs()
-
-
-@dataclass(frozen=True, repr=False)
-class Plan(ShortRepr):
-    """Resources that a fit takes.
-
-    Attributes
-    ----------
-    place : Place
-        Processes, threads and memory that it may use.
-    memory : dict of str to float
-        Bytes of each worker process at its peak, by use.
-    driver : float
-        Bytes of the driver at its peak, where it is a process of its own; else 0.
-    scratch : float
-        Bytes on the local disks of all machines together; 0 where local states stay in memory.
-    run : float
-        Bytes of the run's folder: checkpoints and the model.
-    moved, moved_scoring : float
-        Bytes that move between worker processes in an iteration, and more where held-out tokens are scored after it.
-    free : float or None
-        Bytes that are free where the scratch files would lie; None where that is another machine's.
-    run_free : float or None
-        Bytes that are free where the run would lie; None where that is not known.
-    members : int
-        Members of an ensemble that are fitted at a time; 1 for a fit by itself.
-    """
-
-    place: Place
-    memory: dict[str, float] = field(default_factory=dict)
-    driver: float = 0.0
-    scratch: float = 0.0
-    run: float = 0.0
-    moved: float = 0.0
-    moved_scoring: float = 0.0
-    free: float | None = None
-    run_free: float | None = None
-    members: int = 1
-
-    @property
-    def needed(self) -> float:
-        """Bytes of each worker process at its peak."""
-        return sum(self.memory.values())
-
-    @property
-    def on_disk(self) -> bool:
-        """True if local states are spilled to disk."""
-        return self.scratch > 0
-
-    def problem(self) -> str:
-        """Return a line about what does not fit; empty if all does."""
-        if self.needed > self.place.memory:
-            return (
-                f"a worker process needs {size(self.needed)} of memory and may hold {size(self.place.memory)}; give it "
-                "more (`memory`), or take fewer topics, a smaller vocabulary or smaller shards"
-            )
-        if self.free is not None and self.scratch > self.free:
-            return (
-                f"local states need {size(self.scratch)} of disk, and {size(self.free)} are free in "
-                f"{self.place.scratch}; name another folder (`scratch`), or give more memory (`memory`)"
-            )
-        if self.run_free is not None and self.run > self.run_free:
-            return (
-                f"the run needs {size(self.run)} of disk for two checkpoints and the model, and {size(self.run_free)} "
-                f"are free in {self.place.run}; write it elsewhere"
-            )
-        return ""
-
-    def table(self) -> str:
-        """Return the plan as lines of text."""
-        place = self.place
-        where = f"{place.scheduler}: {place.processes} worker process(es) of {place.threads} thread(s)"
-        lines = [f"{where}, {self.members} members side by side" if self.members > 1 else where, ""]
-        rows = [(f"  {name}", value) for name, value in self.memory.items()]
-        lines += ["memory of each worker process, at its peak"] + [
-            f"{name:<58}{size(value):>10}" for name, value in rows
-        ]
-        limit = "  in all" if math.isinf(place.memory) else f"  in all, of {size(place.memory)}"
-        lines.append(f"{limit:<58}{size(self.needed):>10}")
-        lines.append(f"{'memory of all processes':<58}{size(self.needed * place.processes + self.driver):>10}")
-        if self.driver:
-            lines.append(f"{'  of which the driver':<58}{size(self.driver):>10}")
-        lines.append(f"{'disk for local states (scratch)':<58}{size(self.scratch):>10}")
-        lines.append(f"{'disk for the run: two checkpoints and the model':<58}{size(self.run):>10}")
-        lines.append(f"{'moved between processes, an iteration':<58}{size(self.moved):>10}")
-        if self.moved_scoring:
-            lines.append(f"{'  and more if held-out tokens are scored after it':<58}{size(self.moved_scoring):>10}")
-        return "\n".join(lines)
-
-    def record(self) -> dict[str, object]:
-        """Return the plan for programs; sizes in bytes, None where there is no limit."""
-        plan = asdict(self)
-        if math.isinf(self.place.memory):
-            plan["place"]["memory"] = None
-        return {**plan, "needed": self.needed, "fits": not self.problem(), "problem": self.problem()}
-
-    def require(self) -> None:
-        """Raise an error if the fit does not fit.
-
-        Raises
-        ------
-        CapacityError
-            Memory or disk is short; the error has the table.
-        """
-        problem = self.problem()
-        if problem:
-            raise CapacityError(f"this fit does not fit: {problem}\n{self.table()}")
 
 
 @keywords(options=EstimateOptions, scheduling=SchedulerOptions, memory=MemoryOptions)

@@ -1,4 +1,4 @@
-"""Bringing a held-out corpus to the shards of the training corpus, document by document."""
+"""Align a held-out corpus with the shards of the training corpus, document by document."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from collapsium.storage.runs.model import ShardDocuments
 
 @dataclass(frozen=True)
 class HeldoutReference:
-    """Where the held-out pairs of a training shard's documents lie.
+    """Reference to the held-out pairs of a training shard's documents.
 
     Attributes
     ----------
     number : int
-        Which training shard.
+        Number of the training shard.
     training : ShardDocuments
-        Its documents.
+        Documents of the training shard.
     parts : tuple of (ShardReference, int, int)
-        Shards of the held-out corpus, each with the first and last-plus-one of its documents that belong here.
+        Shards of the held-out corpus, each with its first document that belongs here and the one after the last.
     name : str
-        What the training documents are called in an error.
+        Name of the training documents in errors.
     """
 
     number: int
@@ -39,7 +39,7 @@ class HeldoutReference:
         Parameters
         ----------
         segmented : bool, optional
-            Whether their segments are wanted.
+            Whether the shard has their segments.
 
         Returns
         -------
@@ -61,7 +61,7 @@ class HeldoutReference:
 
 
 def require_tokens(heldout: Corpus) -> None:
-    """Refuse a corpus of vectors, or without tokens, as one of held-out tokens.
+    """Raise an error if a corpus has no tokens to hold out.
 
     Parameters
     ----------
@@ -77,28 +77,29 @@ def require_tokens(heldout: Corpus) -> None:
     """
     if heldout.holds != DOCUMENTS:
         raise OptionError(
-            f"`heldout` {heldout.url}: vectors have no tokens to hold out; score vectors that were not fitted, "
-            "as `split` with `documents` holds out, by `evaluate` with `unseen`"
+            f"{heldout.url}: vectors have no tokens to hold out; hold out vectors by `split` with `documents`, and "
+            "score them by `evaluate` with `unseen`",
+            "heldout",
         )
     heldout.require_tokens()
 
 
 def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> list[HeldoutReference]:
-    """Find the held-out pairs of each training shard's documents.
+    """Return references to the held-out pairs of each training shard.
 
     Parameters
     ----------
     training : sequence of ShardDocuments
         The documents of the training shards.
     heldout : Corpus
-        Further tokens of the same documents; its shards may be cut at other places.
+        Further tokens of the same documents; its shards may end at other documents.
     name : str
-        What to call the training documents in an error.
+        Name of the training documents in errors.
 
     Returns
     -------
     list of HeldoutReference
-        One a training shard.
+        A reference for each training shard.
 
     Raises
     ------
@@ -111,13 +112,13 @@ def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> lis
             f"{heldout.url}: expected the {documents} documents of {name}, found {heldout.manifest.documents}; "
             "a held-out corpus has the same documents, some perhaps empty"
         )
-    found = []
+    aligned = []
     first = 0
     for number, shard in enumerate(training):
         last = first + shard.documents
-        found.append(HeldoutReference(number, shard, _parts(heldout, first, last), name))
+        aligned.append(HeldoutReference(number, shard, _parts(heldout, first, last), name))
         first = last
-    return found
+    return aligned
 
 
 def _parts(corpus: Corpus, first: int, last: int) -> tuple[tuple[ShardReference, int, int], ...]:

@@ -1,4 +1,4 @@
-"""Inputs of families besides words: labels, numbers and segments."""
+"""Inputs of families besides words: labels, covariates and segments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collapsium.storage.errors import OptionError
 
 
 def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable | None:
-    """Read which labels and numbers a corpus has, of the fields that a family is asked to take.
+    """Return the labels and covariates of a corpus, of the fields that the options name.
 
     Parameters
     ----------
@@ -22,12 +22,12 @@ def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable 
     family : str
         The family's name.
     config : FamilyOptions
-        Its options; ``labels`` names fields, none for all, and ``covariates`` those of numbers.
+        Options of the family. ``labels`` names fields, by default all, and ``covariates`` fields of numbers.
 
     Returns
     -------
     LabelTable or None
-        None of a family that takes none.
+        None if the family uses none.
 
     Raises
     ------
@@ -42,12 +42,12 @@ def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable 
 
 @lru_cache(maxsize=4)
 def _read(address: str, digest: str, fields: tuple[str, ...], numbers: tuple[str, ...]) -> LabelTable:  # noqa: ARG001
-    """Read a table once for the plan and the fit; a corpus that has changed has another digest."""
+    """Read a table, once for the estimate and the fit; a corpus that has changed has another digest."""
     return label_table(Corpus(address), fields, numbers)
 
 
 def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
-    """Refuse a corpus without labels where a family is nothing without them.
+    """Raise an error if a family requires labels and a corpus has none.
 
     Parameters
     ----------
@@ -57,20 +57,20 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
     Raises
     ------
     OptionError
-        The family needs labels, and the corpus has none, or none of the fields that are taken.
+        The corpus has no labels, or none of the fields that the options name.
     """
     if not load_family(family).requires_labels:
         return
     table = labels_of(corpus, family, config)
     if table is None or not table.names:
         raise OptionError(
-            f"{corpus.url}: has no labels, and family '{family}' needs them; `ingest` with `labels` takes "
-            "those of documents, `label_files` those of side files"
+            f"{corpus.url}: has no labels, and family '{family}' requires them; `ingest` reads labels of documents "
+            "with `labels`, and those of side files with `label_files`"
         )
 
 
 def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[str]:
-    """Return a line for what a family takes of documents and a corpus does not have.
+    """Return a line for each input that a family uses and a corpus does not have.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
     Returns
     -------
     list of str
-        Nothing, where the family has all that it takes.
+        Empty if the corpus has all inputs.
     """
     lines = []
     if (

@@ -1,4 +1,4 @@
-"""Options of a run: of the loop, of the family, and of where it runs; from keywords, flags and TOML files."""
+"""Options of a run, from keywords, flags and TOML files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
 Keep = Literal["all", "best"]
 Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
-AUTO = "auto"  # a tolerance that is chosen by rule
-ITERATIONS = 200  # of the batch schedule, if nothing else is said
-MOST = 1 << 31  # of whatever is counted: checkpoints hold 64-bit numbers, also of products of two
+AUTO = "auto"
+"""The tolerance by which `collapsium.pipeline.engine.loop.convergence` stops a run."""
+ITERATIONS = 200
+"""Iterations of the batch schedule by default."""
+MOST = 1 << 31
+"""Largest value of a count: products of two fit into the 64-bit numbers of checkpoints."""
 
 
 class EndOptions(Options):
-    """When a run ends, and how often it is scored."""
+    """End of a run, and frequency of its scores."""
 
     iterations: Annotated[int | None, Value("N")] = Field(
         None,
@@ -59,7 +62,7 @@ class EndOptions(Options):
 
 
 class ScheduleOptions(Options):
-    """What an iteration sweeps."""
+    """Schedule of the sweeps."""
 
     heading = "schedule"
     local_sweeps: Annotated[int, Value("N")] = Field(
@@ -84,7 +87,7 @@ class ScheduleOptions(Options):
 
 
 class SampleOptions(Options):
-    """States that are kept as models besides."""
+    """Samples: states that are saved as models besides the last."""
 
     heading = "ensembles"
     samples: Annotated[int, Value("S")] = Field(
@@ -99,7 +102,7 @@ class SampleOptions(Options):
 
 
 class Limits(SampleOptions, ScheduleOptions, EndOptions):
-    """Options of the loop: when a run ends, how often it is scored, what is swept, and which states are kept.
+    """Options of the loop: its end, the frequency of scores, the schedule of sweeps, and the samples.
 
     A tolerance of ``auto`` ends when the mean of the last quarter of the iterations differs little from that of the
     quarter before (see `collapsium.pipeline.engine.loop.convergence`): of the held-out score where `stop_on` is
@@ -118,29 +121,30 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
 
     @property
     def sweeps(self) -> int:
-        """The most iterations of the batch schedule."""
+        """Planned iterations of the batch schedule."""
         return ITERATIONS if self.iterations is None else self.iterations
 
     def planned(self, shards: int) -> int:
-        """Return the most iterations of a run over so many shards."""
+        """Return the planned iterations of a run over so many shards."""
         if self.schedule == "batch":
             return self.sweeps
-        first = 1 + -(-(shards - 1) // self.batch_shards)  # the first minibatch is one shard
+        # The first minibatch is one shard.
+        first = 1 + -(-(shards - 1) // self.batch_shards)
         steps = first + (self.passes - 1) * -(-shards // self.batch_shards)
         return steps if self.iterations is None else min(steps, self.iterations)
 
     def sampled(self, shards: int) -> tuple[int, ...]:
-        """Return the iterations after which a sample is kept, of a run over so many shards.
+        """Return the iterations after which a sample is saved.
 
         Parameters
         ----------
         shards : int
-            Of the corpus.
+            Shards of the corpus.
 
         Returns
         -------
         tuple of int
-            Rising; the last is the run's last.
+            Ascending; the last is the run's last.
 
         Raises
         ------
@@ -148,18 +152,18 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
             There are too few iterations.
         """
         last = self.planned(shards)
-        found = tuple(last - back * self.sample_every for back in reversed(range(self.samples)))
-        if found and found[0] < 1:
+        sampled = tuple(last - back * self.sample_every for back in reversed(range(self.samples)))
+        if sampled and sampled[0] < 1:
             raise OptionError(
-                f"{self.samples} with `sample_every` {self.sample_every} takes more than "
+                f"{self.samples} with `sample_every` {self.sample_every} requires more than "
                 f"{(self.samples - 1) * self.sample_every} iterations, found {last}",
                 "samples",
             )
-        return found
+        return sampled
 
 
 class RequestOptions(Options):
-    """What is drawn at random, what is scored, and what a fit begins from."""
+    """Seed, held-out tokens and warm start of a fit."""
 
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
@@ -176,7 +180,7 @@ class RequestOptions(Options):
 
 
 class MovedOptions(Options):
-    """Where lies by now what a run was made of, of one that is resumed."""
+    """Locations of the inputs of a resumed run, where they were moved."""
 
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="location of the run's corpus, if it was moved"
@@ -209,7 +213,7 @@ class RestartOptions(Options):
 
 
 class CheckpointOptions(Options):
-    """How often a run is saved, and what must be as it was."""
+    """Frequency of checkpoints, and the check of processors and versions."""
 
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
         None,
@@ -226,7 +230,7 @@ class CheckpointOptions(Options):
 
 
 class EstimateOptions(Options):
-    """What of a fit's options changes what it takes."""
+    """Options of a fit on which its resources depend."""
 
     schedule: Schedule = Field("batch", description="as for fit; the stochastic schedule stores no local states")
     restarts: Annotated[int, Value("R", expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
@@ -253,11 +257,11 @@ KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true 
 
 
 def _toml_kinds(field: FieldInfo) -> tuple[type, ...]:
-    """Return the types that a TOML file may give an option."""
-    found: list[type] = []
+    """Return the types of an option's value in a TOML file."""
+    kinds: list[type] = []
     for kind in kinds_of(field.annotation):
-        found += [float, int] if kind is float else [kind if isinstance(kind, type) else str]
-    return tuple(dict.fromkeys(found))
+        kinds += [float, int] if kind is float else [kind if isinstance(kind, type) else str]
+    return tuple(dict.fromkeys(kinds))
 
 
 RUN_KINDS: dict[str, tuple[type, ...]] = {
@@ -275,7 +279,7 @@ class Keys:
     path : str
         The file.
     written : mapping of str to (str, str)
-        For each parameter the table, such as ``[fit]``, or nothing, and the key as it stands there.
+        For each parameter the table, such as ``[fit]``, or an empty text, and the key as it is written there.
     """
 
     path: str
@@ -283,11 +287,11 @@ class Keys:
 
     @staticmethod
     def of(path: str, options: Iterable[str]) -> Keys:
-        """Make them of the keys at the top level of a file."""
+        """Return the keys at the top level of a file."""
         return Keys(path, {name.replace("-", "_"): ("", name) for name in options})
 
     def explain(self, error: OptionError) -> OptionError:
-        """Return the error with the file's names, if it is about an option that the file sets; else the error."""
+        """Return the error with the file's names if the file sets the option that it is about, and else unchanged."""
         subject = error.subject
         if isinstance(error, InputError) or subject is None or subject not in self.written:
             return error
@@ -298,7 +302,7 @@ class Keys:
         return OptionError(text).spelled(self._quoted)
 
     def as_written(self, text: str) -> str:
-        """Return a text with keys that stand in quotes spelled as the file spells them."""
+        """Return a text with quoted keys spelled as in the file."""
         for name, (_, key) in self.written.items():
             text = text.replace(f"'{name}'", f"'{key}'", 1)
         return text
@@ -308,7 +312,7 @@ class Keys:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a TOML file; what is wrong with it is an `InputError`, `SettingError` or `AbsentError` that names it."""
+    """Read a TOML file; its faults are an `InputError`, `SettingError` or `AbsentError` with its path."""
     try:
         return parse_toml(read_toml_text(path))
     except FileNotFoundError:
@@ -320,14 +324,14 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_config(path: str, family: str | None) -> dict[str, Any]:
-    """Read options from a TOML file: names of the loop's and the family's options at the top level.
+    """Read options of the loop and of the family from the top level of a TOML file.
 
     Parameters
     ----------
     path : str
         The file.
     family : str or None
-        The family that was named elsewhere; else the file's key ``family`` counts.
+        The family, if it is known; by default the file's key ``family``.
 
     Returns
     -------
@@ -341,9 +345,9 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
     InputError
         It is not TOML, or a key is unknown.
     """
-    found = read_toml(path)
-    options = {name.replace("-", "_"): value for name, value in found.items()}
-    keys = Keys.of(path, found)
+    table = read_toml(path)
+    options = {name.replace("-", "_"): value for name, value in table.items()}
+    keys = Keys.of(path, table)
     chosen = family or options.get("family")
     if chosen is None:
         raise SettingError(
@@ -364,7 +368,7 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Read ``name=VALUE``, the value being TOML; what is not TOML is taken as a string.
+    """Parse ``name=VALUE``, where the value is TOML or else a string.
 
     Parameters
     ----------
@@ -374,9 +378,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
     Returns
     -------
     name : str
-        With ``_`` for ``-``.
+        The name, with ``_`` for ``-``.
     value : object
-        What TOML makes of it.
+        The value.
 
     Raises
     ------

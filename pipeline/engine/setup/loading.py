@@ -1,11 +1,10 @@
-"""Reading the shards of a corpus to where they will be swept, once for all members that a fit has."""
+"""Read the shards of a corpus on the workers that will sweep them, once for all members of an ensemble."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,8 @@ from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
-from collapsium.pipeline.engine.state import Problem
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.engine.state import Problem, Shards
+from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
@@ -29,31 +28,28 @@ from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard
 
 
 def heldout_references(request: Request) -> list[HeldoutReference]:
-    """Find the held-out pairs of each training shard's documents; none where nothing is held out."""
+    """Return references to the held-out pairs of each training shard; none where nothing is held out."""
     if request.heldout is None:
         return []
     request.heldout.require_vocabulary_of(request.corpus.manifest.vocabulary.words_sha256, request.corpus.url)
     return align(documents_of(request.corpus), request.heldout, request.corpus.url)
 
 
-Shards = tuple[list[Future[AnyShard | ShardOnDisk]], list[Future[AnyShard | ShardOnDisk]]]
-
-
 class LoadedCorpus:
-    """A corpus that is read, and the problems that can be made of it: one a seed.
+    """The shards of a corpus on the workers, and the problems on them: one for each seed.
 
     Parameters
     ----------
     request : Request
-        What is fitted.
+        The request.
     heldouts : sequence of HeldoutReference
-        The held-out pairs of each shard.
+        References to the held-out pairs of each shard.
     executor : Executor
-        Whose workers read.
+        Executor whose workers read the shards.
     scratch : str or None
         Folder for scratch files.
     warm : sequence of WarmStart, optional
-        What another run knows of each shard, or each member of another ensemble.
+        Warm start of each member, or one for all.
     """
 
     def __init__(
@@ -70,56 +66,72 @@ class LoadedCorpus:
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
         shards = len(manifest.shards)
         source = request.warm
-        known = 0 if source is None else max(one.topics for one in (source, *source.members))
-        more: dict[str, Any] = {"stochastic": request.stochastic, "iterations": request.planned, "warm": known}
-        labels = labels_of(request.corpus, request.family, request.config)
-        self._summary = Summary(*sizes, shards=shards, **more, labels=labels)
+        self._summary = Summary(
+            *sizes,
+            shards=shards,
+            stochastic=request.stochastic,
+            iterations=request.planned,
+            warm=0 if source is None else max(model.topics for model in (source, *source.members)),
+            labels=labels_of(request.corpus, request.family, request.config),
+        )
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()
 
     def problem(self, seed: int, member: int = 0) -> tuple[Problem, GlobalState]:
-        """Make the problem of a seed, and its first global state.
+        """Return the problem of a seed, and its first global state.
 
         Parameters
         ----------
         seed : int
-            Of all its random numbers.
+            Seed of all its random numbers.
         member : int, optional
-            Number of the member that it is for.
+            Number of the member.
 
         Returns
         -------
         problem : Problem
-            On the shards that all share.
+            The problem, on shards that all members share.
         global_state : GlobalState
-            Before any document has been seen.
+            Global state before any document was swept.
         """
         request, stream = self._request, Stream(seed)
         family = load_family(request.family)
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
-        blocks = block_bounds(self._summary.words, self._footprint)
-        model = family.make_shard_model(request.config)
-        parts = (request.family, family, model, request.config, shards, held, blocks, stream, self._scratch)
         source, warm = request.warm, None
         summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
         global_state = family.initialise(summary, request.config, stream.at(purpose="initialise"))
         if self._warm:
             start = self._warm[member if len(self._warm) > 1 else 0]
             global_state, warm = start.begin(request.family, request.config, global_state)
-        return Problem(*parts, request.limits.local_sweeps, load, warm, summary.tokens), global_state
+        problem = Problem(
+            request.family,
+            family,
+            family.make_shard_model(request.config),
+            request.config,
+            shards,
+            held,
+            block_bounds(self._summary.words, self._footprint),
+            stream,
+            scratch=self._scratch,
+            local_sweeps=request.limits.local_sweeps,
+            load=load,
+            warm=warm,
+            tokens=summary.tokens,
+        )
+        return problem, global_state
 
     def count_tables(self) -> list[npt.NDArray[np.int64]]:
         """Count the pairs of each shard's documents by their training and held-out tokens."""
         pairs = zip(self._shards, self._held, strict=True)
         return self._executor.collect([self._executor.submit(count_table, *pair) for pair in pairs])
 
-    def _loader(self) -> Callable[[], Shards]:
-        """Return what gives a problem its shards again; of several that miss them, the first has them read."""
+    def _loader(self) -> Callable[[], tuple[Shards, Shards]]:
+        """Return a function that restores the shards of a problem; the first of several problems has them read."""
         seen = self._reads
 
-        def load() -> Shards:
+        def load() -> tuple[Shards, Shards]:
             nonlocal seen
             with self._lock:
                 if seen == self._reads:
@@ -130,31 +142,31 @@ class LoadedCorpus:
 
         return load
 
-    def _read(self) -> Shards:
-        """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
+    def _read(self) -> tuple[Shards, Shards]:
+        """Read all shards at their homes, so that an error in them comes before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
         model = load_family(self._request.family).make_shard_model(self._request.config)
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(load_shard, one, self._scratch, reserve, model, home=home)
-            for one, home in zip(references, homes, strict=True)
+            executor.submit(load_shard, reference, self._scratch, reserve, model, home=home)
+            for reference, home in zip(references, homes, strict=True)
         ]
         held = [
-            executor.submit(load_heldout, one, self._scratch, model, home=home)
-            for one, home in zip(self._heldouts, homes, strict=False)
+            executor.submit(load_heldout, reference, self._scratch, model, home=home)
+            for reference, home in zip(self._heldouts, homes, strict=False)
         ]
-        executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
+        executor.collect([executor.submit(count_tokens, shard) for shard in (*shards, *held)])
         return shards, held
 
 
 def load_heldout(
     reference: HeldoutReference, scratch: str | None, model: AnyShardModel | None = None
 ) -> AnyShard | ShardOnDisk:
-    """Read the held-out pairs of a training shard's documents, as the family takes them."""
+    """Read the held-out pairs of a training shard, with segments if the family uses them."""
     return store_shard(reference.load(segmented=model is not None and model.uses_segments), scratch)
 
 
 def count_tokens(shard: AnyShard | ShardOnDisk) -> int:
-    """Count a shard's tokens where it lies."""
+    """Return the number of a shard's tokens."""
     return open_shard(shard).tokens

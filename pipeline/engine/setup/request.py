@@ -1,12 +1,11 @@
-"""Requests of fits, as `run.json` records them."""
+"""The request of a fit, as `run.json` records it."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.inputs import require_labels
@@ -15,6 +14,7 @@ from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family, require_corpus, require_schedule
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
 from collapsium.storage.runs.event_records import MAX_RESTARTS
@@ -24,38 +24,39 @@ if TYPE_CHECKING:
 
 
 VERSIONS = ("collapsium", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
-BITS = ("collapsium", "numba", "numpy", "python")  # whose other versions may give other bits
-# When a run ends and what is told of it may change as it is resumed; what its states are may not.
+BITS = ("collapsium", "numba", "numpy", "python")
+"""Packages of which another version may give other bits."""
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
+"""Options of the loop that determine its states; they may not change when a run is resumed."""
 KEEPS = ("all", "best")
 
 
 @dataclass(frozen=True)
 class Request:
-    """All that a fit was asked for.
+    """The inputs and options of a fit.
 
     Attributes
     ----------
     corpus : Corpus
-        What to fit.
+        The training corpus.
     heldout : Corpus or None
-        What to score.
+        Held-out tokens of the same documents.
     family : str
-        The family's name.
+        Name of the family.
     config : FamilyOptions
-        Its options.
+        Options of the family.
     limits : Limits
-        When to end.
+        Options of the loop.
     seed : int
         Seed of all random numbers.
     warm : WarmSource or None
         The model to begin from.
     restarts : int
-        How many members an ensemble has; 0 for a fit by itself.
+        Members of an ensemble; 0 for a fit by itself.
     keep : {"all", "best"}
-        Which of them to keep.
+        The members to retain.
     begun_with : int or None
-        Iterations that were planned as the run began, by which families make theirs; None for a new run.
+        Iterations that were planned when the run began, on which families may depend; None for a new run.
     """
 
     corpus: Corpus
@@ -87,44 +88,43 @@ class Request:
         if self.keep not in KEEPS:
             raise OptionError(f"expected {' or '.join(KEEPS)}, found {self.keep!r}", "keep")
         if self.keep == "best" and not self.restarts:
-            raise OptionError("`keep` best: there is one fit only; name how many with `restarts`")
+            raise OptionError("'best' requires `restarts`, the number of fits to choose from", "keep")
         alone = self.warm is not None and not self.warm.members
         if alone and self.restarts > 1 and not load_family(self.family).is_sampler:
             raise OptionError(
-                f"`restarts` {self.restarts}: fits of '{self.family}' that begin from one run (`warm`) draw nothing, "
-                f"and would all be the same; name an ensemble of {self.restarts} restarts, or make a fit from each of "
-                "several runs"
+                f"{self.restarts} fits of '{self.family}' from one run (`warm`) would all be the same, as they draw no "
+                f"random numbers; name an ensemble of {self.restarts} restarts, or fit from each of several runs",
+                "restarts",
             )
         if self.warm is not None and self.stochastic:
             raise OptionError("the stochastic schedule keeps no responsibilities that could begin from a run", "warm")
         self.limits.sampled(len(self.corpus.manifest.shards))
         if self.limits.stop_on == "score" and self.heldout is None:
-            raise OptionError("`stop_on` score needs a held-out corpus (`heldout`)")
+            raise OptionError("'score' requires a held-out corpus (`heldout`)", "stop_on")
 
     @property
     def stochastic(self) -> bool:
-        """Whether the schedule is the stochastic one."""
+        """True of the stochastic schedule."""
         return self.limits.schedule == "stochastic"
 
     @property
     def planned(self) -> int:
-        """Iterations that were planned as the run began; it may have been given others since."""
+        """Iterations that were planned when the run began; a resumed run may have others."""
         if self.begun_with is not None:
             return self.begun_with
         return self.limits.planned(len(self.corpus.manifest.shards))
 
     @property
     def sampled(self) -> tuple[int, ...]:
-        """The iterations after which samples are kept."""
+        """The iterations after which samples are saved."""
         return self.limits.sampled(len(self.corpus.manifest.shards))
 
-    def record(self) -> dict[str, Any]:
-        """Return what `run.json` shall say."""
+    def record(self) -> dict[str, object]:
+        """Return the request as `run.json` has it."""
         heldout = self.heldout
-        more: dict[str, Any] = {} if self.warm is None else {"warm": self.warm.record()}
-        more.update({"restarts": self.restarts, "keep": self.keep} if self.restarts else {})
         return {
-            **more,
+            **({} if self.warm is None else {"warm": self.warm.record()}),
+            **({"restarts": self.restarts, "keep": self.keep} if self.restarts else {}),
             "family": self.family,
             "options": self.config.model_dump(mode="json"),
             "limits": self.limits.model_dump(),
@@ -136,16 +136,16 @@ class Request:
         }
 
 
-def _corpus_record(corpus: Corpus) -> dict[str, Any]:
-    """Name a training corpus; by the digests of its shards' files a later fit finds what was kept of each."""
-    found: dict[str, Any] = {"url": corpus.folder.address, "digest": corpus.manifest.digest}
+def _corpus_record(corpus: Corpus) -> dict[str, object]:
+    """Return the record of a training corpus, with the digests by which a warm start identifies unchanged shards."""
+    record: dict[str, object] = {"url": corpus.folder.address, "digest": corpus.manifest.digest}
     if corpus.holds == DOCUMENTS:
-        found["shards"] = [row.sha256 for row in corpus.manifest.shards]
-    return found
+        record["shards"] = [shard.sha256 for shard in corpus.manifest.shards]
+    return record
 
 
-def fingerprint(record: Mapping[str, Any]) -> str:
-    """Return the digest of all that makes a run's states what they are, given its record."""
+def fingerprint(record: JsonObject) -> str:
+    """Return the digest of all fields of a run's record that determine its states."""
     limits = {name: record["limits"][name] for name in SHAPING}
     named = {name: record[name] for name in ("family", "options", "seed", "planned") if name in record}
     if "warm" in record:
@@ -154,8 +154,8 @@ def fingerprint(record: Mapping[str, Any]) -> str:
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
 
-def differing_versions(record: Mapping[str, Any]) -> list[str]:
-    """Say which versions differ from those that a run began with, where that may change its bits."""
+def differing_versions(record: JsonObject) -> list[str]:
+    """Return the packages whose version differs from that which a run began with, and may change its bits."""
     began = record.get("versions", {})
     now = {name: version(name) for name in VERSIONS} | {"python": platform.python_version()}
     return [f"{name} {now[name]} instead of {began.get(name)}" for name in BITS if began.get(name) != now[name]]

@@ -1,11 +1,9 @@
-"""Requests of runs that are resumed: what was recorded, with what may change since."""
+"""The request of a resumed run: its record, with the options that may change."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits
 from collapsium.pipeline.engine.setup.request import SHAPING, Request
@@ -13,6 +11,7 @@ from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
@@ -20,35 +19,35 @@ from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run
 
-SAMPLING = ("samples", "sample_every")  # which states are kept
+SAMPLING = ("samples", "sample_every")
 
 
 def resumed_request(
     run: Run,
     corpus: str | os.PathLike[str] | None,
     heldout: str | os.PathLike[str] | None,
-    options: Mapping[str, Any],
+    options: JsonObject,
     warm: WarmSource | None = None,
-) -> tuple[Request, dict[str, Any]]:
-    """Make the request of a run that is resumed.
+) -> tuple[Request, JsonObject]:
+    """Return the request of a resumed run.
 
     Parameters
     ----------
     run : Run
         The run.
     corpus, heldout : str or path-like, optional
-        Where its corpora lie by now.
+        Locations of its corpora, where they were moved.
     options : mapping
-        Options that are said again: those that only say when to end may be others than before.
+        Options; those of the run's end may differ from before.
     warm : WarmSource, optional
-        Where the model lies by now that it begins from.
+        Location of the model of its warm start, if it was moved.
 
     Returns
     -------
     request : Request
-        What the run was asked for, with what has changed.
+        The recorded request, with the options that have changed.
     record : dict
-        What `run.json` shall say from now on.
+        The new contents of `run.json`.
 
     Raises
     ------
@@ -57,100 +56,109 @@ def resumed_request(
     MismatchError
         A corpus is not the run's.
     DamagedError
-        `run.json` does not hold what it must.
+        `run.json` is not the record of a fit.
     """
     record = run.record()
     path = f"{run.folder.url}/{RECORD}"
     try:
         family, limits = str(record["family"]), Limits(**record["limits"])
         config = make_options(family, record["options"])
-        seed, planned, wheres = record["seed"], record.get("planned"), (record["corpus"], record["heldout"])
+        seed, planned = record["seed"], record.get("planned")
+        corpus_record, heldout_record = record["corpus"], record["heldout"]
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
         source = _warm(run.folder, record.get("warm"), warm)
     except (KeyError, TypeError, OptionError) as error:
         raise DamagedError(path, f"expected the record of a fit ({error})") from None
-    said = dict(options)
-    for name, had in (("restarts", restarts), ("keep", keep)):
-        now = said.pop(name, had)
-        if now != had:
-            raise OptionError(f"`{name}` {now}: the run has {name} = {had}; start a new run, or leave the option out")
-    before, limits = limits, _changed(said, family, config, seed, limits)
-    train = _found(run.folder, corpus, wheres[0], "CORPUS", "corpus")
-    _require_same_samples(before, limits, len(train.manifest.shards))
-    held = None if wheres[1] is None else _found(run.folder, heldout, wheres[1], "`heldout` CORPUS", "held-out corpus")
-    if wheres[1] is None and heldout is not None:
-        raise OptionError(f"`heldout` {os.fspath(heldout)}: the run has none; start a new run to have it scored")
+    changes = dict(options)
+    for name, recorded in (("restarts", restarts), ("keep", keep)):
+        value = changes.pop(name, recorded)
+        if value != recorded:
+            raise _differs(name, value, recorded)
+    before, limits = limits, _changed_limits(changes, family, config, seed, limits)
+    training = _open_corpus(run.folder, corpus, corpus_record, "CORPUS", "corpus")
+    _require_same_samples(before, limits, len(training.manifest.shards))
+    held = None
+    if heldout_record is not None:
+        held = _open_corpus(run.folder, heldout, heldout_record, "`heldout` CORPUS", "held-out corpus")
+    elif heldout is not None:
+        raise OptionError(f"the run has none, found {os.fspath(heldout)}; start a new run to have it scored", "heldout")
     after = {**record, "limits": limits.model_dump()}
-    after["corpus"] = {**wheres[0], "url": train.folder.address}
+    after["corpus"] = {**corpus_record, "url": training.folder.address}
     if held is not None:
         after["heldout"] = {"url": held.folder.address, "digest": held.manifest.digest}
     if source is not None:
         after["warm"] = source.record()
-    return Request(train, held, family, config, limits, seed, source, restarts, keep, planned), after
+    return Request(training, held, family, config, limits, seed, source, restarts, keep, planned), after
 
 
-def _warm(folder: Folder, record: Mapping[str, Any] | None, given: WarmSource | None) -> WarmSource | None:
-    """Name the model that a run begins from, where it lies by now; refuse another."""
+def _differs(name: str, value: object, recorded: object) -> OptionError:
+    return OptionError(
+        f"expected {recorded}, found {value}: another would change the run's results; start a new run, or leave the "
+        "option out",
+        name,
+    )
+
+
+def _warm(folder: Folder, record: JsonObject | None, moved: WarmSource | None) -> WarmSource | None:
+    """Return the model that a run begins from, at its new location if it was moved; refuse another model."""
     if record is None:
-        if given is not None:
-            raise MismatchError(f"`warm` {given.url}: the run does not begin from another; start a new run")
+        if moved is not None:
+            raise MismatchError(f"`warm` {moved.url}: the run does not begin from another; start a new run")
         return None
     recorded = WarmSource.from_record(folder, record)
-    if given is None:
+    if moved is None:
         return recorded
-    pairs = zip((given, *given.members), (recorded, *recorded.members), strict=False)
-    if len(given.members) != len(recorded.members) or any(one.digest != other.digest for one, other in pairs):
-        raise MismatchError(f"`warm` {given.url}: it is not the model that the run begins from")
+    pairs = zip((moved, *moved.members), (recorded, *recorded.members), strict=False)
+    if len(moved.members) != len(recorded.members) or any(new.digest != old.digest for new, old in pairs):
+        raise MismatchError(f"`warm` {moved.url}: it is not the model that the run begins from")
     members = (
-        replace(one, local_states=other.local_states)
-        for one, other in zip(given.members, recorded.members, strict=True)
+        replace(new, local_states=old.local_states) for new, old in zip(moved.members, recorded.members, strict=True)
     )
-    return replace(given, local_states=recorded.local_states, members=tuple(members))
+    return replace(moved, local_states=recorded.local_states, members=tuple(members))
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
     if before.sampled(shards) != after.sampled(shards):
-        when = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
+        iterations = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
         raise OptionError(
-            f"`iterations` {after.planned(shards)}: the run keeps samples after {when}, counted from its end; start a "
-            "new run"
+            f"{after.planned(shards)} does not go with the run's samples, after {iterations}, which are counted from "
+            "its end; start a new run",
+            "iterations",
         )
 
 
-def _changed(options: dict[str, Any], family: str, config: FamilyOptions, seed: int, limits: Limits) -> Limits:
-    """Return the limits with what is said anew; refuse, by name, what would change the model."""
-    said = {name: options.pop(name) for name in list(options) if name in LIMIT_NAMES}
-    had = {"family": family, "seed": seed, **{name: getattr(limits, name) for name in SHAPING}}
-    now = {name: said.pop(name, had[name]) for name in SHAPING}
-    now.update({name: options.pop(name, had[name]) for name in ("family", "seed")})
-    if now["family"] == family:
-        had.update(config.model_dump(mode="json"))
-        known = make_options(family, {**config.model_dump(), **options}, RUN_NAMES)
-        now.update(known.model_dump(mode="json"))
+def _changed_limits(changes: JsonObject, family: str, config: FamilyOptions, seed: int, limits: Limits) -> Limits:
+    """Return the limits with their changes; refuse, by name, options that would change the model."""
+    new_limits = {name: changes.pop(name) for name in list(changes) if name in LIMIT_NAMES}
+    before = {"family": family, "seed": seed, **{name: getattr(limits, name) for name in SHAPING}}
+    after = {name: new_limits.pop(name, before[name]) for name in SHAPING}
+    after.update({name: changes.pop(name, before[name]) for name in ("family", "seed")})
+    if after["family"] == family:
+        before.update(config.model_dump(mode="json"))
+        checked = make_options(family, {**config.model_dump(), **changes}, RUN_NAMES)
+        after.update(checked.model_dump(mode="json"))
     for name in SAMPLING:
-        had[name], now[name] = getattr(limits, name), said.pop(name, getattr(limits, name))
-    for name, value in now.items():
-        if value != had[name]:
-            raise OptionError(
-                f"`{name}` {value}: the run has {name} = {had[name]}, and another would change "
-                "its results; start a new run, or leave the option out"
-            )
-    return Limits(**{**limits.model_dump(), **said})
+        before[name] = getattr(limits, name)
+        after[name] = new_limits.pop(name, before[name])
+    for name, value in after.items():
+        if value != before[name]:
+            raise _differs(name, value, before[name])
+    return Limits(**{**limits.model_dump(), **new_limits})
 
 
-def _found(
-    folder: Folder, given: str | os.PathLike[str] | None, record: Mapping[str, Any], name: str, what: str
+def _open_corpus(
+    folder: Folder, moved: str | os.PathLike[str] | None, record: JsonObject, argument: str, name: str
 ) -> Corpus:
-    """Open the corpus that is given, or where the record of a run's folder says that it was; refuse another."""
+    """Open a corpus of a run at its new location, or where the run's record has it; refuse another corpus."""
     try:
-        corpus = Corpus(recorded_url(folder, record["url"]) if given is None else given)
+        corpus = Corpus(recorded_url(folder, record["url"]) if moved is None else moved)
     except AbsentError as error:
-        if given is not None:
+        if moved is not None:
             raise
-        raise AbsentError(f"{error} (it was the run's {what}); if it was moved, say where with {name}") from None
+        raise AbsentError(f"{error} (it was the run's {name}); if it was moved, say where with {argument}") from None
     if corpus.manifest.digest != record["digest"]:
         raise MismatchError(
-            f"{corpus.url}: it is not the {what} of the run, whose digest begins with {record['digest'][:12]}; this "
+            f"{corpus.url}: it is not the {name} of the run, whose digest begins with {record['digest'][:12]}; this "
             f"one's with {corpus.manifest.digest[:12]}"
         )
     return corpus

@@ -254,7 +254,7 @@ BAD = {
     "zero workers": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--workers", "0"], "--workers"),
     "no such scheduler": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--scheduler", "lokal"], "--scheduler: expected"),
     "stop on no score": (
-        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--stop-on", "score", "--tolerance", "1"], "needs a held-out corpus",
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--stop-on", "score", "--tolerance", "1"], "requires a held-out corpus",
     ),
     "other vocabulary": (
         ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{other}"], "its vocabulary (3 words) is not that of",

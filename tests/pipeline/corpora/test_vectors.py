@@ -78,7 +78,7 @@ def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch
 def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch):
     import dataclasses
 
-    from collapsium.pipeline.engine import fit as fitting
+    from collapsium.pipeline.engine import active_fit as fitting
     from collapsium.pipeline.engine.resources import estimate as planning
 
     expected = bits(fitted(corpus, tmp_path / "memory"))
@@ -343,7 +343,7 @@ def test_the_commands__refuse_in_one_line(corpus, tmp_path, capsys):
 
 
 def test_vectors__are_never_held_out_by_tokens(corpus, documents, tmp_path):
-    message = "`heldout` .*: vectors have no tokens to hold out.*`evaluate` with `unseen`"
+    message = "heldout: .*: vectors have no tokens to hold out.*`evaluate` with `unseen`"
     assert_refused(message, tmp_path, lambda: fitted(corpus, tmp_path / "out", heldout=corpus))
     assert_refused(message, tmp_path, lambda: fit(documents, tmp_path / "out", family="lda", topics=2, heldout=corpus))
     assert_refused(message, tmp_path, lambda: compare(documents, tmp_path / "out", families=["lda"], heldout=corpus))

@@ -165,7 +165,7 @@ def test_the_best_member__is_kept_alone(small, single, tmp_path):
     resume(tmp_path / "run")  # nothing is left to do
     with pytest.raises(OptionError, match=f"only its best member is left.*members/{best:03d}"):
         resume(tmp_path / "run", iterations=9)
-    with pytest.raises(OptionError, match="name how many with `restarts`"):
+    with pytest.raises(OptionError, match="requires `restarts`"):
         fit(small[0], tmp_path / "other", **{**given, "restarts": 0})
 
 
@@ -198,9 +198,7 @@ def test_what_makes_no_ensemble__is_refused(small, tmp_path):
 def test_an_ensemble_of_warm_starts__is_of_samplers_alone(small, ensemble, tmp_path):
     """The members differ in their seeds alone; a warm start of LDA draws no number."""
     given = {**ENSEMBLE_OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
-    with pytest.raises(
-        OptionError, match="`restarts` 2: fits of 'lda' that begin from one run .* would all be the same"
-    ):
+    with pytest.raises(OptionError, match="restarts: 2 fits of 'lda' from one run .* would all be the same"):
         fit(small[0], tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
     fit(small[0], tmp_path / "run", **{**given, "family": "gibbs-lda"})  # from its first member

@@ -220,7 +220,7 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
     ("text", "where"),
     [
         (QUICK.replace('"lda"', '"lda"\nsamples = 2'), "'samples': 2 requires 'sample_every'"),
-        (KINDS["samples"].replace("sample_every = 2", "sample_every = 9"), "takes more than 9 iterations, found 6"),
+        (KINDS["samples"].replace("sample_every = 2", "sample_every = 9"), "requires more than 9 iterations, found 6"),
         (KINDS["samples"].replace("sample_every", "tolerance = 0.1\nsample_every"), "does not go with 'tolerance'"),
         (KINDS["restarts"].replace("restarts = 2", "restarts = -1"), "'restarts'"),
         (KINDS["restarts"].replace("restarts = 2", 'keep = "best"'), "say how many with restarts"),

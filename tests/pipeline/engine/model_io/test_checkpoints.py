@@ -175,12 +175,12 @@ def test_a_run_that_came_under_its_tolerance__is_at_its_end(small, tmp_path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"seed": 4}, "`seed` 4: the run has seed = 0"),
-        ({"topics": 9}, "`topics` 9: the run has topics = 4"),
-        ({"learn": []}, "the run has learn = "),
-        ({"family": "lda"}, "`family` lda: the run has family = hdp"),
-        ({"local_sweeps": 2}, "`local_sweeps` 2: the run has local_sweeps = 1"),
-        ({"schedule": "stochastic"}, "`schedule` stochastic: the run has schedule = batch"),
+        ({"seed": 4}, "seed: expected 0, found 4"),
+        ({"topics": 9}, "topics: expected 4, found 9"),
+        ({"learn": []}, "learn: expected "),
+        ({"family": "lda"}, "family: expected hdp, found lda"),
+        ({"local_sweeps": 2}, "local_sweeps: expected 1, found 2"),
+        ({"schedule": "stochastic"}, "schedule: expected batch, found stochastic"),
         ({"surprise": 1}, "unknown option 'surprise'"),
     ],
 )

@@ -75,14 +75,14 @@ def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
     run, _ = sampled
     resume(run, iterations=8, samples=3)  # the same again
     for more, text in (
-        ({"iterations": 10}, "keeps samples after 4, 6, 8"),
-        ({"samples": 2}, "`samples` 2: the run has samples = 3"),
-        ({"sample_every": 1}, "`sample_every` 1: the run has sample_every = 2"),
+        ({"iterations": 10}, "the run's samples, after 4, 6, 8"),
+        ({"samples": 2}, "samples: expected 3, found 2"),
+        ({"sample_every": 1}, "sample_every: expected 2, found 1"),
     ):
         with pytest.raises(OptionError, match=text):
             resume(run, **more)
     for more, text in (
-        ({"samples": 5}, "takes more than 8 iterations, found 8"),
+        ({"samples": 5}, "requires more than 8 iterations, found 8"),
         ({"sample_every": 0}, "3 requires `sample_every`"),
         ({"tolerance": 0.1}, "does not go with `tolerance`"),
         ({"samples": -1}, "samples: expected"),

@@ -15,8 +15,9 @@ from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds
 from collapsium.pipeline.engine.resources import estimate as planning
-from collapsium.pipeline.engine.resources.estimate import COSTS, Costs, Plan, estimate, plan, size
+from collapsium.pipeline.engine.resources.estimate import COSTS, Costs, estimate, plan
 from collapsium.pipeline.engine.resources.place import Place, free_memory, local_place
+from collapsium.pipeline.engine.resources.plan import Plan
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import Footprint, Summary
@@ -24,6 +25,7 @@ from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
+from collapsium.storage.units import size
 from collapsium.workers import tasks
 from collapsium.workers.arrays.buffer_pool import PoolSettings
 from tests.conformance import arrays_of, problem_of

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.engine.resources.estimate import size
 from collapsium.storage.errors import OptionError
-from collapsium.storage.units import parse_size
+from collapsium.storage.units import parse_size, size
 
 
 @pytest.mark.parametrize(

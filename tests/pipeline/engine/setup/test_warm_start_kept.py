@@ -101,7 +101,7 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
     problem, state, known = begun(days[day][0], firsts / name, name)
     checkpoint = Run(firsts / name).checkpoints.at(60)
     parts = checkpoint.record().parts
-    assert [one.kept is not None for one in known] == [True, True, True, False]
+    assert [one.saved is not None for one in known] == [True, True, True, False]
     for number in range(3):
         before = checkpoint.read(f"local_states/{number:05d}", parts[f"local_states/{number:05d}"])
         local = arrays_of(state.swept[number].value.local)
@@ -157,7 +157,7 @@ def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
         ("hdp", "hdp", {"topics": 6, "moves": True, "beta": 3.0}),
     ):
         problem, state, known = begun(days["two"][0], firsts / source, name, options)
-        assert all(one.kept is None and one.columns == 0 for one in known)
+        assert all(one.saved is None and one.columns == 0 for one in known)
         assert len(state.swept) == len(problem.shards) == 4
 
 
@@ -168,7 +168,7 @@ def test_a_run_whose_checkpoints_are_gone__is_begun_from_its_model(days, firsts,
     Checkpoints(Folder(str(source / "checkpoints"))).at(60).folder.remove()
     assert WarmSource.of(source).local_states == ""
     _, _, known = begun(days["two"][0], source, "lda")
-    assert all(one.kept is None and one.columns == 4 for one in known)
+    assert all(one.saved is None and one.columns == 4 for one in known)
     with pytest.raises(AbsentError, match="the local states that the run begins from are gone"):
         warm_start(named, Corpus(days["two"][0]), 4)
 
