@@ -147,7 +147,7 @@ def _corpus_record(corpus: Corpus) -> dict[str, object]:
 def fingerprint(record: JsonObject) -> str:
     """Return the digest of all fields of a run's record that determine its states."""
     limits = {name: record["limits"][name] for name in SHAPING}
-    named = {name: record[name] for name in ("family", "options", "seed", "planned") if name in record}
+    named: JsonObject = {name: record[name] for name in ("family", "options", "seed", "planned") if name in record}
     if "warm" in record:
         named["warm"] = record["warm"]["digest"]
         named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})
