@@ -192,10 +192,8 @@ class Loop:
         return progress
 
     def take_state(self) -> tuple[State, Progress | None, bool]:
-        """Return the state, its pending progress, and whether it was restored; the loop then holds neither.
-
-        So the arrays of the state are freed as soon as the next state replaces them.
-        """
+        """Return the state, its pending progress, and whether it was restored; the loop then holds neither."""
+        # So the arrays of the state are freed as soon as the next state replaces them.
         state, self.state = self.state, None
         pending, self._pending = self._pending, None
         if state is None:
