@@ -121,7 +121,7 @@ class RunCheckpointer:
         self.last: Snapshot | None = None
 
     def save_if_due(self, snapshot: Snapshot) -> State:
-        """Hold a snapshot, save it if that is due, and return the state to go on from, which is loaded if it was saved."""
+        """Hold a snapshot, save it if that is due, and return the state to go on from (loaded, if it was saved)."""
         self.hold(snapshot)
         self._events_before = self._run.events_size()
         if not snapshot.state.iteration or not self._due(snapshot.state.iteration):
