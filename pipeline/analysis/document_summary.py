@@ -1,11 +1,9 @@
-"""Read the summary of the documents of a model, or make it from the corpus."""
+"""Read the document summary of a model, or make it from the training corpus."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.executors.base import TLS
@@ -19,8 +17,8 @@ from collapsium.storage.units import Counting, silent
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where documents are looked at, if the model has no summary of them."""
+class SummarySource:
+    """Corpus and executor that make a document summary if the model has none."""
 
     corpus: str | os.PathLike[str] | None = None
     scheduler: str = "threads"
@@ -29,28 +27,51 @@ class Where:
     progress: Counting = silent
 
 
-def documents_summary(model: Model, record: Mapping[str, Any], where: Where, notes: list[str]) -> SummaryRecord | None:
-    """Read the summary that lies with the model, or make it from the corpus; note why where neither can be."""
+def documents_summary(
+    model: Model, corpus_url: object, source: SummarySource, notes: list[str]
+) -> SummaryRecord | None:
+    """Return a model's document summary, read or made from the corpus.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    corpus_url : object
+        URL of the training corpus in the run's record, which anyone may have written; None without one.
+    source : SummarySource
+        Corpus and executor that make a missing summary.
+    notes : list of str
+        Receives a sentence on each summary that cannot be read or made.
+
+    Returns
+    -------
+    SummaryRecord or None
+        None if the summary can neither be read nor made.
+
+    Raises
+    ------
+    CollapsiumError
+        `source` names a corpus that cannot be used, or the cluster was lost.
+    """
     try:
-        found = read_summary(model.folder, model.record)
+        summary = read_summary(model.folder, model.record)
     except CollapsiumError as error:
         notes.append(f"The summary of the documents cannot be read: {error}.")
-        found = None
-    if found is not None:
-        return found
-    given = where.corpus if where.corpus is not None else (record.get("corpus") or {}).get("url")
-    if given is None or not model.fitted:
-        notes.append("There is no summary of the documents, so that no examples and labels are shown.")
+        summary = None
+    if summary is not None:
+        return summary
+    if (source.corpus is None and corpus_url is None) or not model.fitted:
+        notes.append("There is no summary of the documents, so examples and labels are not shown.")
         return None
     executor = None
     try:
-        corpus = Corpus(recorded_url(model.folder, given) if where.corpus is None else given)
-        executor = open_executor(where.scheduler, where.workers, tls=where.tls)
-        return summary_of(model, corpus, executor, where.progress)
+        corpus = Corpus(recorded_url(model.folder, corpus_url) if source.corpus is None else source.corpus)
+        executor = open_executor(source.scheduler, source.workers, tls=source.tls)
+        return summary_of(model, corpus, executor, source.progress)
     except ClusterError:
         raise
     except CollapsiumError as error:
-        if where.corpus is not None:
+        if source.corpus is not None:
             raise
         notes.append(f"There is no summary of the documents, and none could be made from the corpus: {error}.")
         return None

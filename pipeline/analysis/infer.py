@@ -204,8 +204,8 @@ def require_segments(family: str) -> None:
     """
     if not load_family(family).shard_model.uses_segments:
         raise OptionError(
-            f"{family} knows no segments, it takes whole documents; expected a family that does, or "
-            "infer documents that `collapsium flatten` made of segments",
+            f"{family} does not model segments; use a family that does, or infer documents that "
+            "`collapsium flatten` made of segments",
             "segments",
         )
 

@@ -1,4 +1,4 @@
-"""Options of commands on fitted models: topics, scores and proportions."""
+"""Options of the commands that read fitted models: topics, scores and proportions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collapsium.pipeline.options import Location, Locations, Names, Options, Tex
 
 
 class TopicOptions(Options):
-    """How much is listed of topics."""
+    """Number of words shown for each topic."""
 
     words: Annotated[int | None, Value("N")] = Field(
         None, description="number of words shown for each topic (default: 10, and 5 in pictures)"
@@ -18,7 +18,7 @@ class TopicOptions(Options):
 
 
 class LabelOptions(Options):
-    """What labels say of topics."""
+    """Relations between labels and topics."""
 
     heading = "labels (families with labels)"
     given: Annotated[Texts | None, Value("LABEL,LABEL")] = Field(
@@ -34,7 +34,7 @@ class LabelOptions(Options):
 
 
 class EvaluateOptions(Options):
-    """What is scored, and how."""
+    """Documents to score, and the score's definition."""
 
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="score held-out tokens of the training documents or, with `unseen`, of those documents"
@@ -61,7 +61,7 @@ class EvaluateOptions(Options):
 
 
 class CoherenceOptions(Options):
-    """In what documents the topics' words are counted."""
+    """Documents in which co-occurrences of the topics' words are counted."""
 
     coherence: Annotated[Location | None, Value("CORPUS|TEXTS")] = Field(
         None,
@@ -70,7 +70,7 @@ class CoherenceOptions(Options):
 
 
 class InferOptions(Options):
-    """How proportions are written."""
+    """Layout of the proportions' file."""
 
     dense: bool = Field(False, description=".parquet and .csv: one column for each topic")
     segments: bool = Field(

@@ -1,4 +1,4 @@
-"""Proportions along the segments of a document, how far neighbours lie apart, and two runs beside one another."""
+"""Read topic proportions along the segments of a document, their mean distance, and those of two runs to compare."""
 
 from __future__ import annotations
 
@@ -23,44 +23,45 @@ from collapsium.workers.document_summaries import mean_hellinger_distance
 
 Floats = npt.NDArray[np.float64]
 
-MOST = 5000  # places that are drawn
+MAX_DOCUMENTS = 5000
+"""Documents of a corpus that can be drawn as the segments of one text."""
 
 
 @dataclass(frozen=True)
-class Along:
-    """Proportions at the places of a text: segments of a document, or documents in their order.
+class SegmentProportions:
+    """Topic proportions along a text, whose units are segments of a document or documents of a corpus.
 
     Attributes
     ----------
     name : str
-        The run's folder, without those above it.
+        Name of the run's folder.
     family : str
-        Its family.
+        The model's family.
     document : str or None
-        The document's id; None where the places are all documents of a corpus.
-    places : str
-        What the places are: ``segment`` or ``document``.
-    proportions : numpy.ndarray of float64, shape (places, topics)
-        Columns by permanent ids; rows add up to one.
+        The document's id; None if the units are all documents of a corpus.
+    unit : str
+        ``segment`` or ``document``.
+    proportions : numpy.ndarray of float64, shape (units, topics)
+        Columns by permanent ids of topics; rows sum to one.
     """
 
     name: str
     family: str
     document: str | None
-    places: str
+    unit: str
     proportions: Floats
 
     @property
     def distance(self) -> float | None:
-        """Mean Hellinger distance between neighbours, in [0, 1]; None of a single place."""
+        """Mean Hellinger distance between neighbours, in [0, 1]; None for a single unit."""
         return mean_hellinger_distance(self.proportions)
 
     @property
-    def said(self) -> str:
-        """How far neighbours lie apart, in words."""
+    def distance_text(self) -> str:
+        """The distance as a phrase."""
         if self.distance is None:
-            return f"one {self.places}"
-        return f"neighbouring {self.places}s lie {self.distance:.3f} apart"
+            return f"one {self.unit}"
+        return f"mean distance between neighbouring {self.unit}s {self.distance:.3f}"
 
 
 @keywords()
@@ -69,42 +70,42 @@ def neighbour_distance(
 ) -> float:
     """Return the mean Hellinger distance between the proportions of neighbouring segments of a document.
 
-    It does not depend on how topics are numbered, so that runs on the same segments can be compared.
+    The distance does not depend on the numbering of topics, so runs on the same segments can be compared.
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run.
     document : str, optional
-        The document's id; by default the one of most segments. Of a family without segments, the documents ``ID#1``,
-        ``ID#2`` and so on, as `flatten` names them, are taken in their place; by default all documents in their order.
+        The document's id; by default the one with most segments. For a family without segments, the documents ``ID#1``,
+        ``ID#2`` and so on, as `flatten` names them, stand for the segments; by default all documents in their order.
     corpus : str or path-like, optional
-        Where the training corpus lies by now.
+        Present location of the training corpus.
 
     Returns
     -------
     float
-        In [0, 1].
+        The distance, in [0, 1].
 
     Raises
     ------
     OptionError
-        There is no such document, or it has less than two segments.
+        The document does not exist, or has fewer than two segments.
     AbsentError
-        There is no model, or the corpus is gone.
+        There is no model, or the corpus is missing.
     MismatchError
-        The corpus that is named is another, or holds vectors.
+        `corpus` is not the training corpus, or holds vectors.
     """
-    found = along(run, document=document, corpus=corpus)
-    if found.distance is None:
-        raise OptionError(f"{os.fspath(run)}: expected two {found.places}s or more, found {len(found.proportions)}")
-    return found.distance
+    along = segment_proportions(run, document=document, corpus=corpus)
+    if along.distance is None:
+        raise OptionError(f"{os.fspath(run)}: expected two {along.unit}s or more, found {len(along.proportions)}")
+    return along.distance
 
 
-def along(
+def segment_proportions(
     run: str | os.PathLike[str], *, document: str | None = None, corpus: str | os.PathLike[str] | None = None
-) -> Along:
-    """Read the proportions of a document's segments; see `neighbour_distance`.
+) -> SegmentProportions:
+    """Return the topic proportions of a document's segments; see `neighbour_distance`.
 
     Parameters
     ----------
@@ -113,24 +114,25 @@ def along(
     document : str, optional
         The document.
     corpus : str or path-like, optional
-        Where the training corpus lies by now.
+        Present location of the training corpus.
 
     Returns
     -------
-    Along
-        Of documents in the place of segments, no more than 5,000.
+    SegmentProportions
+        The proportions; documents that stand for segments are at most 5,000.
     """
     model, name = Model(run), Folder(run).address.rpartition("/")[2]
     family, training = model.record.family, _training(run, model, corpus)
     if not model.fitted:
-        raise AbsentError(f"{os.fspath(run)}: the run is not at its end; it has no documents' proportions yet")
+        raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
     if model.shard_model.uses_segments and COLUMN in training.manifest.fields:
         document, reference, row = _longest(training) if document is None else _named(training, document)
-        found = model.shard_model.infer(model.documents(reference.number), model.global_state)
-        ends = np.cumsum(found["segments"])
-        shares = found["segment_topic"][ends[row] - found["segments"][row] : ends[row]]
-        return Along(name, family, document, "segment", _whole(shares))
-    return Along(name, family, document, "document", _whole(_documents(model, training, document)))
+        inferred = model.shard_model.infer(model.documents(reference.number), model.global_state)
+        ends = np.cumsum(inferred["segments"])
+        shares = inferred["segment_topic"][ends[row] - inferred["segments"][row] : ends[row]]
+        return SegmentProportions(name, family, document, "segment", _normalised(shares))
+    shares = _documents(model, training, document)
+    return SegmentProportions(name, family, document, "document", _normalised(shares))
 
 
 def _training(run: str | os.PathLike[str], model: Model, corpus: str | os.PathLike[str] | None) -> Corpus:
@@ -138,42 +140,42 @@ def _training(run: str | os.PathLike[str], model: Model, corpus: str | os.PathLi
     if corpus is None and Folder(run).exists(RECORD):
         corpus = Run(run).place_of("corpus")
     if corpus is None:
-        raise AbsentError(f"{os.fspath(run)}: it does not say where its documents lie; name their corpus (`corpus`)")
+        raise AbsentError(f"{os.fspath(run)}: the training corpus is not recorded; name it (`corpus`)")
     try:
-        found = Corpus(corpus)
+        training = Corpus(corpus)
     except AbsentError as error:
-        raise AbsentError(f"{error}; name the place where the training corpus lies by now (`corpus`)") from None
-    if found.manifest.digest != model.record.corpus:
-        raise MismatchError(f"{found.url}: it is not the corpus that the model was fitted to")
-    found.require(DOCUMENTS, "a picture of segments")
-    return found
+        raise AbsentError(f"{error}; name the present location of the training corpus (`corpus`)") from None
+    if training.manifest.digest != model.record.corpus:
+        raise MismatchError(f"{training.url}: it is not the corpus that the model was fitted to")
+    training.require(DOCUMENTS, "a picture of segments")
+    return training
 
 
 def _longest(corpus: Corpus) -> tuple[str, ShardReference, int]:
-    """Find the document of most segments, the first of several: its id, its shard and its row there."""
-    most, found = -1, (corpus.references[0], 0)
-    for reference in corpus.references:
-        counts = segment_counts(reference.further()[COLUMN])
+    """Return id, shard and row of the first document with the largest number of segments."""
+    most, reference, row = -1, corpus.references[0], 0
+    for candidate in corpus.references:
+        counts = segment_counts(candidate.further()[COLUMN])
         if counts.size and counts.max() > most:
-            most, found = int(counts.max()), (reference, int(counts.argmax()))
-    reference, row = found
+            most, reference, row = int(counts.max()), candidate, int(counts.argmax())
     return reference.documents().ids[row].as_py(), reference, row
 
 
 def _named(corpus: Corpus, document: str) -> tuple[str, ShardReference, int]:
+    """Return id, shard and row of a document."""
     for reference in corpus.references:
         row = reference.documents().ids.index(pa.scalar(document)).as_py()
         if row >= 0:
             return document, reference, row
-    raise OptionError(f"`document` {document}: {corpus.url} has no document of this id")
+    raise OptionError(f"`document` {document}: {corpus.url} has no document with this id")
 
 
 def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
-    """Return the proportions of documents in their order: of all, or of those that were a document's segments."""
-    if document is None and corpus.manifest.documents > MOST:
+    """Return the proportions of all documents in their order, or of those that were the segments of one."""
+    if document is None and corpus.manifest.documents > MAX_DOCUMENTS:
         raise OptionError(
-            f"{corpus.url}: {corpus.manifest.documents:,} documents are too many to stand beside one another, expected "
-            f"{MOST:,} at most; name a document (`document` ID) whose segments ID#1, ID#2, ... are among them"
+            f"{corpus.url}: expected at most {MAX_DOCUMENTS:,} documents along one axis, found "
+            f"{corpus.manifest.documents:,}; name a document (`document` ID) whose segments are ID#1, ID#2, ..."
         )
     sweeps, parts = model.shard_model, []
     for reference in corpus.references:
@@ -182,133 +184,134 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
             ids = reference.documents().ids.to_pylist()
             rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
         if rows.size:
-            found = sweeps.infer(model.documents(reference.number), model.global_state)["document_topic"]
-            parts.append(np.asarray(found, dtype=np.float64)[rows])
+            theta = sweeps.infer(model.documents(reference.number), model.global_state)["document_topic"]
+            parts.append(np.asarray(theta, dtype=np.float64)[rows])
     if not parts:
         raise OptionError(
             f"`document` {document}: {corpus.url} has no documents {document}#1, {document}#2, ..., as "
-            f"`flatten` makes them, and {model.record.family} knows no segments"
+            f"`flatten` makes them, and {model.record.family} does not model segments"
         )
     return np.concatenate(parts)
 
 
-def _whole(shares: npt.NDArray[np.floating]) -> Floats:
-    """Let rows add up to one."""
-    found = np.maximum(np.asarray(shares, dtype=np.float64), 0.0)
-    total = found.sum(axis=1, keepdims=True)
-    return found / np.where(total > 0.0, total, 1.0)
+def _normalised(shares: npt.NDArray[np.floating]) -> Floats:
+    """Return non-negative rows that sum to one."""
+    positive = np.maximum(np.asarray(shares, dtype=np.float64), 0.0)
+    total = positive.sum(axis=1, keepdims=True)
+    return positive / np.where(total > 0.0, total, 1.0)
 
 
-def beside(
+def compare_runs(
     run: str | os.PathLike[str],
     other: str | os.PathLike[str],
     *,
     document: str | None = None,
     corpus: str | os.PathLike[str] | None = None,
-) -> tuple[Along, Along, dict[int, int]]:
-    """Read the proportions of two runs along the same text, and say which of their topics are the same.
+) -> tuple[SegmentProportions, SegmentProportions, dict[int, int]]:
+    """Return the proportions of two runs along the same text, and the matching of their topics.
 
-    Topics are matched one to one, so that the sum of the Hellinger distances of their words' probabilities is least.
+    Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities.
 
     Parameters
     ----------
     run, other : str or path-like
         Folders of runs on the same vocabulary.
     document : str, optional
-        As for `neighbour_distance`; by default that of most segments in the first of the runs that has segments, and
-        of the other what `flatten` made of it, if it has that.
+        The document's id. By default, the one with most segments in the first of the runs that has segments; in the
+        other run, the documents that `flatten` made of it, if they exist.
     corpus : str or path-like, optional
-        Where the training corpus of `run` lies by now.
+        Present location of the training corpus of `run`.
 
     Returns
     -------
-    one, another : Along
-        With as many places.
-    partner : dict of int to int
-        By ids of topics of `other`, those of `run`.
+    first, second : SegmentProportions
+        Proportions of `run` and of `other`, with the same number of units.
+    matches : dict of int to int
+        Ids of topics of `run` by those of `other`.
 
     Raises
     ------
     MismatchError
-        The runs have other vocabularies, or another number of places.
+        The runs have different vocabularies, or different numbers of units.
     """
     models = Model(run), Model(other)
     if models[0].record.vocabulary.words_sha256 != models[1].record.vocabulary.words_sha256:
         raise MismatchError(
-            f"{os.fspath(other)}: its vocabulary is not that of {os.fspath(run)}; expected runs on corpora of the same "
-            "words, such as one and what `collapsium flatten` made of it"
+            f"{os.fspath(other)}: its vocabulary is not that of {os.fspath(run)}; expected runs on corpora with the "
+            "same words, such as a corpus and the one that `collapsium flatten` made of it"
         )
-    one = along(run, document=document, corpus=corpus)
-    another = _likewise(other, document or one.document)
-    if document is None and one.document is None and another.document is not None:
-        one = _likewise(run, another.document, corpus)
-    if len(one.proportions) != len(another.proportions):
+    first = segment_proportions(run, document=document, corpus=corpus)
+    second = _same_document(other, document or first.document)
+    if document is None and first.document is None and second.document is not None:
+        first = _same_document(run, second.document, corpus)
+    if len(first.proportions) != len(second.proportions):
         raise MismatchError(
-            f"{os.fspath(other)}: expected {len(one.proportions):,} places, as {os.fspath(run)} has {one.places}s; "
-            f"found {len(another.proportions):,} {another.places}s"
+            f"{os.fspath(other)}: expected {len(first.proportions):,} {second.unit}s, as many as {os.fspath(run)} has "
+            f"{first.unit}s; found {len(second.proportions):,}"
         )
-    return one, another, {theirs: ours for ours, theirs, _ in matched(*models)}
+    return first, second, {theirs: ours for ours, theirs, _ in matched(*models)}
 
 
-def _likewise(run: str | os.PathLike[str], document: str | None, corpus: str | os.PathLike[str] | None = None) -> Along:
-    """Read the proportions along a document that another run has, or else along all that there is."""
+def _same_document(
+    run: str | os.PathLike[str], document: str | None, corpus: str | os.PathLike[str] | None = None
+) -> SegmentProportions:
+    """Return the proportions along a document of another run or, if this run lacks it, along the default."""
     if document is not None:
         try:
-            return along(run, document=document, corpus=corpus)
+            return segment_proportions(run, document=document, corpus=corpus)
         except OptionError:
             pass
-    return along(run, corpus=corpus)
+    return segment_proportions(run, corpus=corpus)
 
 
-def largest(pictures: Sequence[Along], partner: dict[int, int], count: int) -> list[int]:
-    """Name the topics of the first of one or two pictures that have most of both, falling.
+def largest(panels: Sequence[SegmentProportions], matches: dict[int, int], count: int) -> list[int]:
+    """Return the first panel's topics that have the largest shares in all panels, descending.
 
     Parameters
     ----------
-    pictures : sequence of Along
-        One, or two with as many places.
-    partner : dict of int to int
-        By topics of the second, those of the first.
+    panels : sequence of SegmentProportions
+        One, or two with the same number of units.
+    matches : dict of int to int
+        Topics of the first by those of the second.
     count : int
-        How many.
+        Number of topics at most.
 
     Returns
     -------
     list of int
-        Ids; topics that have nothing are left out.
+        Ids of topics with positive shares.
     """
-    total = pictures[0].proportions.sum(axis=0)
-    for other in pictures[1:]:
+    total = panels[0].proportions.sum(axis=0)
+    for other in panels[1:]:
         theirs = other.proportions.sum(axis=0)
-        for topic, ours in partner.items():
+        for topic, ours in matches.items():
             total[ours] += theirs[topic]
     order = np.argsort(-total, kind="stable")[:count]
     return [int(topic) for topic in order if total[topic] > 0.0]
 
 
 def colours_of(drawn: Sequence[int], order: Sequence[int], count: int) -> dict[int, int]:
-    """Give topics that are drawn together colours of their own, as far as can be the same in all pictures of a model.
+    """Return different colours for the topics of a chart, as far as possible the same in all charts of a model.
 
     Parameters
     ----------
     drawn : sequence of int
-        Ids of topics, `count` at most.
+        Ids of topics, at most `count`.
     order : sequence of int
         Ids of all topics of the model, the largest first.
     count : int
-        Colours that there are.
+        Number of colours.
 
     Returns
     -------
     dict of int to int
-        Numbers of colours: a topic's place in `order`, modulo `count`, or where a larger topic of those that are drawn
-        has that, the next that is free.
+        Number of each topic's colour: its rank in `order` modulo `count` or, if a larger topic of the chart has that
+        colour, the next free one.
     """
-    place = {topic: number for number, topic in enumerate(order)}
-    found: dict[int, int] = {}
-    for topic in sorted(drawn, key=place.__getitem__):
-        taken = set(found.values())
-        found[topic] = next(
-            one % count for one in range(place[topic], place[topic] + count) if one % count not in taken
-        )
-    return found
+    rank = {topic: number for number, topic in enumerate(order)}
+    colours: dict[int, int] = {}
+    for topic in sorted(drawn, key=rank.__getitem__):
+        taken = set(colours.values())
+        candidates = (number % count for number in range(rank[topic], rank[topic] + count))
+        colours[topic] = next(colour for colour in candidates if colour not in taken)
+    return colours

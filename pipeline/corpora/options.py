@@ -1,9 +1,9 @@
-"""Options of making corpora: ingesting, appending, splitting, drawing, and of reading texts for a model."""
+"""Options of making corpora: ingest, append, split and simulate, and of reading texts for a fitted model."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
@@ -11,11 +11,11 @@ from collapsium.pipeline.options import Location, Locations, Names, Options, Val
 from collapsium.storage.units import parse_size
 
 
-def _size(value: Any, info: ValidationInfo) -> Any:
+def _size(value: object, info: ValidationInfo) -> object:
     return parse_size(value, info.field_name or "size") if isinstance(value, str) else value
 
 
-def _words(value: Any) -> Any:
+def _words(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else tuple(value) if isinstance(value, list) else value
 
 
@@ -30,7 +30,7 @@ Number = Annotated[int | None, Value("N")]
 
 
 class IngestOptions(Options):
-    """What is read, and which words are kept."""
+    """Format of the sources, pruning of the vocabulary, and size of shards."""
 
     like: Annotated[Location | None, Value("RUN|CORPUS")] = Field(
         None,
@@ -75,7 +75,7 @@ class IngestOptions(Options):
 
 
 class FieldOptions(Options):
-    """Which fields of a record are what."""
+    """Fields of the records that hold ids, texts, labels and covariates."""
 
     heading = "fields (jsonl, csv, parquet; columns of vectors)"
     id: FieldName = Field(
@@ -100,7 +100,7 @@ class FieldOptions(Options):
 
 
 class SideFileOptions(Options):
-    """Labels and numbers of documents that lie beside them."""
+    """Files with labels and covariates of documents, separate from the documents."""
 
     heading = "side files (labels and covariates in files of their own)"
     label_files: Annotated[Locations, Value("FILE")] = Field(
@@ -118,7 +118,7 @@ class SideFileOptions(Options):
 
 
 class WordOptions(Options):
-    """How texts become words."""
+    """Tokenization of texts."""
 
     heading = "texts (text, jsonl, csv, parquet, mallet)"
     stop_words: Annotated[Words, Value("LIST", text=True)] = Field(
@@ -140,7 +140,7 @@ class WordOptions(Options):
         description="Python function that turns a text into a list of words; the workers must be able to "
         "import it (default: lower-case words of two or more characters that begin with a letter)",
     )
-    segments: Annotated[str | None, Value("HOW")] = Field(
+    segments: Annotated[str | None, Value("RULE")] = Field(
         None,
         description="store the segments of each document, for families that model them: paragraphs (separated "
         "by blank lines), sentences, lines, headings:REGEX (each line that begins with a match "
@@ -164,7 +164,7 @@ class WordOptions(Options):
 
 
 class VectorOptions(Options):
-    """How vectors are read."""
+    """Arrays and columns of vectors."""
 
     heading = "vectors"
     values: Annotated[str | None, Value("NAME")] = Field(
@@ -176,7 +176,7 @@ class VectorOptions(Options):
 
 
 class AppendOptions(Options):
-    """What is added to a corpus."""
+    """Treatment of new words and of documents that the corpus already has."""
 
     grow: bool = Field(
         False,
@@ -201,7 +201,7 @@ class AppendOptions(Options):
 
 
 class SplitOptions(Options):
-    """What is held out."""
+    """Held-out tokens, documents or labels."""
 
     fraction: Annotated[float | None, Value("F")] = Field(
         None, description="probability that a token is held out, or a document with `documents` (default: 0.1)"
@@ -222,7 +222,7 @@ class SplitOptions(Options):
 
 
 class SimulateOptions(Options):
-    """Sizes of a corpus that is drawn."""
+    """Size of a corpus drawn from a family's generative model."""
 
     documents: Annotated[int, Value("D")] = Field(description="number of documents, or vectors")
     words: Annotated[int, Value("W")] = Field(description="size of the vocabulary, or number of columns")
@@ -236,7 +236,7 @@ class SimulateOptions(Options):
 
 
 class ReadingOptions(Options):
-    """Where texts for a model differ from its own documents."""
+    """Differences between new texts and the documents that a model was fitted to."""
 
     heading = "texts for a model (by default read as the model's documents were)"
     format: Annotated[str | None, Value("FORMAT")] = Field(

@@ -1,4 +1,4 @@
-"""The course of a fit: which figures are drawn over its iterations, and what they are called."""
+"""Convergence curves: read the figures of a run's iteration events, with titles and units."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from collapsium.storage.runs.run import Run
 Events = Sequence[Mapping[str, Any]]
 Series = list[tuple[str, list[tuple[float, float]]]]
 
-# Names and units; other figures are hyperparameters, by their own names.
-NAMES = {
+# Titles and units; all other figures are hyperparameters, shown under their own names.
+TITLES = {
     "score": ("Held-out score", "nats a token"),
     "objective": ("Objective", "nats"),
-    "change": ("Tokens that changed their topic", "share, log scale"),
+    "change": ("Tokens that moved between topics", "share, log scale"),
     "topics": ("Number of topics", "topics"),
     "topics_99": ("Topics that hold 99% of the tokens", "topics"),
     "nodes": ("Nodes of the tree", "nodes"),
@@ -29,25 +29,24 @@ NAMES = {
     "merged": ("Nodes merged", "nodes"),
 }
 NUMBERS = ("topics", "topics_99", "nodes", "leaves")
-MOVES = ("grown", "pruned", "merged")  # how many nodes, in each iteration
-COUNTS = (*NUMBERS, *MOVES)
-MOST = 16
+COUNTS = (*NUMBERS, "grown", "pruned", "merged")
+MAX_CHARTS = 16
 
 
 def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
-    """Read the events of each fit of a run: one without a name or, of an ensemble, its restarts; none of a model."""
+    """Read name and events of each restart of a run; a single fit's name is empty, and a model alone has no events."""
     folder = Folder(run)
     if not folder.exists(RUN_RECORD):
         return []
     restarts = restarts_of(run)
     if restarts:
-        return [(f"{number:03d}", one.events()) for number, one in restarts if one.exists()]
+        return [(f"{number:03d}", restart.events()) for number, restart in restarts if restart.exists()]
     return [("", Run(run).events())]
 
 
 def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: str) -> Series:
-    """Return a figure's course, (iteration, value), of each fit that tells it."""
-    found: Series = []
+    """Return the pairs of iteration and value of a figure, for each fit whose events have it."""
+    series: Series = []
     for member, events in members:
         points: dict[float, float] = {}
         for event in events:
@@ -55,19 +54,19 @@ def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: 
             if event["event"] == "iteration" and isinstance(value, int | float) and not isinstance(value, bool):
                 points[float(event["iteration"])] = float(value)
         if points:
-            found.append((member, sorted(points.items())))
-    return found
+            series.append((member, sorted(points.items())))
+    return series
 
 
 def names_of(figures: Mapping[str, float]) -> list[str]:
-    """Return the names of what may be drawn: the score first, then the objective, numbers, hyperparameters."""
+    """Return the names of the figures in order: score, objective, numbers of topics, hyperparameters."""
     counted = [name for name in NUMBERS if name in figures]
     return ["score", "objective", *counted, *(name for name in figures if name not in NUMBERS)]
 
 
 def title_of(name: str) -> tuple[str, str]:
     """Return a figure's title and unit."""
-    return NAMES.get(name, (name.replace("_", " ").capitalize(), ""))
+    return TITLES.get(name, (name.replace("_", " ").capitalize(), ""))
 
 
 def charts_of(
@@ -78,16 +77,16 @@ def charts_of(
     Parameters
     ----------
     members : sequence of (str, events)
-        Of each fit.
+        Name and events of each fit.
     figures : mapping of str to float
-        The hyperparameters.
+        Values of the hyperparameters at the end.
 
     Returns
     -------
     charts : list of Chart
-        Of what has changed.
+        Charts of the figures that changed.
     constant : dict of str to float
-        What has not.
+        Hyperparameters that did not change.
     """
     charts, constant = [], {}
     for name in names_of(figures):
@@ -97,4 +96,4 @@ def charts_of(
             charts.append(chart(name, *title_of(name), series, counted=name in COUNTS))
         elif name in figures:
             constant[name] = figures[name]
-    return charts[:MOST], constant
+    return charts[:MAX_CHARTS], constant

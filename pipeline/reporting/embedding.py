@@ -1,4 +1,4 @@
-"""Lay objects out in the plane by their distances, and measure how much of the distances the plane keeps."""
+"""Embed objects in the plane by their distances, and measure how well the plane preserves the distances."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ TSNE, MDS = "t-SNE", "multidimensional scaling"
 
 @dataclass(frozen=True)
 class EmbeddingOptions:
-    """How distances become places in the plane.
+    """Parameters of the embedding.
 
-    The values are from maps of the topics of KOS, Reuters, Yelp and 20 Newsgroups with 10 to 1,000 topics: t-SNE keeps
-    more neighbours than multidimensional scaling from about 30 topics on, and its stress is least at a perplexity of 8
-    to 10. 500 iterations keep as many neighbours as 1,000.
+    The values are from maps of the topics of KOS, Reuters, Yelp and 20 Newsgroups with 10 to 1,000 topics. From about
+    30 topics on, t-SNE preserves more neighbours than multidimensional scaling. Its stress is smallest at a perplexity
+    of 8 to 10. 500 iterations preserve as many neighbours as 1,000.
     """
 
     tsne_from: int = 30
-    """Objects from which on t-SNE lays them out; multidimensional scaling below."""
+    """Number of objects from which on t-SNE is used; multidimensional scaling below it."""
     perplexity: float = 10.0
     tsne_iterations: int = 500
     smacof_iterations: int = 300
     common_quantile: float = 0.01
     """Quantile of the distances that counts as common to all pairs."""
     common_share: float = 0.9
-    """Share of that quantile that is taken off all distances before multidimensional scaling, so that differences
-    between distances that are all large become visible."""
-    least_distance: float = 0.02
-    """What is left of a distance at least."""
+    """Share of that quantile subtracted from all distances before multidimensional scaling, so that differences between
+    large distances become visible."""
+    min_distance: float = 0.02
+    """Lower bound on the distances after the subtraction."""
     ranked: float = 0.5
-    """How much of a coordinate is its rank, so that no group far off leaves the plane empty: it keeps as many
-    neighbours, and the stress is less."""
+    """Weight of a coordinate's rank against its value, so that a remote group does not leave the plane empty. The map
+    preserves as many neighbours, with less stress."""
 
 
 OPTIONS = EmbeddingOptions()
@@ -49,57 +49,57 @@ OPTIONS = EmbeddingOptions()
 
 @dataclass(frozen=True)
 class MapQuality:
-    """How much of the distances a map keeps.
+    """Agreement of a map with the distances.
 
     Attributes
     ----------
     method : str
         ``t-SNE`` or ``multidimensional scaling``.
     stress : float
-        Kruskal's stress-1 of the distances, the map's scale being the best one: 0 where all distances are kept.
+        Kruskal's stress-1 of the distances at the map's best scale; 0 if the map preserves all distances.
     near, among : int
-        Numbers of neighbours; 0 where there are too few objects to ask.
-    kept : float
-        Of each object's `near` nearest, the mean share that is among its `among` nearest on the map.
+        Numbers of neighbours compared; 0 if there are fewer than five objects.
+    preserved : float
+        Mean share of each object's `near` nearest objects that are among its `among` nearest on the map.
     chance : float
-        What `kept` would be if the objects lay anywhere.
+        Expected value of `preserved` for random positions.
     """
 
     method: str
     stress: float
     near: int
     among: int
-    kept: float
+    preserved: float
     chance: float
 
-    def said(self, several: str) -> str:
-        """Return the method and how far to trust the map, in a sentence or two; `several` is what the objects are."""
-        text = f"Laid out by {self.method} of Hellinger distances, stress {self.stress:.2f}."
+    def describe(self, objects: str) -> str:
+        """Return sentences on the method and on how to read the map; `objects` is their plural, such as ``topics``."""
+        text = f"Positions by {self.method} of Hellinger distances, with stress {self.stress:.2f} (0: exact)."
         if not self.near:
             return text
         return (
-            f"{text} Of the {self.near} {several} nearest to each, {self.kept:.0%} are among its {self.among} nearest "
-            f"here ({self.chance:.0%} by chance): trust who lies next to whom, not how far groups lie apart."
+            f"{text} {self.preserved:.0%} of the {self.near} nearest {objects} of each are among its {self.among} "
+            f"nearest on the map ({self.chance:.0%} by chance). Do not read distances between groups."
         )
 
 
 def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Floats, str]:
-    """Return places in the plane for objects of which the distances are known.
+    """Return positions in the plane for objects with known distances.
 
-    Few objects are laid out by SMACOF, many by t-SNE, both from where classical scaling puts them. The result is turned
-    so that the longer axis lies across, and is the same for any number of threads.
+    Few objects are embedded by SMACOF, many by t-SNE, both starting from classical scaling. The result is rotated so
+    that the longer axis is horizontal. It does not depend on the number of threads.
 
     Parameters
     ----------
     distances : numpy.ndarray of float64, shape (objects, objects)
-        Not negative, symmetric up to rounding.
+        Non-negative, symmetric up to rounding.
     options : EmbeddingOptions, optional
-        The method's constants.
+        The method's parameters.
 
     Returns
     -------
     places : numpy.ndarray of float64, shape (objects, 2)
-        In units of no meaning.
+        Positions, in arbitrary units.
     method : str
         ``t-SNE`` or ``multidimensional scaling``.
     """
@@ -133,13 +133,13 @@ def _tsne(apart: Floats, options: EmbeddingOptions) -> Floats:
 
 def _smacof(apart: Floats, options: EmbeddingOptions) -> Floats:
     common = options.common_share * float(np.quantile(squareform(apart, checks=False), options.common_quantile))
-    rest = np.maximum(apart - common, options.least_distance)
+    rest = np.maximum(apart - common, options.min_distance)
     np.fill_diagonal(rest, 0.0)
     return scaled(rest, options.smacof_iterations)
 
 
 def scaled(apart: Floats, iterations: int = OPTIONS.smacof_iterations) -> Floats:
-    """Return the places of least stress, found by SMACOF from classical scaling, shape (objects, 2)."""
+    """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
     from sklearn.manifold import smacof
 
     begin = classical_scaling(apart)
@@ -150,7 +150,7 @@ def scaled(apart: Floats, iterations: int = OPTIONS.smacof_iterations) -> Floats
 
 
 def classical_scaling(apart: Floats) -> Floats:
-    """Scale distances to two dimensions (Torgerson), shape (objects, 2); the largest coordinate of each is positive."""
+    """Return Torgerson's classical scaling to two dimensions, shape (objects, 2); each axis's largest value is > 0."""
     count = apart.shape[0]
     places = np.zeros((count, 2))
     if count < 2:
@@ -159,20 +159,20 @@ def classical_scaling(apart: Floats) -> Floats:
     means = squares.mean(axis=0)
     inner = -0.5 * (squares - means[:, None] - means[None, :] + squares.mean())
     values, vectors = eigh(inner, subset_by_index=[max(count - 2, 0), count - 1])
-    for column, which in enumerate(range(vectors.shape[1] - 1, -1, -1)):
-        places[:, column] = vectors[:, which] * math.sqrt(max(float(values[which]), 0.0))
+    for column, rank in enumerate(range(vectors.shape[1] - 1, -1, -1)):
+        places[:, column] = vectors[:, rank] * math.sqrt(max(float(values[rank]), 0.0))
     return _signed(places)
 
 
 def _turned(places: Floats) -> Floats:
-    """Turn places so that they reach farthest along the first axis."""
+    """Rotate positions so that they extend farthest along the first axis."""
     centred = places - places.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     return _signed(centred @ axes.T) if axes.shape == (2, 2) else _signed(centred)
 
 
 def _evened(places: Floats, ranked: float) -> Floats:
-    """Mix coordinates with their ranks, equal ones having one rank; the reach of each axis stays as it is."""
+    """Mix coordinates with their ranks (equal values share a rank); the extent of each axis is unchanged."""
     even = np.zeros_like(places)
     for column in range(places.shape[1]):
         values, rank = np.unique(places[:, column], return_inverse=True)
@@ -184,7 +184,7 @@ def _evened(places: Floats, ranked: float) -> Floats:
 
 
 def _signed(places: Floats) -> Floats:
-    """Mirror axes so that the farthest coordinate of each is positive, and round off what is not determined."""
+    """Mirror axes so that the largest coordinate of each is positive, and round off digits below the precision."""
     places = np.round(places, 6)
     for axis in places.T:
         if axis[np.abs(axis).argmax()] < 0.0:
@@ -198,16 +198,16 @@ def separate(places: Floats, radii: Floats, iterations: int = 1000) -> Floats:
     Parameters
     ----------
     places : numpy.ndarray of float64, shape (circles, 2)
-        Their middles; several may be the same.
+        The centres; several may coincide.
     radii : numpy.ndarray of float64, shape (circles,)
-        Positive, in the units of the places.
+        Positive radii, in the units of the centres.
     iterations : int, optional
-        Passes over all pairs that overlap. All places are spread by 5% after each 50.
+        Maximum number of passes over the overlapping pairs. After every 50, all centres are spread by 5%.
 
     Returns
     -------
     numpy.ndarray of float64, shape (circles, 2)
-        The new middles.
+        The new centres.
     """
     places = places.astype(np.float64, copy=True)
     if len(places) < 2:
@@ -224,7 +224,7 @@ def separate(places: Floats, radii: Floats, iterations: int = 1000) -> Floats:
         if not close.any():
             break
         one, other, between, length, lacking = (x[close] for x in (one, other, between, length, lacking))
-        # Circles with one middle go in directions that differ from pair to pair: multiples of the golden angle.
+        # Circles with the same centre move in directions that differ between pairs: multiples of the golden angle.
         angle = 2.399963 * (one + other)
         same = length < 1e-9
         between[same] = np.stack([np.cos(angle[same]), np.sin(angle[same])], axis=1)
@@ -240,35 +240,35 @@ def separate(places: Floats, radii: Floats, iterations: int = 1000) -> Floats:
 
 
 def measure(distances: Floats, places: Floats, method: str) -> MapQuality:
-    """Measure how much of the distances the places keep.
+    """Measure how well positions preserve distances.
 
     Parameters
     ----------
     distances : numpy.ndarray of float64, shape (objects, objects)
-        As `embed` took them.
+        The distances that `embed` took.
     places : numpy.ndarray of float64, shape (objects, 2)
-        The map's.
+        The positions.
     method : str
-        What made them.
+        The method that `embed` returned.
 
     Returns
     -------
     MapQuality
-        Of fewer than five objects, without neighbours.
+        Stress and preserved neighbours; fewer than five objects have no neighbours to compare.
     """
     count = len(places)
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)
-    wanted = squareform(apart, checks=False)
+    true = squareform(apart, checks=False)
     drawn = pdist(places)
-    scale = float(wanted @ drawn) / max(float(drawn @ drawn), 1e-300)
-    stress = math.sqrt(float(((wanted - scale * drawn) ** 2).sum()) / max(float((wanted**2).sum()), 1e-300))
+    scale = float(true @ drawn) / max(float(drawn @ drawn), 1e-300)
+    stress = math.sqrt(float(((true - scale * drawn) ** 2).sum()) / max(float((true**2).sum()), 1e-300))
     near = min(5, max(count - 1, 0) // 4)
     if not near:
         return MapQuality(method, stress, 0, 0, 1.0, 1.0)
-    real, shown = _nearest(apart, near), _nearest(squareform(drawn), 2 * near)
-    kept = float(np.mean([np.isin(one, other).mean() for one, other in zip(real, shown, strict=True)]))
-    return MapQuality(method, stress, near, 2 * near, kept, 2 * near / (count - 1))
+    nearest, on_map = _nearest(apart, near), _nearest(squareform(drawn), 2 * near)
+    preserved = float(np.mean([np.isin(*rows).mean() for rows in zip(nearest, on_map, strict=True)]))
+    return MapQuality(method, stress, near, 2 * near, preserved, 2 * near / (count - 1))
 
 
 def _nearest(apart: Floats, count: int) -> Ints:

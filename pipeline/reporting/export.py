@@ -1,4 +1,4 @@
-"""Models for other programs: what pyLDAvis draws, a model that gensim loads, and tables of comma-separated values."""
+"""Export models: the input of pyLDAvis, a model for gensim, and CSV tables."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib.util
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,22 +34,25 @@ from collapsium.storage.units import Counting, silent
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+_Result = TypeVar("_Result")
 
 FORMATS = ("csv", "gensim", "pyldavis")
-WORDS = 20  # of a topic, in a table
-LEAST_TOKENS = 0.5  # documents with fewer are empty
+WORDS = 20
+"""Words of each topic in topics.csv."""
+MIN_EXPECTED_TOKENS = 0.5
+"""Expected tokens below which a document counts as empty, as rounding errors are smaller."""
 
 
 @dataclass(frozen=True, repr=False)
 class Exported(ShortRepr):
-    """What was written.
+    """Contents of a written export.
 
     Attributes
     ----------
     topics, documents : int
-        How many topics, and documents with their proportions.
+        Number of topics, and of documents with proportions.
     notes : list of str
-        What was left out, and why.
+        Sentences on what was left out, and why.
     """
 
     topics: int
@@ -68,81 +71,82 @@ def export(
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Exported:
-    """Write a model as other programs read it.
+    """Write a model in another program's format.
 
     Parameters
     ----------
     run : str or path-like
-        Folder of a run or model; of an ensemble, its first member is written.
+        Folder of a run or model; of an ensemble, the first member is written.
     out : str or path-like
-        What to make: of ``csv`` and ``gensim`` a folder, of ``pyldavis`` a JSON file.
+        Folder to make (``csv``, ``gensim``), or JSON file to write (``pyldavis``).
     options : ExportOptions
-        For whom a model is written.
+        Program that a model is exported to.
     tables : TableOptions
-        What the tables of an export hold.
+        Contents of exported tables.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks that read the documents, for ``csv``.
     tls : optional
-        Of ``csv``: who reads the documents, as for `fit`.
+        Certificates for a Dask cluster, as for `fit`.
     progress : callable, optional
-        Told the number of documents, or of shards, written so far.
+        Called with the number of documents, or of shards, written so far.
 
     Returns
     -------
     Exported
-        What was written.
+        Numbers of topics and documents, and notes.
 
     Raises
     ------
     OptionError
-        There is no such format, or it has no place for what the model has.
+        The format is unknown, or cannot represent the model.
     OccupiedError
-        There is something already.
+        The file or folder exists.
     MissingError
         gensim is not installed.
     """
-    model, found = Model(run), topics(run, WORDS)
-    if options.to != "csv" and any(topic.signed for topic in found):
+    model, run_topics = Model(run), topics(run, WORDS)
+    if options.to != "csv" and any(topic.signed for topic in run_topics):
         raise OptionError(
-            f"`to` {options.to}: components of vectors have loadings, where topics have probabilities; `to` csv"
+            f"expected csv, found {options.to}: components of vectors have signed loadings, which {options.to} cannot "
+            "represent",
+            "to",
         )
     if options.to == "pyldavis":
-        return _to_pyldavis(model, found, out, progress)
+        return _to_pyldavis(model, run_topics, out, progress)
     folder = Folder(out)
     ensure_free(folder)
     if options.to == "gensim":
-        return _to_gensim(model, found, folder)
-    documents = _Documents(
-        run,
-        tables.corpus,
-        tables.threshold,
-        {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls},
-        progress,
-    )
-    return _to_csv(model, found, folder, tables.threshold, documents)
+        return _to_gensim(model, run_topics, folder)
+    executor = _Executor(scheduler=scheduling.scheduler, workers=scheduling.workers, tls=tls)
+    documents = _Documents(run, tables.corpus, tables.threshold, executor, progress)
+    return _to_csv(model, run_topics, folder, tables.threshold, documents)
+
+
+def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:
+    """Return probabilities of a block's words in some topics, shape (words, topics)."""
+    return np.asarray(model.shard_model.probabilities(model.rows(block), model.global_state)["word_topic"])[:, ids]
 
 
 def _table(model: Model, ids: Ints, place: Path) -> Floats:
-    """Bring topics' probabilities of all words into a file's memory, a block of the vocabulary at a time."""
+    """Return the probabilities of all words, shape (topics, words), in a memory-mapped file."""
     words = model.record.vocabulary.words
     table: Floats = np.memmap(place / "topic_word", dtype=np.float32, mode="w+", shape=(ids.size, words))
-    sweeps = model.shard_model
     for number, (low, high) in enumerate(model.blocks):
-        found = sweeps.probabilities(model.rows(number), model.global_state)["word_topic"]
-        table[:, low:high] = np.maximum(np.asarray(found)[:, ids].T, 0.0)
+        table[:, low:high] = np.maximum(_word_topic(model, number, ids).T, 0.0)
     return table
 
 
-def _to_pyldavis(model: Model, found: list[Topic], out: str | os.PathLike[str], progress: Counting) -> Exported:
-    target, ids = File(out), np.array([topic.id for topic in found], dtype=np.int64)
+def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[str], progress: Counting) -> Exported:
+    target, ids = File(out), np.array([topic.id for topic in run_topics], dtype=np.int64)
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
     if not model.fitted or not model.record.shards:
-        raise AbsentError(f"{model.folder.url}: it does not have its documents' proportions, which pyLDAvis needs")
+        raise AbsentError(f"{model.folder.url}: the model lacks its documents' proportions, which pyLDAvis needs")
     with tempfile.TemporaryDirectory(prefix="collapsium-") as name:
         place = Path(name)
         table, vocabulary = _table(model, ids, place), model.vocabulary
-        used = np.flatnonzero(vocabulary.tokens > 0)  # pyLDAvis takes logarithms of frequencies
+        # pyLDAvis takes logarithms of frequencies, so words without tokens are left out.
+        used = np.flatnonzero(vocabulary.tokens > 0)
         lengths: list[int] = []
         with (place / "out.json").open("w", encoding="utf-8") as file:
             file.write('{"topic_term_dists": ')
@@ -158,41 +162,40 @@ def _to_pyldavis(model: Model, found: list[Topic], out: str | os.PathLike[str], 
                 file.write(f", {json.dumps(key)}: {json.dumps(value)}")
             file.write("}\n")
         target.put(place / "out.json")
-    return Exported(len(found), len(lengths))
+    return Exported(len(run_topics), len(lengths))
 
 
-def _write_rows(file: IO[str], rows: Any) -> None:
-    """Write arrays as a JSON list of lists, one after another."""
+def _write_rows(file: IO[str], rows: Iterable[npt.NDArray[np.floating]]) -> None:
+    """Write arrays as a JSON list of lists."""
     for number, row in enumerate(rows):
         file.write(("[\n" if number == 0 else ",\n") + "[" + ",".join(f"{value:.7g}" for value in row) + "]")
     file.write("]")
 
 
 def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting) -> Iterator[npt.NDArray[np.float64]]:
-    """Give each document's proportions of some topics, which sum to one, and note its length; empty ones have none."""
+    """Yield proportions over some topics for each document that has tokens, and append its length to `lengths`."""
     sweeps = model.shard_model
     for number in range(len(model.record.shards)):
         local = model.documents(number)
         theta = np.asarray(sweeps.infer(local, model.global_state)["document_topic"], dtype=np.float64)[:, ids]
         tokens = np.asarray(sweeps.document_lengths(local))
         total = theta.sum(axis=1)
-        for row in np.flatnonzero((tokens >= LEAST_TOKENS) & (total > 0.0)).tolist():
+        for row in np.flatnonzero((tokens >= MIN_EXPECTED_TOKENS) & (total > 0.0)).tolist():
             lengths.append(round(float(tokens[row])))
             yield theta[row] / total[row]
         progress(number + 1)
 
 
-def _to_gensim(model: Model, found: list[Topic], folder: Folder) -> Exported:
+def _to_gensim(model: Model, run_topics: list[Topic], folder: Folder) -> Exported:
     if importlib.util.find_spec("gensim") is None:
-        raise MissingError(
-            "`to` gensim: gensim is not there; the extra 'gensim' asks for it: pip install 'collapsium[gensim]'"
-        )
+        raise MissingError("`to` gensim: gensim is not installed: pip install 'collapsium[gensim]'")
     if not folder.local:
-        raise OptionError(f"{folder.url}: gensim's files can be written to a local folder alone")
+        raise OptionError(f"{folder.url}: expected a local folder, as gensim writes files by itself")
     from gensim.corpora import Dictionary
     from gensim.models import LdaModel
 
-    ids, share = (np.array([getattr(topic, name) for topic in found]) for name in ("id", "share"))
+    ids = np.array([topic.id for topic in run_topics], dtype=np.int64)
+    share = np.array([topic.share for topic in run_topics])
     vocabulary = model.vocabulary
     names = Dictionary()
     names.token2id = {word: number for number, word in enumerate(vocabulary.words)}
@@ -201,34 +204,43 @@ def _to_gensim(model: Model, found: list[Topic], folder: Folder) -> Exported:
     names.num_docs = sum(shard.documents for shard in model.record.shards)
     names.num_pos, names.num_nnz = int(vocabulary.tokens.sum()), int(vocabulary.documents.sum())
     prior = np.maximum(share, 1e-9) / np.maximum(share, 1e-9).sum()
-    made = LdaModel(num_topics=len(found), id2word=names, alpha=prior.astype(np.float32), random_state=0)
+    lda = LdaModel(num_topics=len(run_topics), id2word=names, alpha=prior.astype(np.float32), random_state=0)
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        table = _table(model, ids.astype(np.int64), Path(place))
+        table = _table(model, ids, Path(place))
         tokens = max(float(vocabulary.tokens.sum()), 1.0)
-        for row in range(len(found)):
+        for row in range(len(run_topics)):
             counts = np.asarray(table[row], dtype=np.float64)
             counts *= max(share[row] * tokens, 1.0) / max(counts.sum(), 1e-300)
-            made.state.sstats[row] = np.maximum(counts, 1e-12)
-    made.eta = np.zeros_like(made.eta)  # the counts have the prior in them
-    made.state.eta = made.eta
-    made.sync_state()
-    with created(folder) as whole:
-        made.save(str(Path(whole.path) / "model"), ignore=("state", "dispatcher"))
-    return Exported(len(found), 0)
+            lda.state.sstats[row] = np.maximum(counts, 1e-12)
+    # The counts include the prior.
+    lda.eta = np.zeros_like(lda.eta)
+    lda.state.eta = lda.eta
+    lda.sync_state()
+    with created(folder) as unfinished:
+        lda.save(str(Path(unfinished.path) / "model"), ignore=("state", "dispatcher"))
+    return Exported(len(run_topics), 0)
+
+
+class _Executor(TypedDict):
+    """Keywords of `infer` that choose the executor."""
+
+    scheduler: str
+    workers: int | None
+    tls: TLS | None
 
 
 @dataclass(frozen=True)
 class _Documents:
-    """How the documents' proportions are found, and where from."""
+    """Source of the documents' proportions."""
 
     run: str | os.PathLike[str]
     corpus: str | os.PathLike[str] | None
     threshold: float
-    where: dict[str, Any]
+    executor: _Executor
     progress: Counting
 
     def write(self, file: IO[str], place: Path, model: Model) -> tuple[int, list[str]]:
-        """Write a row for each document and topic; where there is no corpus, say so instead."""
+        """Write a row for each document and topic; return the number of documents, and notes on a missing corpus."""
         corpus = self.corpus
         writer = CsvRows(file)
         writer.writerow(("document", "topic", "proportion"))
@@ -236,65 +248,66 @@ class _Documents:
             if corpus is None and Folder(self.run).exists(RUN_RECORD):
                 corpus = Run(self.run).place_of("corpus")
             if corpus is None:
-                return 0, ["documents.csv has no rows: the training corpus is not known; name it with `corpus`"]
+                return 0, ["documents.csv has no rows: the training corpus is not recorded; name it with `corpus`"]
             part = place / "documents.parquet"
-            options: dict[str, Any] = {"threshold": self.threshold, "progress": self.progress, **self.where}
-            number = infer(model.folder.url, corpus, part, **options).rows
+            inference = infer(
+                model.folder.url, corpus, part, threshold=self.threshold, progress=self.progress, **self.executor
+            )
         except CollapsiumError as error:
             if self.corpus is not None or not isinstance(error, AbsentError):
                 raise
             return 0, [f"documents.csv has no rows: {error}; if the corpus was moved, name it with `corpus`"]
         for batch in pq.ParquetFile(part).iter_batches(batch_size=4096, columns=["id", "topics", "proportions"]):
-            for one in batch.to_pylist():
-                pairs = zip(one["topics"], one["proportions"], strict=True)
-                writer.writerows((one["id"], topic, _short(share)) for topic, share in pairs)
-        return number, []
+            for row in batch.to_pylist():
+                pairs = zip(row["topics"], row["proportions"], strict=True)
+                writer.writerows((row["id"], topic, _short(share)) for topic, share in pairs)
+        return inference.rows, []
 
 
 def _short(value: float) -> str:
     return f"{value:.7g}"
 
 
-def _to_csv(model: Model, found: list[Topic], folder: Folder, threshold: float, documents: _Documents) -> Exported:
-    with created(folder) as whole, tempfile.TemporaryDirectory(prefix="collapsium-") as name:
+def _to_csv(model: Model, run_topics: list[Topic], folder: Folder, threshold: float, documents: _Documents) -> Exported:
+    with created(folder) as unfinished, tempfile.TemporaryDirectory(prefix="collapsium-") as name:
         place = Path(name)
 
-        def put(file: str, write: Callable[[IO[str]], Any]) -> Any:
-            with (place / file).open("w", encoding="utf-8", newline="", errors="replace") as opened:
-                result = write(opened)
-            File(f"{whole.url}/{file}").put(place / file)
+        def put(file: str, write: Callable[[IO[str]], _Result]) -> _Result:
+            with (place / file).open("w", encoding="utf-8", newline="", errors="replace") as sink:
+                result = write(sink)
+            File(f"{unfinished.url}/{file}").put(place / file)
             return result
 
-        put("topics.csv", lambda file: _write_topics(file, found))
-        put("words.csv", lambda file: _write_words(file, model, found, threshold))
+        put("topics.csv", lambda file: _write_topics(file, run_topics))
+        put("words.csv", lambda file: _write_words(file, model, run_topics, threshold))
         number, notes = put("documents.csv", lambda file: documents.write(file, place, model))
-    return Exported(len(found), number, notes)
+    return Exported(len(run_topics), number, notes)
 
 
-def _write_topics(file: IO[str], found: list[Topic]) -> None:
-    """Write a row a topic; a tree's nodes have parent, level and below, those of ensembles stability."""
-    tree, several = any(one.level is not None for one in found), any(one.stability is not None for one in found)
-    more = (("parent", "level", "below") if tree else ()) + (("stability",) if several else ())
+def _write_topics(file: IO[str], run_topics: list[Topic]) -> None:
+    """Write a row for each topic, with parent, level and below for trees, and stability for ensembles."""
+    tree = any(topic.level is not None for topic in run_topics)
+    ensemble = any(topic.stability is not None for topic in run_topics)
+    columns = (("parent", "level", "below") if tree else ()) + (("stability",) if ensemble else ())
     writer = CsvRows(file)
-    writer.writerow(("topic", "share", *more, "words"))
-    for topic in found:
-        values = [getattr(topic, name) for name in more]
-        shown = ["" if one is None else _short(one) if isinstance(one, float) else one for one in values]
-        writer.writerow((topic.id, _short(topic.share), *shown, " ".join(topic.names)))
+    writer.writerow(("topic", "share", *columns, "words"))
+    for topic in run_topics:
+        values = [getattr(topic, name) for name in columns]
+        texts = ["" if value is None else _short(value) if isinstance(value, float) else value for value in values]
+        writer.writerow((topic.id, _short(topic.share), *texts, " ".join(topic.names)))
 
 
-def _write_words(file: IO[str], model: Model, found: list[Topic], threshold: float) -> None:
-    """Write a row for each topic and word, by block of the vocabulary; of signed loadings the largest alone."""
+def _write_words(file: IO[str], model: Model, run_topics: list[Topic], threshold: float) -> None:
+    """Write a row for each topic and word, by block of the vocabulary; for components, only the largest loadings."""
     writer = CsvRows(file)
-    if any(topic.signed for topic in found):
+    if any(topic.signed for topic in run_topics):
         writer.writerow(("topic", "word", "loading"))
-        writer.writerows((topic.id, word, _short(value)) for topic in found for word, value in topic.words)
+        writer.writerows((topic.id, word, _short(value)) for topic in run_topics for word, value in topic.words)
         return
     writer.writerow(("topic", "word", "probability"))
-    ids, names = np.array([topic.id for topic in found], dtype=np.int64), model.vocabulary.words
-    sweeps = model.shard_model
+    ids, names = np.array([topic.id for topic in run_topics], dtype=np.int64), model.vocabulary.words
     for number, (low, _) in enumerate(model.blocks):
-        table = np.asarray(sweeps.probabilities(model.rows(number), model.global_state)["word_topic"])[:, ids]
+        table = _word_topic(model, number, ids)
         words, places = np.nonzero(table >= max(threshold, 1e-12))
         values = table[words, places]
         writer.writerows(

@@ -1,10 +1,9 @@
-"""Labels and topics in one plane: close where a label's weight on a topic is high, and texts that do not overlap.
+"""Map labels and topics in one plane: a label lies close to the topics that it raises.
 
-Distances: a label and a topic are as far apart as their weight is below the largest of that label and of that topic, if
-there is no shorter way over others; two labels, or two topics, as the shortest way over topics and labels is long, so
-that labels lie together that raise the same topics. The plane is found by SMACOF, from where classical scaling puts the
-points. On Reuters, of 40 labels 33 have the topic that they raise most among the three that are next to them; 9 had,
-where two labels, and two topics, were as far apart as their weights are uncorrelated.
+The distance of a label and a topic is how far their weight lies below the mean of the label's and the topic's largest
+weights. All other distances are shortest paths over these, so that labels which raise the same topics lie together.
+SMACOF, started from classical scaling, finds the positions. On Reuters, 33 of 40 labels have the topic that they raise
+most among the three nearest topics. With distances from correlations of the weights only 9 had.
 """
 
 from __future__ import annotations
@@ -24,36 +23,56 @@ from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, 
 
 Floats = npt.NDArray[np.float64]
 
-LABELS, TOPICS = 40, 40  # that are drawn, the largest
-PLANE = (900.0, 660.0)  # at most
-EDGE = 56.0  # about the points, for their texts
-ROOM = 6.0  # about points and texts
-FONT, SMALL = 13.0, 11.0  # of labels, and of topics
-LETTERS = 26
-HEAD, LEAST_WIDTH = 44.0, 360.0  # of a picture: height of what stands above the map, and width at least
-WORDS = 2  # of a topic
-LEAST_RADIUS, MOST_RADIUS, LABEL_RADIUS = 3.0, 13.0, 3.5
-APART = 17.0  # half of what lies between two points at least
-LEAST = 0.02  # distance of a label and a topic, of the largest
-NEAR = (0.0, 10.0, 22.0, 36.0, 52.0, 70.0, 90.0, 115.0)  # how far a text may lie from its point
+
+@dataclass(frozen=True)
+class LabelMapOptions:
+    """Sizes of the label map, in points, chosen by eye on maps of Reuters and NIPS."""
+
+    max_labels: int = 40
+    max_topics: int = 40
+    """The most frequent labels and the largest topics are drawn."""
+    plane: tuple[float, float] = (900.0, 660.0)
+    """Maximum width and height of the map."""
+    edge: float = 56.0
+    """Margin around the points, for their texts."""
+    margin: float = 6.0
+    """Margin around points and texts of the cropped map."""
+    label_font: float = 13.0
+    topic_font: float = 11.0
+    letters: int = 26
+    """Maximum length of a name."""
+    topic_words: int = 2
+    min_radius: float = 3.0
+    max_radius: float = 13.0
+    """Radii of the smallest and the largest topics."""
+    label_radius: float = 3.5
+    separation: float = 17.0
+    """Half of the minimum distance between two points."""
+    min_distance: float = 0.02
+    """Minimum distance of a label and a topic before scaling, relative to the largest."""
+    text_distances: tuple[float, ...] = (0.0, 10.0, 22.0, 36.0, 52.0, 70.0, 90.0, 115.0)
+    """Permitted distances of a text from its point."""
+
+
+OPTIONS = LabelMapOptions()
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A label or a topic in the plane.
+    """A label or a topic of the map.
 
     Attributes
     ----------
     name : str
-        What it is called.
+        Its name, shortened.
     topic : int or None
-        The id of a topic; None of a label.
+        The id of a topic; None for a label.
     title : str
-        What it is, in full.
+        The tooltip.
     x, y, radius : float
-        Its point, y downwards.
+        Position and size, y downwards.
     text : Placed or None
-        Where its name stands; None where there is no room.
+        Position of the name; None if there is no room.
     """
 
     name: str
@@ -72,11 +91,11 @@ class LabelMap:
     Attributes
     ----------
     marks : tuple of Mark
-        No name covers another.
+        Marks whose names do not overlap.
     width, height : float
-        The plane's, which the marks fill.
+        Size of the map.
     labels_left, topics_left : int
-        How many of all there are are left out.
+        Numbers of labels and topics that are left out.
     """
 
     marks: tuple[Mark, ...]
@@ -86,91 +105,95 @@ class LabelMap:
     topics_left: int
 
 
-def label_map(table: LabelTopics, names: Sequence[str] | None = None) -> LabelMap:
-    """Lay out the labels that most documents have, and the largest topics.
+def label_map(table: LabelTopics, names: Sequence[str] | None = None, options: LabelMapOptions = OPTIONS) -> LabelMap:
+    """Map the most frequent labels and the largest topics.
 
     Parameters
     ----------
     table : LabelTopics
         The weights.
     names : sequence of str, optional
-        Names of its topics; by default their titles, or first words.
+        Names of the topics; by default their titles, or first words.
+    options : LabelMapOptions, optional
+        Sizes.
 
     Returns
     -------
     LabelMap
-        The same for the same table. At most 40 labels and 40 topics.
+        The map, the same for the same table.
     """
-    labels = np.sort(np.argsort(-np.array(table.documents), kind="stable")[:LABELS])
-    share = np.array([max(one.share, 0.0) for one in table.topics])
-    chosen = np.sort(np.argsort(-share, kind="stable")[:TOPICS])
-    places = _spread(_places(table.weights[np.ix_(labels, chosen)]))
-    radii = np.maximum(MOST_RADIUS * np.sqrt(share[chosen] / max(float(share.max(initial=0.0)), 1e-300)), LEAST_RADIUS)
+    labels = np.sort(np.argsort(-np.array(table.documents), kind="stable")[: options.max_labels])
+    share = np.array([max(topic.share, 0.0) for topic in table.topics])
+    chosen = np.sort(np.argsort(-share, kind="stable")[: options.max_topics])
+    places = _spread(_positions(table.weights[np.ix_(labels, chosen)], options), options)
+    radii = options.max_radius * np.sqrt(share[chosen] / max(float(share.max(initial=0.0)), 1e-300))
+    radii = np.maximum(radii, options.min_radius)
     points: list[Point] = []
     ids: list[int | None] = []
     titles: list[str] = []
     for (x, y), label in zip(places[: labels.size].tolist(), labels.tolist(), strict=True):
-        points.append(Point(x, y, LABEL_RADIUS, shortened(table.titles[label], LETTERS), FONT, bold=True))
+        name = shortened(table.titles[label], options.letters)
+        points.append(Point(x, y, options.label_radius, name, options.label_font, bold=True))
         ids.append(None)
         titles.append(f"{table.titles[label]}, {table.documents[label]:,} documents")
-    for (x, y), radius, place in zip(places[labels.size :].tolist(), radii.tolist(), chosen.tolist(), strict=True):
-        topic = table.topics[place]
+    for (x, y), radius, row in zip(places[labels.size :].tolist(), radii.tolist(), chosen.tolist(), strict=True):
+        topic = table.topics[row]
         title = [] if topic.title is None else [topic.title]
-        name = " ".join(title or topic.names[:WORDS]) if names is None else names[place]
-        points.append(Point(x, y, radius, shortened(f"{topic.id} {name}", LETTERS), SMALL))
+        name = " ".join(title or topic.names[: options.topic_words]) if names is None else names[row]
+        points.append(Point(x, y, radius, shortened(f"{topic.id} {name}", options.letters), options.topic_font))
         ids.append(topic.id)
         titles.append(f"Topic {topic.id}, {topic.share:.2%}: {' '.join([*title, *topic.names[:8]])}")
     order = [*range(labels.size), *(labels.size + np.argsort(-share[chosen], kind="stable")).tolist()]
-    texts = place_texts(points, order, Placement(*PLANE, distances=NEAR))
+    texts = place_texts(points, order, Placement(*options.plane, distances=options.text_distances))
     marks = [
         Mark(point.text, topic, plain(title), point.x, point.y, point.radius, text)
         for point, topic, title, text in zip(points, ids, titles, texts, strict=True)
     ]
-    marks.sort(key=lambda one: one.topic is None)
+    marks.sort(key=lambda mark: mark.topic is None)
     left = len(table.titles) - labels.size, len(table.topics) - chosen.size
-    return LabelMap(*_cropped(marks), *left)
+    return LabelMap(*_cropped(marks, options.margin), *left)
 
 
-def _cropped(marks: Sequence[Mark]) -> tuple[tuple[Mark, ...], float, float]:
-    """Move marks so that they fill a plane that begins at zero; return them, and its width and height."""
+def _cropped(marks: Sequence[Mark], margin: float) -> tuple[tuple[Mark, ...], float, float]:
+    """Move marks to the origin; return them with the width and the height that they fill."""
     boxes = np.array(
-        [(one.x - one.radius, one.y - one.radius, one.x + one.radius, one.y + one.radius) for one in marks]
-        + [one.text.box for one in marks if one.text is not None]
+        [(mark.x - mark.radius, mark.y - mark.radius, mark.x + mark.radius, mark.y + mark.radius) for mark in marks]
+        + [mark.text.box for mark in marks if mark.text is not None]
     )
-    left, top = (boxes[:, :2].min(axis=0) - ROOM).round(1).tolist()
-    right, bottom = (boxes[:, 2:].max(axis=0) + ROOM).tolist()
+    left, top = (boxes[:, :2].min(axis=0) - margin).round(1).tolist()
+    right, bottom = (boxes[:, 2:].max(axis=0) + margin).tolist()
     moved = []
-    for one in marks:
-        text = one.text and replace(
-            one.text,
-            left=round(one.text.left - left, 1),
-            middle=round(one.text.middle - top, 1),
-            x=round(one.text.x - left, 1),
+    for mark in marks:
+        text = mark.text and replace(
+            mark.text,
+            left=round(mark.text.left - left, 1),
+            middle=round(mark.text.middle - top, 1),
+            x=round(mark.text.x - left, 1),
         )
-        moved.append(replace(one, x=round(one.x - left, 1), y=round(one.y - top, 1), text=text))
+        moved.append(replace(mark, x=round(mark.x - left, 1), y=round(mark.y - top, 1), text=text))
     return tuple(moved), round(right - left, 1), round(bottom - top, 1)
 
 
-def _places(weights: Floats) -> Floats:
-    """Find the plane, shape (labels + topics, 2)."""
+def _positions(weights: Floats, options: LabelMapOptions) -> Floats:
+    """Return the positions by multidimensional scaling, shape (labels + topics, 2)."""
     labels, topics = weights.shape
     below = 0.5 * (weights.max(axis=1, keepdims=True) + weights.max(axis=0, keepdims=True)) - weights
     apart = np.zeros((labels + topics, labels + topics))
-    apart[:labels, labels:] = np.maximum(below / max(float(below.max(initial=0.0)), 1e-12), LEAST)
+    apart[:labels, labels:] = np.maximum(below / max(float(below.max(initial=0.0)), 1e-12), options.min_distance)
     with threadpool_limits(limits=1):
         return np.round(scaled(shortest_path(apart, directed=False)), 6)
 
 
-def _spread(places: Floats) -> Floats:
-    """Let the points fill the plane: each axis half by distance and half by rank, so that none lies in a heap."""
+def _spread(places: Floats, options: LabelMapOptions) -> Floats:
+    """Spread the points over the plane: each coordinate is half value and half rank, so that points do not crowd."""
     even = np.empty(places.shape)
-    for axis, room in enumerate(PLANE):
+    for axis, room in enumerate(options.plane):
         values = places[:, axis]
         reach = max(float(np.ptp(values)), 1e-12)
         rank = np.argsort(np.argsort(values, kind="stable"), kind="stable") / max(values.size - 1, 1)
-        even[:, axis] = (room - 2 * EDGE) * (0.5 * (values - values.min()) / reach + 0.5 * rank)
+        even[:, axis] = (room - 2 * options.edge) * (0.5 * (values - values.min()) / reach + 0.5 * rank)
     even[:, 1] *= -1.0
-    even = separate(even, np.full(len(even), APART))
+    even = separate(even, np.full(len(even), options.separation))
     even -= even.min(axis=0)
-    shrink = np.minimum(1.0, (np.array(PLANE) - 2 * EDGE) / np.maximum(even.max(axis=0), 1e-12))
-    return np.asarray(np.round(EDGE + even * shrink, 1), dtype=np.float64)
+    shrink = np.minimum(1.0, (np.array(options.plane) - 2 * options.edge) / np.maximum(even.max(axis=0), 1e-12))
+    return np.asarray(np.round(options.edge + even * shrink, 1), dtype=np.float64)

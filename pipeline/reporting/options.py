@@ -1,31 +1,31 @@
-"""Options of reports, pictures, exports and predictions."""
+"""Options of reports, plots, exports and predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from collapsium.pipeline.options import Location, Locations, Options, Texts, Value
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: object) -> object:
     if isinstance(value, str):
-        return tuple(int(one) for one in value.split(","))
+        return tuple(int(number) for number in value.split(","))
     return tuple(value) if isinstance(value, Iterable) else value
 
 
-def _listed(value: Any) -> Any:
+def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
-Candidates = Annotated[tuple[str | float, ...], BeforeValidator(_listed)]
+Candidates = Annotated[tuple[str | float, ...], BeforeValidator(_as_tuple)]
 TopicIds = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
 
 
 class FoldingOptions(Options):
-    """Which branches of a tree are folded."""
+    """Branches of a tree that are folded into a single entry."""
 
     heading = "trees"
     min_share: Annotated[float | None, Value("SHARE")] = Field(
@@ -37,7 +37,7 @@ class FoldingOptions(Options):
 
 
 class TreeFileOptions(Options):
-    """Files of a tree, which is refused where topics are no tree."""
+    """Files of a tree of topics; families without a tree refuse them."""
 
     heading = "trees"
     picture: Annotated[Texts, Value("FILE")] = Field(
@@ -51,7 +51,7 @@ class TreeFileOptions(Options):
 
 
 class ReportOptions(Options):
-    """What a report shows besides."""
+    """Sources of example documents and their passages."""
 
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="location of the training corpus, needed only if the run has no summary of its documents"
@@ -64,7 +64,7 @@ class ReportOptions(Options):
 
 
 class PlotOptions(Options):
-    """What is drawn."""
+    """Panels to draw."""
 
     what: Annotated[Texts | None, Value("WHAT")] = Field(
         None,
@@ -75,17 +75,19 @@ class PlotOptions(Options):
 
 
 class SegmentPlotOptions(Options):
-    """Whose segments are drawn."""
+    """Document whose segments are drawn, and a second run to compare with."""
 
     heading = "segments"
     document: Annotated[str | None, Value("ID")] = Field(
         None, description="id of the document (default: the one with most segments)"
     )
-    beside: Annotated[Location | None, Value("RUN")] = Field(None, description="another run, drawn next to this one")
+    compare_with: Annotated[Location | None, Value("RUN")] = Field(
+        None, description="another run, drawn next to this one"
+    )
 
 
 class TimePlotOptions(Options):
-    """Which shares by period are drawn."""
+    """Period of the topic shares over time."""
 
     heading = "time"
     period: Annotated[str | None, Value("PERIOD")] = Field(
@@ -98,7 +100,7 @@ class TimePlotOptions(Options):
 
 
 class TopicPlotOptions(Options):
-    """Whose course is drawn."""
+    """Topics to draw along segments or over time."""
 
     heading = "segments and time"
     topics: Annotated[TopicIds | None, Value("ID,...", expected="ids of topics", text=True)] = Field(
@@ -112,17 +114,17 @@ class TopicPlotOptions(Options):
 
 
 class ExportOptions(Options):
-    """For whom a model is written."""
+    """Program that a model is exported to."""
 
     to: Literal["csv", "gensim", "pyldavis"] = Field(description="format of the export")
 
 
 class TableOptions(Options):
-    """What the tables of an export hold."""
+    """Contents of exported tables."""
 
     heading = "tables (--to csv)"
     threshold: Annotated[float, Value("F", expected="a share in [0, 1)")] = Field(
-        0.001, ge=0, lt=1, description="leave out smaller probabilities and proportions"
+        0.001, ge=0, lt=1, description="leave out probabilities and proportions below this"
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="location of the run's training corpus, if it was moved"
@@ -130,7 +132,7 @@ class TableOptions(Options):
 
 
 class PredictOptions(Options):
-    """What is predicted."""
+    """Field to predict, and the values to choose from."""
 
     field: Annotated[str, Value("NAME")] = Field(description="the field of labels, or the covariate, to predict")
     values: Annotated[Candidates | None, Value("V,V")] = Field(

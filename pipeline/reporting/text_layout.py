@@ -16,10 +16,10 @@ Floats = npt.NDArray[np.float64]
 Box = tuple[float, float, float, float]
 
 LINE = 1.2
-"""Height of a line, in the size of its letters."""
+"""Height of a line, relative to the font size."""
 BOLD = 1.12
-"""Width of bold letters in that of others."""
-# Widths in the size of the letters: DejaVu Sans, which is as wide as any common font without serifs.
+"""Width of bold text, relative to normal text."""
+# Widths relative to the font size in DejaVu Sans, which is as wide as any common sans-serif font.
 NARROW, SLIM, LETTER, WIDE = 0.32, 0.44, 0.64, 1.0
 CAPITAL, FULL, OTHER = 0.78, 1.05, 0.8
 DIRECTIONS = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (-1, -1), (1, 1), (-1, 1))
@@ -34,15 +34,15 @@ class Point:
     Attributes
     ----------
     x, y : float
-        Its middle, y downwards.
+        The centre, y downwards.
     radius : float
-        Of what is drawn there.
+        Radius of the mark that is drawn there.
     text : str
-        What is to stand beside it; may be empty.
+        Text to place next to the mark; may be empty.
     size : float
-        Of the letters.
+        Font size.
     bold : bool
-        Whether they are bold.
+        True for bold text.
     """
 
     x: float
@@ -54,24 +54,24 @@ class Point:
 
     @property
     def box(self) -> Box:
-        """The square about what is drawn."""
+        """The mark's bounding square."""
         return self.x - self.radius, self.y - self.radius, self.x + self.radius, self.y + self.radius
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a text stands.
+    """Position of a text.
 
     Attributes
     ----------
     left, middle : float
-        Where it begins, and the height of its middle.
+        The left edge, and the vertical centre.
     width, size : float
-        What it takes at most, and the letters' size.
+        Maximum width, and font size.
     x : float
-        Its point's.
-    joined : bool
-        Whether it lies so far from its point that a line should join them.
+        Horizontal position of the point.
+    has_leader : bool
+        True if the text is so far from its point that a leader line should connect them.
     """
 
     left: float
@@ -79,55 +79,55 @@ class Placed:
     width: float
     size: float
     x: float
-    joined: bool
+    has_leader: bool
 
     @property
     def anchor(self) -> str:
-        """The end of the text that stays in narrower fonts, the one next to the point: start, middle or end."""
+        """The end of the text next to the point, which stays in place in narrower fonts: start, middle or end."""
         if self.left >= self.x:
             return "start"
         return "end" if self.left + self.width <= self.x else "middle"
 
     @property
-    def at(self) -> float:
-        """Where that end is."""
+    def anchor_x(self) -> float:
+        """Horizontal position of the anchor."""
         return round(self.left + self.width * ("start", "middle", "end").index(self.anchor) / 2, 1)
 
     @property
     def box(self) -> Box:
-        """What the text takes at most."""
+        """The text's maximum bounding box."""
         half = LINE * self.size / 2
         return self.left, self.middle - half, self.left + self.width, self.middle + half
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where texts may stand.
+    """Constraints on the positions of texts.
 
     Attributes
     ----------
     width, height : float
-        The plane's.
+        Size of the plane.
     distances : tuple of float
-        How far from its point a text may lie, ascending.
-    most_covered : float
-        The share of a text, at most, that may lie over points; it costs as much as it covers.
+        Permitted distances of a text from its point, ascending.
+    max_covered : float
+        Maximum share of a text that may lie over points; positions that cover less are preferred.
     """
 
     width: float
     height: float
     distances: tuple[float, ...] = (0.0,)
-    most_covered: float = 1.0
+    max_covered: float = 1.0
 
 
 def shortened(text: str, letters: int) -> str:
-    """Return a text without control characters, and with so many letters at most."""
+    """Return a text without control characters, cut to at most `letters` characters."""
     text = plain(text)
     return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Return about what a text takes at most in common fonts without serifs."""
+    """Return an upper estimate of a text's width in common sans-serif fonts."""
     return size * (BOLD if bold else 1.0) * sum(map(_width, text))
 
 
@@ -148,45 +148,45 @@ def _width(letter: str) -> float:
 
 
 def place_texts(
-    points: Sequence[Point], order: Sequence[int], where: Placement, taken: Sequence[Box] = ()
+    points: Sequence[Point], order: Sequence[int], plane: Placement, taken: Sequence[Box] = ()
 ) -> list[Placed | None]:
-    """Find a place for each text, next to its point, so that it covers no other text and few points.
+    """Place each text next to its point, so that it covers no other text and few points.
 
     Parameters
     ----------
     points : sequence of Point
-        All of them.
+        All points.
     order : sequence of int
-        The points whose texts are placed, those first that matter most.
-    where : Placement
-        The plane.
+        Indices of the points whose texts are placed, the most important first.
+    plane : Placement
+        The plane and its constraints.
     taken : sequence of Box, optional
-        Left, top, right and bottom of what else no text may cover.
+        Left, top, right and bottom of further areas that texts must not cover.
 
     Returns
     -------
     list of Placed or None
-        One a point; None where there is no room, or no text.
+        Position for each point; None if there is no room, or no text.
     """
-    circles = np.array([(one.x, one.y, one.radius) for one in points], dtype=np.float64).reshape(-1, 3)
+    circles = np.array([(point.x, point.y, point.radius) for point in points], dtype=np.float64).reshape(-1, 3)
     texts = np.zeros((len(taken) + len(order), 4))
     texts[: len(taken)] = np.array(taken, dtype=np.float64).reshape(-1, 4)
     used = len(taken)
     placed: list[Placed | None] = [None] * len(points)
-    for one in order:
-        point = points[one]
+    for number in order:
+        point = points[number]
         width, height = text_width(point.text, point.size, bold=point.bold), LINE * point.size
-        if not point.text or width > where.width - 2 * GAP or height > where.height - 2 * GAP:
+        if not point.text or width > plane.width - 2 * GAP or height > plane.height - 2 * GAP:
             continue
         best: tuple[float, Box, float] | None = None
-        for box, far in _boxes(point, width, height, where):
+        for box, far in _boxes(point, width, height, plane):
             if best is not None and 3.0 * far >= best[0]:
                 break
             if _shared(box, texts[:used]).any():
                 continue
             covered = float(_covered(box, circles).sum())
             cost = covered + 3.0 * far
-            if covered <= where.most_covered * width * height and (best is None or cost < best[0]):
+            if covered <= plane.max_covered * width * height and (best is None or cost < best[0]):
                 best = cost, box, far
         if best is None:
             continue
@@ -194,31 +194,31 @@ def place_texts(
         texts[used] = box
         used += 1
         middle = round((box[1] + box[3]) / 2, 1)
-        placed[one] = Placed(round(box[0], 1), middle, round(width, 1), point.size, point.x, far > 0)
+        placed[number] = Placed(round(box[0], 1), middle, round(width, 1), point.size, point.x, far > 0)
     return placed
 
 
-def _boxes(point: Point, width: float, height: float, where: Placement) -> Iterator[tuple[Box, float]]:
-    """Give the places of a text about a point, the nearest first, within the plane."""
-    for far, (across, down) in itertools.product(where.distances, DIRECTIONS):
-        # In the diagonals a text may come as near as the circle lets it.
+def _boxes(point: Point, width: float, height: float, plane: Placement) -> Iterator[tuple[Box, float]]:
+    """Yield boxes around a point within the plane, with their distances, the nearest first."""
+    for far, (across, down) in itertools.product(plane.distances, DIRECTIONS):
+        # Diagonally, a text may come closer to a circle.
         reach = point.radius * (0.75 if across and down else 1.0) + GAP + far
         left = point.x + across * reach - (width if across < 0 else 0.0 if across else width / 2)
         top = point.y + down * reach - (height if down < 0 else 0.0 if down else height / 2)
-        left = min(max(left, GAP), where.width - width - GAP)
-        top = min(max(top, GAP), where.height - height - GAP)
+        left = min(max(left, GAP), plane.width - width - GAP)
+        top = min(max(top, GAP), plane.height - height - GAP)
         yield (left, top, left + width, top + height), far
 
 
 def _shared(box: Box, others: Floats) -> Floats:
-    """Return the area that a box shares with each of other boxes."""
+    """Return the area of a box's intersection with each of the other boxes."""
     wide = np.minimum(box[2], others[:, 2]) - np.maximum(box[0], others[:, 0])
     tall = np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1])
     return np.asarray(np.maximum(wide, 0.0) * np.maximum(tall, 0.0))
 
 
 def _covered(box: Box, circles: Floats) -> Floats:
-    """Return about the area that a box shares with each circle, taken as a square of its area where they meet."""
+    """Return about the area of a box's intersection with each circle, taken as a square of the same area."""
     half = circles[:, 2] * 0.886
     squares = np.stack([circles[:, 0] - half, circles[:, 1] - half, circles[:, 0] + half, circles[:, 1] + half], axis=1)
     across = np.clip(circles[:, 0], box[0], box[2]) - circles[:, 0]

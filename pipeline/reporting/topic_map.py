@@ -1,4 +1,4 @@
-"""The map of topics by their Hellinger distances, and the words that tell one topic from the others."""
+"""Map topics in the plane by their Hellinger distances, and find the words most relevant to each topic."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # lambda, of which a page lets its reader choose
+WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Values of lambda that the page's slider offers."""
 WORDS = 12
-LEAST_TOKENS = 0.5  # words of which a topic has fewer are not characteristic of it
+MIN_EXPECTED_TOKENS = 0.5
+"""Expected tokens of a word in a topic below which the word is not considered for it."""
 
 
 @dataclass(frozen=True)
 class MapOptions:
-    """Sizes of the topic map, in its width."""
+    """Sizes of the topic map, in units of its width, and names of topics."""
 
     circles_share: float = 0.16
-    """Area of all circles, in that of the box around the topics' places."""
-    most_radius: float = 0.065
-    least_radius: float = 0.0055
-    """Radius of topics that would be too small to see or to choose; their areas are larger than their shares."""
+    """Area of all circles, relative to the bounding box of the topics' positions."""
+    max_radius: float = 0.065
+    min_radius: float = 0.0055
+    """Radius of topics that would otherwise be too small to see or to select; their areas exceed their shares."""
     gap: float = 0.0012
-    """Room between two circles at least, on either side."""
+    """Margin around each circle; two circles are at least twice as far apart."""
     edge: float = 0.006
-    """Room between circles and the map's edge."""
+    """Margin between circles and the map's edge."""
     name_weight: float = 0.6
-    """lambda of the words that name a topic, the best in the study of Sievert and Shirley (2014)."""
+    """lambda of the words that name a topic, the best value in the study of Sievert and Shirley (2014)."""
     name_words: int = 2
     name_letters: int = 26
 
@@ -47,18 +49,18 @@ MAP = MapOptions()
 
 @dataclass(frozen=True)
 class TopicMap:
-    """Topics as circles in a plane; the unit is the map's width.
+    """Topics as circles in the plane, in units of the map's width.
 
     Attributes
     ----------
     x, y : numpy.ndarray of float64, shape (topics,)
-        Their middles, from the left and from the top.
+        Centres, from the left and from the top.
     radius : numpy.ndarray of float64, shape (topics,)
-        The circles' areas are the topics' shares, but of the smallest. No circle overlaps another.
+        Radii; except for the smallest, areas are proportional to the topics' shares. Circles do not overlap.
     height : float
-        The map's, so that it holds the circles and no more.
+        Height of the map, just enough for the circles.
     quality : MapQuality
-        How much of the distances the places keep.
+        Agreement of the positions with the distances.
     """
 
     x: Floats
@@ -69,27 +71,27 @@ class TopicMap:
 
 
 def topic_map(model: Model, ids: Ints, share: Floats) -> TopicMap:
-    """Lay topics out by the Hellinger distances of their words' probabilities.
+    """Map topics by the Hellinger distances of their word probabilities.
 
     Parameters
     ----------
     model : Model
-        Their model.
+        The model.
     ids : numpy.ndarray of int64, shape (topics,)
-        Which topics.
+        Permanent ids of the topics to map.
     share : numpy.ndarray of float64, shape (topics,)
         Their shares of the tokens.
 
     Returns
     -------
     TopicMap
-        The same for the same model.
+        The map, the same for the same model.
     """
-    return laid_out(distances(model, model)[np.ix_(ids, ids)], share)
+    return map_of_distances(distances(model, model)[np.ix_(ids, ids)], share)
 
 
-def laid_out(apart: Floats, share: Floats, options: MapOptions = MAP) -> TopicMap:
-    """Lay circles out by their distances, shape (topics, topics), with areas that are their shares."""
+def map_of_distances(apart: Floats, share: Floats, options: MapOptions = MAP) -> TopicMap:
+    """Map circles by their distances, shape (topics, topics), with areas proportional to their shares."""
     if not share.size:
         return TopicMap(np.zeros(0), np.zeros(0), np.zeros(0), 2 * options.edge, measure(apart, np.zeros((0, 2)), ""))
     places, method = embed(apart)
@@ -98,9 +100,9 @@ def laid_out(apart: Floats, share: Floats, options: MapOptions = MAP) -> TopicMa
     places = places / max(float(np.ptp(places[:, 0])), 1e-12) if places.any() else places
     tall = max(float(np.ptp(places[:, 1])), 0.3)
     radius = np.sqrt(share * options.circles_share * tall / (math.pi * float(share.sum())))
-    radius = radius * min(1.0, options.most_radius / float(radius.max()))
-    radius = np.maximum(radius, options.least_radius)
-    # The middles of circles at the left and right edge lie inside, so that the map is about one wide.
+    radius = radius * min(1.0, options.max_radius / float(radius.max()))
+    radius = np.maximum(radius, options.min_radius)
+    # The centres of circles at the left and right edge lie inside, so that the map is about 1 wide.
     places = separate(places * (1.0 - 2.0 * float(np.median(radius))), radius + options.gap)
     low, high = (places - radius[:, None]).min(axis=0), (places + radius[:, None]).max(axis=0)
     if places.shape[0] == 1:
@@ -113,79 +115,81 @@ def laid_out(apart: Floats, share: Floats, options: MapOptions = MAP) -> TopicMa
 
 
 @dataclass(frozen=True)
-class Named:
-    """What stands in and beside a circle of the map.
+class CircleText:
+    """Texts in and next to a circle of the map.
 
     Attributes
     ----------
     inside : bool
-        Whether the topic's id stands inside.
-    beside : Placed or None
-        Where the text beside it stands; None where there is no room.
+        True if the topic's id fits inside the circle.
+    outside : Placed or None
+        Position of the text next to the circle; None if there is no room.
     text : str
-        That text: the topic's name, behind its id where that does not stand inside.
+        That text: the topic's name, preceded by its id if that does not fit inside.
     """
 
     inside: bool
-    beside: Placed | None
+    outside: Placed | None
     text: str
 
 
-def named(found: TopicMap, topics: Sequence[Topic], names: Sequence[str], width: float, size: float) -> list[Named]:
-    """Place ids and names so that none covers another: those of the largest topics first.
+def circle_texts(
+    topics_map: TopicMap, topics: Sequence[Topic], names: Sequence[str], width: float, size: float
+) -> list[CircleText]:
+    """Place ids and names so that texts do not overlap, those of the largest topics first.
 
     Parameters
     ----------
-    found : TopicMap
+    topics_map : TopicMap
         The map.
     topics : sequence of Topic
         Its topics.
     names : sequence of str
         Their names.
     width, size : float
-        The map's width, and the letters' size.
+        The map's width, and the font size in the same unit.
 
     Returns
     -------
-    list of Named
-        One a topic.
+    list of CircleText
+        The texts of each topic.
     """
     inside, points, taken = [], [], []
-    order = sorted(range(len(topics)), key=lambda one: (-topics[one].share, one))
-    for place, topic in enumerate(topics):
-        x, y, radius = (float(values[place]) * width for values in (found.x, found.y, found.radius))
+    order = sorted(range(len(topics)), key=lambda number: (-topics[number].share, number))
+    for number, topic in enumerate(topics):
+        x, y, radius = (float(values[number]) * width for values in (topics_map.x, topics_map.y, topics_map.radius))
         wide, tall = text_width(str(topic.id), size), 0.75 * size
         inside.append(math.hypot(wide / 2, tall / 2) <= radius)
         if inside[-1]:
             taken.append((x - wide / 2, y - size / 2, x + wide / 2, y + size / 2))
-        name = names[place] if inside[-1] else f"{topic.id} {names[place]}"
+        name = names[number] if inside[-1] else f"{topic.id} {names[number]}"
         points.append(Point(x, y, radius, name.strip(), size))
-    where = Placement(width, width * found.height, most_covered=0.04)
-    placed = place_texts(points, order, where, taken)
-    return [Named(*one) for one in zip(inside, placed, (point.text for point in points), strict=True)]
+    plane = Placement(width, width * topics_map.height, max_covered=0.04)
+    placed = place_texts(points, order, plane, taken)
+    return [CircleText(*parts) for parts in zip(inside, placed, (point.text for point in points), strict=True)]
 
 
 def map_names(model: Model, topics: Sequence[Topic], pools: Sequence[Pool], options: MapOptions = MAP) -> list[str]:
-    """Name topics by their titles, where they have some, or else by their most relevant words."""
+    """Return a name for each topic: its title, or else its most relevant words."""
     overall = model.vocabulary.tokens / max(float(model.vocabulary.tokens.sum()), 1.0)
-    words, found = model.vocabulary.words, []
+    words, names = model.vocabulary.words, []
     for topic, pool in zip(topics, pools, strict=True):
-        score = np.log(pool.probability) - (1.0 - options.name_weight) * np.log(overall[pool.words])
-        best = pool.words[np.argsort(-score, kind="stable")[: options.name_words]].tolist()
-        found.append(shortened(topic.title or " ".join(words[one] for one in best), options.name_letters))
-    return found
+        relevance = np.log(pool.probability) - (1.0 - options.name_weight) * np.log(overall[pool.words])
+        best = pool.words[np.argsort(-relevance, kind="stable")[: options.name_words]].tolist()
+        names.append(shortened(topic.title or " ".join(words[word] for word in best), options.name_letters))
+    return names
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Words of a topic among which are the most relevant ones for each of `WEIGHTS`.
+    """The words of a topic that are most relevant for at least one of `WEIGHTS`.
 
     Attributes
     ----------
     words : numpy.ndarray of int64, shape (words,)
-        Their ids, by falling probability.
+        Word ids, by decreasing probability.
     probability : numpy.ndarray of float64, shape (words,)
-        Under the topic.
+        Probabilities in the topic.
     """
 
     words: Ints
@@ -193,58 +197,60 @@ class Pool:
 
 
 def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list[Pool]:
-    """Find the words most relevant to topics: lambda log p(w | k) + (1 - lambda) log p(w | k) / p(w).
+    """Return the words of largest relevance, lambda log p(w | k) + (1 - lambda) log p(w | k) / p(w), for each topic.
 
-    Sievert and Shirley (2014). A block of the vocabulary at a time.
+    The definition is that of Sievert and Shirley (2014). The vocabulary is read one block at a time.
 
     Parameters
     ----------
     model : Model
-        Their model, with probabilities.
+        A model whose topics have word probabilities.
     ids : numpy.ndarray of int64, shape (topics,)
-        Which topics.
+        Permanent ids of the topics.
     share : numpy.ndarray of float64, shape (topics,)
         Their shares of the tokens.
     count : int, optional
-        Words for each of `WEIGHTS`.
+        Number of words for each of `WEIGHTS`.
 
     Returns
     -------
     list of Pool
-        One a topic.
+        The words of each topic.
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall = tokens / max(tokens.sum(), 1.0)
-    sweeps = model.shard_model
-    best: list[tuple[Ints, Floats, Floats] | None] = [None] * len(WEIGHTS)
+    best: list[_Ranked | None] = [None] * len(WEIGHTS)
     for number, (low, high) in enumerate(model.blocks):
-        phi = np.asarray(sweeps.probabilities(model.rows(number), model.global_state)["word_topic"])[:, ids].T
-        enough = (phi * share[:, None] * tokens.sum() >= LEAST_TOKENS) & (overall[low:high] > 0.0)
+        table = model.shard_model.probabilities(model.rows(number), model.global_state)["word_topic"]
+        phi = np.asarray(table)[:, ids].T
+        enough = (phi * share[:, None] * tokens.sum() >= MIN_EXPECTED_TOKENS) & (overall[low:high] > 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs, lift = np.log(phi), -np.log(overall[low:high])
-        for place, weight in enumerate(WEIGHTS):
+        for number_of_weight, weight in enumerate(WEIGHTS):
             # lambda log p + (1 - lambda) (log p - log p(w)) = log p + (1 - lambda) (-log p(w))
-            score = np.where(enough, logs + (1.0 - weight) * np.where(np.isfinite(lift), lift, 0.0), -np.inf)
-            top = np.argpartition(-score, min(count, score.shape[1] - 1), axis=1)[:, :count]
-            found = (top + low, np.take_along_axis(score, top, axis=1), np.take_along_axis(phi, top, axis=1))
-            best[place] = _better(best[place], found, count)
+            relevance = np.where(enough, logs + (1.0 - weight) * np.where(np.isfinite(lift), lift, 0.0), -np.inf)
+            top = np.argpartition(-relevance, min(count, relevance.shape[1] - 1), axis=1)[:, :count]
+            block = (top + low, np.take_along_axis(relevance, top, axis=1), np.take_along_axis(phi, top, axis=1))
+            best[number_of_weight] = _merged(best[number_of_weight], block, count)
     pools = []
     for topic in range(ids.size):
-        seen: dict[int, float] = {}
-        for one in best:
-            if one is not None:
-                words, score, phi = (values[topic] for values in one)
-                seen.update({int(w): float(p) for w, s, p in zip(words, score, phi, strict=True) if np.isfinite(s)})
-        order = sorted(seen, key=lambda word: (-seen[word], word))
-        pools.append(Pool(np.array(order, dtype=np.int64), np.array([seen[word] for word in order])))
+        probability: dict[int, float] = {}
+        for ranked in best:
+            if ranked is not None:
+                rows = zip(*(values[topic].tolist() for values in ranked), strict=True)
+                probability.update({word: p for word, relevance, p in rows if math.isfinite(relevance)})
+        order = sorted(probability, key=lambda word: (-probability[word], word))
+        pools.append(Pool(np.array(order, dtype=np.int64), np.array([probability[word] for word in order])))
     return pools
 
 
-def _better(
-    one: tuple[Ints, Floats, Floats] | None, other: tuple[Ints, Floats, Floats], count: int
-) -> tuple[Ints, Floats, Floats]:
-    """Take the words with the largest scores of two blocks."""
-    joined = other if one is None else tuple(np.concatenate(pair, axis=1) for pair in zip(one, other, strict=True))
+_Ranked = tuple[Ints, Floats, Floats]
+"""Ids, relevance and probabilities of words, each of shape (topics, words)."""
+
+
+def _merged(first: _Ranked | None, second: _Ranked, count: int) -> _Ranked:
+    """Return the most relevant words of two blocks."""
+    joined = second if first is None else tuple(np.concatenate(pair, 1) for pair in zip(first, second, strict=True))
     order = np.lexsort((joined[0], -joined[1]), axis=1)[:, :count]
-    words, score, phi = (np.take_along_axis(values, order, axis=1) for values in joined)
-    return words, score, phi
+    words, relevance, phi = (np.take_along_axis(values, order, axis=1) for values in joined)
+    return words, relevance, phi

@@ -1,4 +1,4 @@
-"""Files of a tree of topics: pictures and GraphML."""
+"""Write a tree of topics to files: pictures and GraphML."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.pipeline.reporting.plots.tree import draw
-from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
+from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, fold
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
 
-LABEL = 3  # words of a node's label in GraphML
+LABEL_WORDS = 3
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 
 
 def check(pictures: Sequence[str], graph: str | None) -> None:
-    """Refuse files that could not be written, before there is anything to write.
+    """Refuse files that could not be written, before any work is done.
 
     Parameters
     ----------
     pictures : sequence of str
         Paths or fsspec URLs of pictures.
     graph : str or None
-        That of a GraphML file.
+        Path or fsspec URL of a GraphML file.
 
     Raises
     ------
     OptionError
         A picture's ending is neither .svg nor .png, or a file is named twice.
     MissingError
-        Pictures are asked for, and matplotlib is not installed.
+        There are pictures to draw, and matplotlib is not installed.
     OccupiedError
         A file exists.
     """
     for path in pictures:
         picture_kind(path, "picture")
-    named = [*pictures, *([] if graph is None else [graph])]
-    for path in named:
-        if named.count(path) > 1:
+    paths = [*pictures, *([] if graph is None else [graph])]
+    for path in paths:
+        if paths.count(path) > 1:
             raise OptionError(f"{path}: named twice")
         if File(path).exists():
             raise OccupiedError(f"{path}: exists already; name a new file or remove this one")
@@ -65,29 +65,29 @@ def write(
     Parameters
     ----------
     tree : sequence of Topic
-        Its nodes, as `collapsium.pipeline.topics` lists them.
+        Its nodes, as `collapsium.pipeline.topics` returns them.
     pictures : sequence of str
         Paths or fsspec URLs that end in .svg or .png.
     graph : str or None
-        That of the GraphML file.
+        Path or fsspec URL of the GraphML file.
     title : str, optional
-        What stands above the pictures.
+        Title of the pictures.
     words : int, optional
-        Words to show of each node in pictures; by default all that are given.
+        Number of words shown for each node in pictures; by default all words of the nodes.
     min_share, levels : float and int, optional
-        Which branches of pictures are folded; see `collapsium.pipeline.reporting.tree_folding.fold`. By default the
-        largest nodes are drawn, sixty entries at most. GraphML has all nodes.
+        Branches to fold in pictures; see `collapsium.pipeline.reporting.tree_folding.fold`. By default pictures have at
+        most sixty entries, the largest nodes. GraphML has all nodes.
 
     Raises
     ------
     OptionError
-        The topics are no tree; nothing is written.
+        The topics are not a tree; nothing is written.
     """
-    named = [*pictures, *([] if graph is None else [graph])]
-    if named and any(node.level is None for node in tree):
+    paths = [*pictures, *([] if graph is None else [graph])]
+    if paths and any(node.level is None for node in tree):
         option = "picture" if pictures else "graphml"
-        raise OptionError(f"`{option}` {named[0]}: the family's topics are no tree; leave the option out")
-    shown = fold(tree, min_share=min_share, levels=levels, most=DRAWN) if pictures else []
+        raise OptionError(f"`{option}` {paths[0]}: this family's topics are not a tree; omit the option")
+    shown = fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN) if pictures else []
     short = [replace(node, words=node.words[:words]) for node in shown]
     files = {path: draw(short, picture_kind(path, "picture"), title) for path in pictures}
     if graph is not None:
@@ -97,10 +97,10 @@ def write(
 
 
 def graphml(tree: Sequence[Topic]) -> bytes:
-    """Write a tree as GraphML.
+    """Return a tree as GraphML.
 
-    Nodes have the attributes ``label`` (the first words), ``words`` (all that are given, a comma between), ``share``,
-    ``below`` and ``level``, and ``stability`` where there is one; edges go from parent to child.
+    Nodes have the attributes ``label`` (the first words), ``words`` (all words, separated by commas), ``share``,
+    ``below`` and ``level``, and ``stability`` where it is known; edges go from parent to child.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def graphml(tree: Sequence[Topic]) -> bytes:
         element = ET.SubElement(graph, "node", {"id": str(node.id)})
         for name, value in _attributes(node).items():
             if name in kinds and value is not None:
-                # What XML cannot hold, words may.
+                # Words may contain characters that XML does not allow.
                 ET.SubElement(element, "data", {"key": name}).text = value if kinds[name] != "string" else plain(value)
     for node in tree:
         if node.parent is not None:
@@ -135,7 +135,7 @@ def graphml(tree: Sequence[Topic]) -> bytes:
 
 def _attributes(node: Topic) -> Mapping[str, str | None]:
     return {
-        "label": " ".join(node.names[:LABEL]),
+        "label": " ".join(node.names[:LABEL_WORDS]),
         "words": ", ".join(node.names),
         "share": repr(node.share),
         "below": repr(node.below),

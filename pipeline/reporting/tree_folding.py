@@ -1,4 +1,4 @@
-"""Fold small and deep branches of trees of topics, so that pictures and pages of large trees stay readable."""
+"""Fold small and deep branches of trees of topics, so that drawings and pages of large trees stay readable."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.reporting.tree_layout import parents_of
 from collapsium.storage.errors import OptionError
 
-DRAWN = 60  # entries of a picture, unless it is said which branches are folded
+MAX_DRAWN = 60
+"""Entries of a picture, unless the user chooses which branches to fold."""
 
 
 @dataclass(frozen=True)
 class FoldedNodes(Topic):
-    """Nodes that are not shown: some children of a node, and all that is below them.
+    """An entry for nodes that are not shown: some children of a node, with all their descendants.
 
-    It has the id of the node that they are below, their level, and no words; ``below`` is the sum of the children's.
+    The entry has the parent's id, the children's level, and no words; ``below`` is the sum over the children.
 
     Attributes
     ----------
     count : int
-        How many nodes they are.
+        Number of nodes.
     """
 
     count: int = 0
 
     @property
     def label(self) -> str:
-        """What stands for them in a picture of a tree."""
+        """The entry's text in a drawing of a tree."""
         return f"… {self.count:,} more"
 
 
 def check_folding(min_share: float | None, levels: int | None) -> None:
-    """Refuse a share that is none, and less than one level; `OptionError` says what was expected."""
+    """Raise `OptionError` if the minimum share is not in [0, 1], or there are less than one level."""
     if min_share is not None and not 0.0 <= min_share <= 1.0:
         raise OptionError(f"`min_share` {min_share}: expected a share from 0 to 1, such as 0.01")
     if levels is not None and levels < 1:
@@ -41,7 +42,7 @@ def check_folding(min_share: float | None, levels: int | None) -> None:
 
 
 def fold(
-    tree: Sequence[Topic], *, min_share: float | None = None, levels: int | None = None, most: int | None = None
+    tree: Sequence[Topic], *, min_share: float | None = None, levels: int | None = None, max_entries: int | None = None
 ) -> list[Topic]:
     """Fold the small and deep branches of a tree.
 
@@ -50,82 +51,85 @@ def fold(
     tree : sequence of Topic
         Its nodes, depth-first, with ``level`` and ``below``.
     min_share : float, optional
-        Share of the tokens at a node and below it, under which it is folded; roots never are.
+        Fold nodes that hold a smaller share of the tokens, including the nodes below them; roots are never folded.
     levels : int, optional
-        Levels that are shown, the root's being the first.
-    most : int, optional
-        Where neither is given, the entries to return at most: the largest nodes are shown. By default all are.
+        Number of levels to show, the root's being the first.
+    max_entries : int, optional
+        Number of entries to return at most, the largest nodes, if neither `min_share` nor `levels` is set. By default
+        all nodes are returned.
 
     Returns
     -------
     list of Topic
-        The nodes that are shown, depth-first; behind those below a node an entry of `FoldedNodes` for its children
-        that are not.
+        The nodes that are shown, depth-first. A node with folded children has an entry of `FoldedNodes` after the
+        others.
     """
     check_folding(min_share, levels)
-    above = parents_of([node.level or 0 for node in tree])
+    parents = parents_of([node.level or 0 for node in tree])
     if min_share is None and levels is None:
-        shown = [True] * len(tree) if most is None else _largest(tree, above, most)
+        shown = [True] * len(tree) if max_entries is None else _largest(tree, parents, max_entries)
     else:
-        least, deepest = min_share or 0.0, levels or len(tree)
+        smallest, deepest = min_share or 0.0, levels or len(tree)
         shown = []
-        for node, parent in zip(tree, above, strict=True):
-            large = (node.below or 0.0) >= least and (node.level or 0) < deepest
+        for node, parent in zip(tree, parents, strict=True):
+            large = (node.below or 0.0) >= smallest and (node.level or 0) < deepest
             shown.append(parent < 0 or (large and shown[parent]))
-    return _with_stubs(tree, above, shown)
+    return _with_folded_entries(tree, parents, shown)
 
 
-def _largest(tree: Sequence[Topic], above: Sequence[int], most: int) -> list[bool]:
-    """Choose the largest nodes, so that they and the stubs of what is below them are no more than `most`."""
-    children = [0] * len(tree)  # of a node, those that are not shown yet
-    for parent in above:
+def _largest(tree: Sequence[Topic], parents: Sequence[int], max_entries: int) -> list[bool]:
+    """Mark the largest nodes, so that they and the entries for folded nodes are at most `max_entries`."""
+    hidden_children = [0] * len(tree)
+    for parent in parents:
         if parent >= 0:
-            children[parent] += 1
+            hidden_children[parent] += 1
     shown, rows = [False] * len(tree), 0
-    # What is below a node is no more than what is at it and below, so that parents come first but for rounding.
-    for place in sorted(range(len(tree)), key=lambda one: (-(tree[one].below or 0.0), one)):
-        parent = above[place]
-        # A node takes a row, and another for the children that it may have; the last child takes its stub's row.
-        added = 1 + (children[place] > 0) - (parent >= 0 and children[parent] == 1)
-        if parent >= 0 and (not shown[parent] or rows + added > most):
+    # A node's `below` is at least that of each child, so parents come first except for rounding.
+    for row in sorted(range(len(tree)), key=lambda row: (-(tree[row].below or 0.0), row)):
+        parent = parents[row]
+        # A node adds an entry, and one for its folded children; the last child takes the folded children's entry.
+        added = 1 + (hidden_children[row] > 0) - (parent >= 0 and hidden_children[parent] == 1)
+        if parent >= 0 and (not shown[parent] or rows + added > max_entries):
             continue
-        shown[place] = True
+        shown[row] = True
         rows += added
         if parent >= 0:
-            children[parent] -= 1
+            hidden_children[parent] -= 1
     return shown
 
 
-def _with_stubs(tree: Sequence[Topic], above: Sequence[int], shown: Sequence[bool]) -> list[Topic]:
-    """Return the nodes that are shown, with entries for the others."""
-    count, share = [0] * len(tree), [0.0] * len(tree)  # of a shown node, of what is folded below it
-    for place, parent in enumerate(above):
-        if shown[place]:
+def _with_folded_entries(tree: Sequence[Topic], parents: Sequence[int], shown: Sequence[bool]) -> list[Topic]:
+    """Return the nodes that are shown, with entries for the folded ones."""
+    # Number and share of the nodes that are folded below each shown node.
+    count, share = [0] * len(tree), [0.0] * len(tree)
+    for row, parent in enumerate(parents):
+        if shown[row]:
             continue
         if shown[parent]:
-            share[parent] += tree[place].below or 0.0
+            share[parent] += tree[row].below or 0.0
         while not shown[parent]:
-            parent = above[parent]
+            parent = parents[parent]
         count[parent] += 1
-    found: list[Topic] = []
-    unfinished: list[int] = []  # the nodes above the one at hand, from the root on
+    entries: list[Topic] = []
+    # Ancestors of the current node, from the root on.
+    unfinished: list[int] = []
 
     def finish(level: int) -> None:
         while len(unfinished) > level:
-            place = unfinished.pop()
-            if count[place]:
-                node = tree[place]
-                found.append(
+            row = unfinished.pop()
+            if count[row]:
+                node = tree[row]
+                entries.append(
                     FoldedNodes(
-                        node.id, 0.0, [], parent=node.id, level=(node.level or 0) + 1, below=share[place],
-                        signed=node.signed, count=count[place],
+                        node.id, 0.0, [], parent=node.id, level=(node.level or 0) + 1, below=share[row],
+                        signed=node.signed, count=count[row],
                     )
                 )  # fmt: skip
 
-    for place, node in enumerate(tree):
-        if shown[place]:
+    for row, node in enumerate(tree):
+        if shown[row]:
             finish(node.level or 0)
-            found.append(node)
-            unfinished.append(place)
+            entries.append(node)
+            unfinished.append(row)
     finish(0)
-    return found
+    return entries

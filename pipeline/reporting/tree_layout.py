@@ -1,4 +1,4 @@
-"""Lay out trees of topics: cards of text, a column a level, without overlap."""
+"""Lay out trees of topics: cards of text in one column for each level, without overlap."""
 
 from __future__ import annotations
 
@@ -12,31 +12,37 @@ from collapsium.pipeline.formatting import plain
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.topics import Topic
 
-# All lengths are points.
-FONT, SMALL, TITLE = 10.0, 9.0, 14.0  # in a browser 13.3, 12 and 18.7 pixels
-LINE = 1.25  # height of a line, of its font's
-INNER, LEAF = 150.0, 262.0  # widths at which the words of nodes with and without children go to the next line
-INSET = 5.0  # from a card's edge to its text
-GAP, GROUP = 4.5, 5.0  # below each card, and once more below the children of a node
-FINE = 5.0  # steps in which lines are made shorter, to be as long as one another
-STEP = 36.0  # from a column to the next
+# All lengths are in points. In a browser the fonts have 13.3, 12 and 18.7 pixels.
+FONT, SMALL, TITLE = 10.0, 9.0, 14.0
+# Height of a line, relative to its font.
+LINE = 1.25
+# Widths at which the words of inner nodes and of leaves wrap.
+INNER, LEAF = 150.0, 262.0
+# Distance between a card's edge and its text.
+INSET = 5.0
+# Room below each card, and further room below the children of a node.
+GAP, GROUP = 4.5, 5.0
+# Lines are shortened in steps of this width until they are about equally long.
+WRAP_STEP = 5.0
+# Distance between columns.
+STEP = 36.0
 Measure = Callable[[str, float], float]
 
 
 @dataclass(frozen=True)
 class Card:
-    """A node's text, cut into lines, and its size.
+    """A node's text and size.
 
     Attributes
     ----------
     head : str
         The id and the share.
     lines : tuple of str
-        The words.
+        The words, wrapped.
     indent : float
-        From the card's left edge to the words, in points.
+        Distance from the card's left edge to the words, in points.
     width, height : float
-        In points.
+        The card's size, in points.
     """
 
     head: str
@@ -47,73 +53,77 @@ class Card:
 
 
 def cards_of(tree: Sequence[Topic], measure: Measure, wider: float = 1.0) -> list[Card]:
-    """Cut the nodes' words into lines.
+    """Return the nodes' cards, with words wrapped.
 
     Parameters
     ----------
     tree : sequence of Topic
         The nodes, depth-first.
     measure : callable
-        Gives the width of a text in a font size, in points.
+        Function from a text and a font size to the text's width, in points.
     wider : float, optional
-        By how much more the words may spread than they do by default.
+        Factor on the widths at which words wrap.
 
     Returns
     -------
     list of Card
-        In the same order.
+        A card for each node, in the same order.
     """
     levels = [node.level or 0 for node in tree]
     heads = [f"{node.label} · {node.below:.1%}" for node in tree]
-    columns: dict[int, float] = {}  # in a column the words begin one under another
+    # The words of a column are aligned.
+    columns: dict[int, float] = {}
     for node, level, head in zip(tree, levels, heads, strict=True):
         if node.names:
             columns[level] = max(columns.get(level, 0.0), measure(head, SMALL))
-    found = []
+    cards = []
     for number, (node, head) in enumerate(zip(tree, heads, strict=True)):
         leaf = number + 1 == len(tree) or levels[number + 1] <= levels[number]
         room = wider * (LEAF if leaf else INNER)
         lines = wrapped([plain(word) for word in node.names], room, lambda text: measure(text, FONT))
         indent = INSET + (columns[levels[number]] + INSET if node.names else measure(heads[number], SMALL))
         width = indent + max(measure(line, FONT) for line in lines) + INSET
-        found.append(Card(head, lines, indent, width, len(lines) * FONT * LINE + INSET))
-    return found
+        cards.append(Card(head, lines, indent, width, len(lines) * FONT * LINE + INSET))
+    return cards
 
 
 def wrapped(
     words: Sequence[str], width: float, measure: Callable[[str], float], between: str = "  "
 ) -> tuple[str, ...]:
-    """Set words in lines, as few as they need, and those about as long as one another.
+    """Wrap words into the smallest number of lines, of about equal length.
 
     Parameters
     ----------
     words : sequence of str
         The words.
     width : float
-        Of a line, in points.
+        Maximum width of a line, in points.
     measure : callable
-        Gives the width of a text.
+        Function from a text to its width, in points.
     between : str, optional
-        What stands between words of a line.
+        Separator of words in a line.
 
     Returns
     -------
     tuple of str
-        Lines no wider than that, one at least; a word that is wider by itself is cut short.
+        At least one line. A word that is too wide for a line is shortened.
     """
-    fitting = [_shortened(word, width, measure) for word in words]
+    fitting = [shortened_to(word, width, measure) for word in words]
     widths, space = [measure(word) for word in fitting], measure(between)
-    cut = _cut(widths, space, width)
-    steps = max(int(width / FINE), 1)
+    starts = _line_starts(widths, space, width)
+    steps = max(int(width / WRAP_STEP), 1)
     for narrower in (width * step / steps for step in range(steps, 0, -1)):
-        if narrower < max(widths, default=0.0) or len(again := _cut(widths, space, narrower)) > len(cut):
+        if narrower < max(widths, default=0.0):
             break
-        cut = again
-    return tuple(between.join(fitting[low:high]) for low, high in itertools.pairwise([*cut, len(fitting)])) or ("",)
+        candidate = _line_starts(widths, space, narrower)
+        if len(candidate) > len(starts):
+            break
+        starts = candidate
+    return tuple(between.join(fitting[low:high]) for low, high in itertools.pairwise([*starts, len(fitting)])) or ("",)
 
 
-def _cut(widths: Sequence[float], space: float, width: float) -> list[int]:
-    """Return the first word of each line."""
+def _line_starts(widths: Sequence[float], space: float, width: float) -> list[int]:
+    """Return the index of each line's first word."""
     first: list[int] = []
     end = 0.0
     for number, own in enumerate(widths):
@@ -125,8 +135,8 @@ def _cut(widths: Sequence[float], space: float, width: float) -> list[int]:
     return first
 
 
-def _shortened(text: str, width: float, measure: Callable[[str], float]) -> str:
-    """Cut a text that is too wide, and end it in an ellipsis."""
+def shortened_to(text: str, width: float, measure: Callable[[str], float]) -> str:
+    """Return a text that fits a width, cut and ended by an ellipsis if needed."""
     if measure(text) <= width:
         return text
     fits = itertools.takewhile(lambda n: measure(text[:n] + "…") <= width, range(1, len(text)))
@@ -141,44 +151,59 @@ def layout(levels: Sequence[int], sizes: Sequence[tuple[float, float]]) -> list[
     levels : sequence of int
         Levels of the nodes, depth-first.
     sizes : sequence of (float, float)
-        Width and height of each, in points.
+        Width and height of each node, in points.
 
     Returns
     -------
     list of (float, float)
-        The left and the upper edge of each, in points from the upper left corner of the tree.
+        The left and the upper edge of each node, in points from the tree's upper left corner.
     """
-    above = parents_of(levels)
-    held = [0.0] * len(levels)  # what the children's blocks take together
+    parents = parents_of(levels)
+    # A node's block has room for its card and for its children's blocks, whose heights add up in `children`.
+    children = [0.0] * len(levels)
     block = [0.0] * len(levels)
     for number in reversed(range(len(levels))):
-        held[number] += GROUP if held[number] else 0.0
-        block[number] = max(sizes[number][1] + GAP, held[number])
-        if above[number] >= 0:
-            held[above[number]] += block[number]
+        children[number] += GROUP if children[number] else 0.0
+        block[number] = max(sizes[number][1] + GAP, children[number])
+        if parents[number] >= 0:
+            children[parents[number]] += block[number]
     widest = [0.0] * (max(levels, default=0) + 1)
     for level, (width, _) in zip(levels, sizes, strict=True):
         widest[level] = max(widest[level], width)
     left = [0.0, *itertools.accumulate(width + STEP for width in widest)]
-    free, low = [0.0] * len(levels), 0.0  # where the next child's, and the next root's, block begins
+    # Upper edges of each node's next child block, and of the next root's block.
+    next_child, next_root = [0.0] * len(levels), 0.0
     places = []
     for number, level in enumerate(levels):
-        parent = above[number]
-        top = free[parent] if parent >= 0 else low
+        parent = parents[number]
+        top = next_child[parent] if parent >= 0 else next_root
         if parent >= 0:
-            free[parent] += block[number]
+            next_child[parent] += block[number]
         else:
-            low += block[number]
-        free[number] = top + (block[number] - held[number] + (GROUP if held[number] else 0.0)) / 2
+            next_root += block[number]
+        unused = block[number] - children[number] + (GROUP if children[number] else 0.0)
+        next_child[number] = top + unused / 2
         places.append((left[level], top + (block[number] - sizes[number][1]) / 2))
     return places
 
 
 def parents_of(levels: Sequence[int]) -> list[int]:
-    """Return the number of each node's parent, given the levels depth-first; -1 for a root."""
+    """Return the index of each node's parent from the levels in depth-first order; -1 for a root."""
     last: dict[int, int] = {}
-    found = []
+    parents = []
     for number, level in enumerate(levels):
-        found.append(last[level - 1] if level else -1)
+        parents.append(last[level - 1] if level else -1)
         last[level] = number
-    return found
+    return parents
+
+
+def edge_points(
+    parent_place: tuple[float, float], parent: Card, place: tuple[float, float], card: Card
+) -> list[tuple[float, float]]:
+    """Return the points of the edge from a parent to a node: start, end of the straight part, and three of a cubic."""
+    # The straight part crosses the parent's column, in which no other card lies at this height.
+    x, y = parent_place[0] + parent.width, parent_place[1] + parent.height / 2
+    child_x, child_y = place[0], place[1] + card.height / 2
+    turn = child_x - STEP
+    bend = (turn + child_x) / 2
+    return [(x, y), (turn, y), (bend, y), (bend, child_y), (child_x, child_y)]

@@ -16,7 +16,7 @@ Drawn only on request, each as a picture of its own:
   segments  topic proportions along the segments of a document, with the mean
             Hellinger distance between neighbours. For families without segments,
             successive documents take the place of segments; with --document ID
-            these are ID#1, ID#2, ... of `collapsium flatten`. --beside draws a
+            these are ID#1, ID#2, ... of `collapsium flatten`. --compare-with draws a
             second run with the same vocabulary in matching colours
   time      shares of topics by period, for documents with dates: means weighted
             by tokens, with 95% intervals, and the number of documents. Missing
@@ -47,7 +47,7 @@ EPILOG = """examples:
   collapsium plot RUN topics.svg --what sizes --what map
   collapsium plot RUN labels.svg --what labels
   collapsium plot RUN document.svg --what segments --document ID
-  collapsium plot RUN both.png --what segments --beside OTHER
+  collapsium plot RUN both.png --what segments --compare-with OTHER
   collapsium plot RUN time.svg --what time --period month --csv time.csv"""
 OPTIONS = (PlotOptions, SegmentPlotOptions, TimePlotOptions, FoldingOptions, TopicPlotOptions)
 

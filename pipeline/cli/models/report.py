@@ -8,7 +8,7 @@ are taken from the corpus, if it still exists.
 --json prints an object with the topics, the examples, notes, and the quality of
 the map: its method, Kruskal's stress-1 (stress) and neighbourhood preservation,
 the share of each topic's `near` nearest topics that are among the `among` nearest
-on the map (kept), with the share that a random map would have.
+on the map (preserved), with the share that a random map would have.
 """
 
 from __future__ import annotations

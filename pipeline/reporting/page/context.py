@@ -1,4 +1,4 @@
-"""What a report tells, gathered from a run: its record, its events, its model, and the summary of its documents."""
+"""Collect a report's content from a run: its record, its events, its model, and the summary of its documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from collapsium.pipeline.analysis.document_summary import Where, documents_summary
+from collapsium.pipeline.analysis.document_summary import SummarySource, documents_summary
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.topics import Topic, topics
@@ -29,42 +29,42 @@ from collapsium.storage.runs.summary import SummaryRecord
 
 @dataclass(frozen=True)
 class Material:
-    """All that a report tells.
+    """The content of a report.
 
     Attributes
     ----------
     name : str
-        The run's folder, without those above it; of a published version its job, number and date.
+        Name of the run's folder; for a published version its job, number and date.
     record : dict
-        What `run.json` says; empty of a model by itself.
+        The content of `run.json`; empty for a model without its run.
     members : list of (str, list of dict)
-        The events of each fit: one without a name or, of an ensemble, its restarts.
+        Name and events of each restart of an ensemble; for a single fit one entry with an empty name.
     model : Model
         The model; of an ensemble, its first member's.
     member : str
-        The name of that member; empty where there is one fit.
+        Name of that member; empty for a single fit.
     topics : list of Topic
-        As `collapsium topics` has them.
+        The result of `collapsium.pipeline.topics`.
     pools : list of Pool
-        Relevant words of each; none of signed loadings.
+        The most relevant words of each topic; empty for components of vectors.
     map : TopicMap or None
-        None of signed loadings.
+        Positions of the topics; None for components of vectors.
     figures : dict of str to float
         The model's hyperparameters.
     summary : SummaryRecord or None
-        None where there is none to be had.
+        Summary of the documents; None if it can neither be read nor made.
     labels : LabelMap or None
-        The map of labels and topics; None of families that take no labels, and where there were none.
+        Positions of labels and topics; None without labels.
     samples : int
-        Kept samples, with which the topics are compared.
+        Number of saved samples, with which the topics are compared.
     notes : list of str
-        What the report lacks, and why.
+        Sentences on what the report lacks, and why.
     snippets : dict of (int, int) to list of str
-        Passages of examples, by topic and place among the examples; see `collapsium.pipeline.analysis.snippets`.
+        Passages of example documents, by topic and index of the example; see `collapsium.pipeline.analysis.snippets`.
     folding : dict
-        Which branches of a tree are folded, as `collapsium.pipeline.reporting.tree_folding.fold` takes it.
+        Arguments of `collapsium.pipeline.reporting.tree_folding.fold`.
     version : VersionRecord or None
-        Of a published version, its record.
+        The record of a published version.
     """
 
     name: str
@@ -86,42 +86,42 @@ class Material:
 
     @property
     def signed(self) -> bool:
-        """Whether topics are components of vectors, with loadings."""
+        """True if topics are components of vectors, whose loadings have signs."""
         return any(topic.signed for topic in self.topics)
 
     @property
     def tree(self) -> bool:
-        """Whether topics are nodes of a tree."""
+        """True if topics are nodes of a tree."""
         return any(topic.level is not None for topic in self.topics)
 
 
-def gather(run: str | os.PathLike[str], where: Where) -> Material:
-    """Gather what a report tells.
+def gather(run: str | os.PathLike[str], source: SummarySource) -> Material:
+    """Collect the content of a report.
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run or a model.
-    where : Where
-        Where to look at documents if there is no summary of them.
+    source : SummarySource
+        Corpus and executor that make the summary of the documents if the run has none.
 
     Returns
     -------
     Material
-        Of what is not there, a note.
+        Whatever could be read, with a note on what is missing.
 
     Raises
     ------
     AbsentError
         There is no model.
     """
-    found = topics(run, WORDS)
+    run_topics = topics(run, WORDS)
     model = Model(run)
-    ids = np.array([topic.id for topic in found], dtype=np.int64)
-    signed = any(topic.signed for topic in found)
-    share = np.array([topic.share for topic in found])
-    record, members, notes = _told(run)
-    summary = documents_summary(model, record, where, notes)
+    ids = np.array([topic.id for topic in run_topics], dtype=np.int64)
+    signed = any(topic.signed for topic in run_topics)
+    share = np.array([topic.share for topic in run_topics])
+    record, members, notes = _record_and_events(run)
+    summary = documents_summary(model, (record.get("corpus") or {}).get("url"), source, notes)
     first, version = reference_of(run), version_of(run)
     pools = [] if signed else relevant(model, ids, share)
     return Material(
@@ -130,28 +130,28 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
         members=members,
         model=model,
         member="" if first is None else first.rstrip("/").rpartition("/")[2],
-        topics=found,
+        topics=run_topics,
         pools=pools,
         map=None if signed else topic_map(model, ids, share),
         figures=load_family(model.record.family).figures(model.global_state),
         summary=summary,
-        labels=label_map(label_topics(run, WORDS), map_names(model, found, pools)) if len(table_of(model)) else None,
+        labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
         samples=len(samples_of(run)),
         notes=notes + notes_of(version),
         version=version,
     )
 
 
-def _told(run: str | os.PathLike[str]) -> tuple[dict[str, Any], list[tuple[str, Events]], list[str]]:
+def _record_and_events(run: str | os.PathLike[str]) -> tuple[dict[str, Any], list[tuple[str, Events]], list[str]]:
     if not Folder(run).exists(RUN_RECORD):
-        return {}, [], ["This is a model without its run, so that nothing is known of the course of its fit."]
+        return {}, [], ["This is a model without its run, so its convergence is not shown."]
     notes: list[str] = []
     try:
         members = events_of(run)
     except CollapsiumError as error:
         members, notes = [], [f"The run's events cannot be read: {error}."]
     if not notes and not any(_ended(events) for _, events in members):
-        notes.append("The run is not at its end; this is its latest checkpoint.")
+        notes.append("The run has not ended; this page shows its latest checkpoint.")
     return Run(run).record(), members, notes
 
 

@@ -1,4 +1,4 @@
-"""Sections of a report on a published version: its name, its scores, and the unknown words of what was appended."""
+"""Facts and warnings of a report on a published version: its job, its scores, and unknown words of appended texts."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ def version_of(folder: str | os.PathLike[str]) -> VersionRecord | None:
 
 
 def facts_of(version: VersionRecord | None) -> list[tuple[str, str]]:
-    """Return names and values that tell how a version was published; none without a version."""
+    """Return names and values of a version's publication; an empty list without a version."""
     if version is None:
         return []
     rows = [("job", version.job), ("version", str(version.number)), ("published", version.created)]
     if version.score is not None:
-        rows.append(("held out", version.score_text))
+        rows.append(("held-out score", version.score_text))
         rows.append(("definition of the score", version.definition))
     if version.previous is not None:
         rows.append((f"score of version {version.previous['version']}", f"{version.previous['score']:.5g}"))
     if version.members:
-        rows.append(("models", f"{len(version.members)}, whose mean prediction is scored"))
+        rows.append(("members", f"{len(version.members)}; the score is that of their mean prediction"))
     if version.unknown_share is not None:
         share = f"{version.unknown_share:.1%} ({version.unknown_tokens:,}) of the tokens of appended documents"
-        rows.append(("not in the vocabulary", share))
+        rows.append(("words not in the vocabulary", share))
     return rows
 
 
 def notes_of(version: VersionRecord | None) -> list[str]:
-    """Return what a reader of a version's report must know."""
+    """Return a warning if many tokens of the appended documents were dropped as unknown words."""
     if version is None or version.unknown_share is None or version.unknown_share <= MAX_SHARE:
         return []
-    share = f"{version.unknown_share:.1%} of the tokens of the documents that were appended"
-    what = "are of words that are not in the vocabulary, and were dropped: the topics do not show what is new in them"
-    return [f"{share} {what}. With `grow = true` in [ingest] new words that its rules keep are added."]
+    note = (
+        f"{version.unknown_share:.1%} of the tokens of the appended documents are words outside the vocabulary and "
+        "were dropped, so the topics do not show what is new in them. With `grow = true` in [ingest] the vocabulary "
+        "takes in new words that pass its pruning rules."
+    )
+    return [note]

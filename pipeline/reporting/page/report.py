@@ -1,4 +1,4 @@
-"""The report of a run: one page that holds all it needs, and asks for nothing."""
+"""Write the report of a run: a self-contained HTML page that makes no requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from collapsium.pipeline.analysis.document_summary import Where
+from collapsium.pipeline.analysis.document_summary import SummarySource
 from collapsium.pipeline.analysis.scoring.targets import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets
 from collapsium.pipeline.executors.base import TLS
@@ -31,7 +30,7 @@ from collapsium.pipeline.reporting.page import segments as segmentview
 from collapsium.pipeline.reporting.page.context import Material, gather
 from collapsium.pipeline.reporting.page.tree import branches, view
 from collapsium.pipeline.reporting.page.view_model import (
-    MAP_LETTERS,
+    MAP_FONTS,
     MAP_WIDTH,
     cards,
     circles,
@@ -50,23 +49,24 @@ from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
 
 TEMPLATES = Path(__file__).parent / "templates"
-FIRST_VALUES = 20  # of a field, that are shown at once
+MAX_LABELS = 20
+"""Labels of a field that the page lists."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a report shows.
+    """Contents of a written report.
 
     Attributes
     ----------
     topics : int
-        Topics, or nodes of a tree.
+        Number of topics, or nodes of a tree.
     examples : int
-        Example documents.
+        Number of example documents.
     notes : list of str
-        What it lacks, and why.
+        Sentences on what the report lacks, and why.
     map : MapQuality or None
-        How the map of the topics is made, and how much of their distances it keeps; None where there is no map.
+        Method of the topic map and how well it preserves distances; None without a map.
     """
 
     topics: int
@@ -86,10 +86,10 @@ def report(
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Report:
-    """Write a page that shows a run: its topics, their map, example documents, labels, and the course of the fit.
+    """Write an HTML page on a run: topics, their map, example documents, labels, and the fit's convergence.
 
-    It is made from the run alone: fits keep a summary of their documents beside the model. Where there is none, it is
-    made from the corpus that the run was fitted to, if that is still there.
+    A run contains all that the page needs: fits save a summary of their documents with the model. If the summary is
+    missing, it is made from the training corpus, provided that is still there.
 
     Parameters
     ----------
@@ -98,20 +98,20 @@ def report(
     out : str or path-like
         HTML file to write, local or an fsspec URL.
     options : ReportOptions
-        What a report shows besides.
+        Sources of example documents and their passages.
     folding : FoldingOptions
-        Which branches of a tree are folded.
+        Branches of a tree that are folded into a single entry.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks that make a missing summary.
     tls : optional
-        Who looks at it then, as for `fit`.
+        Certificates for a Dask cluster, as for `fit`.
     progress : callable, optional
-        Told the number of shards read so far.
+        Called with the number of shards read so far.
 
     Returns
     -------
     Report
-        What it shows.
+        Numbers of topics and examples, notes, and the map's quality.
 
     Raises
     ------
@@ -120,17 +120,17 @@ def report(
     OccupiedError
         The file exists.
     MismatchError
-        The corpus that is named is another.
+        `corpus` is not the corpus that the model was fitted to.
     """
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
     check_folding(folding.min_share, folding.levels)
-    material = gather(run, Where(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress))
+    material = gather(run, SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress))
     if not material.tree and (folding.min_share is not None or folding.levels is not None):
-        raise OptionError("`min_share` and `levels`: the family's topics are no tree; leave them out")
+        raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
     if options.texts is not None:
-        sources = [os.fspath(one) for one in options.texts]
+        sources = [os.fspath(source) for source in options.texts]
         material = _with_snippets(run, material, sources, progress)
     material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
@@ -145,7 +145,7 @@ def report(
 def _with_snippets(
     run: str | os.PathLike[str], material: Material, sources: Sequence[str], progress: Counting
 ) -> Material:
-    """Add passages of the example documents."""
+    """Return the material with passages of the example documents."""
     if material.summary is None or not sources:
         return material
     words = {topic.id: [word for word, _ in topic.words] for topic in material.topics}
@@ -155,7 +155,7 @@ def _with_snippets(
 
 
 def rendered(material: Material) -> str:
-    """Return the page's text; all that comes from a corpus is escaped."""
+    """Return the page's HTML, with all text from the corpus escaped."""
     charts, constant = charts_of(material.members, material.figures)
     style, script = (
         (TEMPLATES / name).read_text(encoding="utf-8").replace("</", "<\\/") for name in ("report.css", "report.js")
@@ -163,18 +163,18 @@ def rendered(material: Material) -> str:
     context = {
         "material": material,
         "title": plain(material.name),
-        "style": Markup(style),  # noqa: S704 - ours, as the next
+        "style": Markup(style),  # noqa: S704 - from our template folder, as the next
         "script": Markup(script),  # noqa: S704
         "policy": _policy(style, script),
         "data": _json(script_data(material)),
-        "what": unit_names(material),
+        "units": unit_names(material),
         "cards": cards(material),
         "rows": topic_rows(material),
         "map_width": MAP_WIDTH,
-        "map_letters": MAP_LETTERS,
+        "map_fonts": MAP_FONTS,
         "circles": [] if material.map is None else circles(material, material.map),
         "charts": charts,
-        "along": [] if material.summary is None else segmentview.views(material.summary.segmented, material.topics),
+        "segmented": [] if material.summary is None else segmentview.views(material.summary.segmented, material.topics),
         "segmentview": segmentview,
         "time": time_view(material),
         "tree": view(material.topics, **material.folding) if material.tree else None,
@@ -184,41 +184,41 @@ def rendered(material: Material) -> str:
         **label_lifts(material),
         "facts": facts(material, constant),
         "score": HELDOUT,
-        "first_values": FIRST_VALUES,
+        "max_labels": MAX_LABELS,
     }
     return _environment().get_template("report.html.j2").render(context)
 
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(
+    environment.filters.update(
         number=figures.number, percent=figures.percent, duration=figures.duration, times=figures.times, plain=plain
     )
-    found.globals.update(WIDTH=figures.WIDTH, HEIGHT=figures.HEIGHT, LEFT=figures.LEFT, RIGHT=figures.RIGHT)
-    found.globals.update(TOP=figures.TOP, BOTTOM=figures.BOTTOM)
-    return found
+    names = ("WIDTH", "HEIGHT", "LEFT", "RIGHT", "TOP", "BOTTOM")
+    environment.globals.update({name: getattr(figures, name) for name in names})
+    return environment
 
 
 def _policy(style: str, script: str) -> str:
-    """Return the page's Content-Security-Policy: this style and this script, and nothing else from anywhere."""
+    """Return a Content-Security-Policy that allows this style and this script only."""
     hashes = {
         name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for name, text in (("style", style), ("script", script))
     }
-    own = "; ".join(f"{name}-src 'sha256-{digest}'" for name, digest in hashes.items())
-    return f"default-src 'none'; {own}; img-src data:; base-uri 'none'; form-action 'none'"
+    allowed = "; ".join(f"{name}-src 'sha256-{digest}'" for name, digest in hashes.items())
+    return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def _json(data: Mapping[str, Any]) -> Markup:
-    """Write JSON that no text in it can end."""
+def _json(data: Mapping[str, object]) -> Markup:
+    """Return JSON without characters that could end the script element around it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)  # noqa: S704 - it has none of the letters that mean something in HTML
+    return Markup(text)  # noqa: S704 - all characters with a meaning in HTML are escaped

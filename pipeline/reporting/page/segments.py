@@ -1,4 +1,4 @@
-"""Topics along the segments of a few documents as a page shows them, from the summary of a model's documents."""
+"""Charts of topic proportions along the segments of a few documents, for the report's page."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from collapsium.storage.runs.summary import SegmentedDocument
 
 Floats = npt.NDArray[np.float64]
 
-WIDTH, HEIGHT = 720.0, 230.0  # of a picture, in its own units, which are about pixels
+# Sizes in the chart's own units, about a pixel each on a wide screen.
+WIDTH, HEIGHT = 720.0, 230.0
 LEFT, RIGHT, TOP, BOTTOM = 38.0, 16.0, 6.0, 24.0
-COLOURS = 10  # classes s0, s1, ... of the page's style; the grey of all other topics is `rest`
+# Classes s0, s1, ... of the page's style; `rest` is the grey of all other topics.
+COLOURS = 10
 WORDS = 3
 
 
 @dataclass(frozen=True)
 class Area:
-    """A topic along a document, or all other topics: its outline as SVG has it, the class of its colour, its name."""
+    """A topic's area, or that of all other topics: SVG path, CSS class of the colour, and first words."""
 
     topic: int | None
     path: str
@@ -34,13 +36,13 @@ class Area:
 
 @dataclass(frozen=True)
 class SegmentView:
-    """A document: its name, how far neighbours lie apart, its areas from below, and places and texts of the ticks."""
+    """A document's chart: name, caption, areas from the bottom up, and positions and texts of the ticks."""
 
     name: str
-    said: str
+    caption: str
     areas: list[Area]
-    across: list[tuple[float, str]]
-    up: list[tuple[float, str]]
+    x_ticks: list[tuple[float, str]]
+    y_ticks: list[tuple[float, str]]
 
 
 def views(documents: Sequence[SegmentedDocument], topics: Sequence[Topic]) -> list[SegmentView]:
@@ -49,24 +51,24 @@ def views(documents: Sequence[SegmentedDocument], topics: Sequence[Topic]) -> li
     Parameters
     ----------
     documents : sequence of SegmentedDocument
-        As the summary has them.
+        Documents of the summary.
     topics : sequence of Topic
-        Those of the page, the largest first.
+        Topics of the page, the largest first.
 
     Returns
     -------
     list of SegmentView
-        A topic has one colour in all of them, but where one of them has two topics that would have the same.
+        A chart for each document. A topic keeps its colour in all charts unless two topics of a chart would share it.
     """
     known = {topic.id: topic for topic in topics}
-    return [_view(one, known) for one in documents]
+    return [_view(document, known) for document in documents]
 
 
-def _view(one: SegmentedDocument, known: dict[int, Topic]) -> SegmentView:
-    drawn = [topic for topic in one.topics if topic in known]
+def _view(document: SegmentedDocument, known: dict[int, Topic]) -> SegmentView:
+    drawn = [topic for topic in document.topics if topic in known]
     colours = colours_of(drawn, list(known), COLOURS)
-    rows = dict(zip(one.topics, np.array(one.shares), strict=True))
-    base, areas = np.zeros(len(one.shares[0]) if one.shares else 1), []
+    rows = dict(zip(document.topics, np.array(document.shares), strict=True))
+    base, areas = np.zeros(len(document.shares[0]) if document.shares else 1), []
     for topic in drawn:
         above = np.minimum(base + rows[topic], 1.0)
         words = " ".join(plain(word) for word in known[topic].names[:WORDS])
@@ -75,20 +77,20 @@ def _view(one: SegmentedDocument, known: dict[int, Topic]) -> SegmentView:
     if (base < 0.999).any():
         areas.append(Area(None, _path(base, np.ones(base.size)), "rest", "other topics"))
     wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    marks = ticks(1, one.segments, 8, whole=True)
-    across = [(LEFT + wide * (mark - 0.5) / one.segments, f"{mark:,.0f}") for mark in marks]
-    up = [(TOP + tall * (1.0 - share), f"{share:.0%}") for share in (0.0, 0.5, 1.0)]
-    name = plain(one.id if one.title is None else f"{one.id}: {one.title}")
-    said = f"{one.segments:,} segments; neighbours lie {number(one.distance, 3)} apart"
-    if base.size < one.segments:
-        said += f"; drawn are means of about {one.segments / base.size:.2g} neighbours"
-    return SegmentView(name, said, areas, across, up)
+    marks = ticks(1, document.segments, 8, integer=True)
+    x_ticks = [(LEFT + wide * (mark - 0.5) / document.segments, f"{mark:,.0f}") for mark in marks]
+    y_ticks = [(TOP + tall * (1.0 - share), f"{share:.0%}") for share in (0.0, 0.5, 1.0)]
+    name = plain(document.id if document.title is None else f"{document.id}: {document.title}")
+    caption = f"{document.segments:,} segments; mean distance between neighbours {number(document.distance, 3)}"
+    if base.size < document.segments:
+        caption += f"; each step is the mean of about {document.segments / base.size:.2g} neighbouring segments"
+    return SegmentView(name, caption, areas, x_ticks, y_ticks)
 
 
 def _path(base: Floats, above: Floats) -> str:
-    """Return the outline of an area: forth along its upper edge, and back along its lower one."""
+    """Return an area's outline: along its upper edge to the right, and along its lower edge back."""
     x = np.round(LEFT + (WIDTH - LEFT - RIGHT) * np.arange(base.size + 1) / base.size, 1).tolist()
-    upper, lower = (np.round(TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - one), 1).tolist() for one in (above, base))
+    upper, lower = (np.round(TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - edge), 1).tolist() for edge in (above, base))
     forth = "".join(f"V{y}H{right}" for y, right in zip(upper, x[1:], strict=True))
     back = "".join(f"V{y}H{left}" for y, left in zip(reversed(lower), reversed(x[:-1]), strict=True))
     return f"M{x[0]},{lower[0]}{forth}{back}Z"

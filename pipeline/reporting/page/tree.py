@@ -1,4 +1,4 @@
-"""A tree of topics as a page shows it: drawn as `collapsium topics --picture` draws it, and as a list."""
+"""A tree of topics on the report's page: as a drawing, like `collapsium topics --picture`, and as a nested list."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ from dataclasses import dataclass, replace
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.tree_folding import FoldedNodes, fold
-from collapsium.pipeline.reporting.tree_layout import FONT, INSET, LINE, SMALL, STEP, Card, cards_of, layout, parents_of
+from collapsium.pipeline.reporting.tree_layout import (
+    FONT,
+    INSET,
+    LINE,
+    SMALL,
+    Card,
+    cards_of,
+    edge_points,
+    layout,
+    parents_of,
+)
 
-MOST = 40  # entries of the picture, unless it is said which branches are folded
-ROWS = 30  # rows of the list that are seen at first
+# Entries of the drawing, and rows of the list that are open at first, unless the user chooses which branches to fold.
+MAX_ENTRIES, MAX_OPEN_ROWS = 40, 30
 WORDS = 5
-SCALE = 1.3  # pixels a point
-# Widths of letters, of the font's size, in the widest font that is likely (DejaVu Sans); of others by their kind.
+PIXELS_PER_POINT = 1.3
+# Widths of characters relative to the font size, in DejaVu Sans, the widest font that is likely; others by their kind.
 WIDTHS = {
     **dict.fromkeys("ilj.,' |!I:;", 0.36),
     **dict.fromkeys("tfr-()[]/", 0.45),
@@ -27,9 +37,9 @@ UPPER, OTHER, BROAD = 0.76, 0.645, 1.05
 
 @dataclass(frozen=True)
 class Node:
-    """A node in its place, in points: its card, its text, and the line from its parent (empty of a root).
+    """A node of the drawing, in points: its card, its lines of text, and the path from its parent (empty for a root).
 
-    Of nodes that are folded it has the id of the node above them.
+    Folded nodes have the id of the node above them.
     """
 
     id: int
@@ -45,19 +55,19 @@ class Node:
 
 @dataclass(frozen=True)
 class TreeView:
-    """A tree that is drawn: its nodes, its size in points, and how many nodes were left out."""
+    """A drawing of a tree: its nodes, its size in points, and the number of nodes that are folded."""
 
     nodes: list[Node]
     width: float
     height: float
     left_out: int
-    scale: float = SCALE
+    scale: float = PIXELS_PER_POINT
     font: float = FONT
     small: float = SMALL
 
 
 def measure(text: str, size: float) -> float:
-    """Foresee the width of a text in the fonts that readers have, in points."""
+    """Estimate the width of a text in points, for the widest font that a reader is likely to have."""
     return size * sum(WIDTHS.get(letter) or _width(letter) for letter in text)
 
 
@@ -69,20 +79,20 @@ def _width(letter: str) -> float:
 
 @dataclass(frozen=True)
 class Branch:
-    """A node in the list of a page, or nodes that are folded there.
+    """A node in the page's list, or an entry for folded nodes.
 
     Attributes
     ----------
     topic : Topic or None
-        The node; None of nodes that are folded.
+        The node; None for an entry of folded nodes.
     label, below : str and float
-        What it is called, and its share with those below it.
+        Its name, and its share including the nodes below it.
     words : list of str
-        Its words.
+        Its most probable words.
     children : list of Branch
-        Those below it, or those that are folded.
+        Nodes below it, or the folded nodes.
     unfolded : bool
-        Whether its children are seen at first.
+        True if its children are visible at first.
     """
 
     topic: Topic | None
@@ -94,31 +104,31 @@ class Branch:
 
 
 def branches(tree: Sequence[Topic], *, min_share: float | None = None, levels: int | None = None) -> list[Branch]:
-    """Return a tree as nested branches, of which those that `fold` folds are closed at first.
+    """Return a tree as nested branches, with small and deep ones closed at first.
 
     Parameters
     ----------
     tree : sequence of Topic
         All nodes, depth-first.
     min_share, levels : float and int, optional
-        As for `collapsium.pipeline.reporting.tree_folding.fold`; by default 30 rows are seen.
+        Branches to close, as for `collapsium.pipeline.reporting.tree_folding.fold`; by default 30 rows are open.
 
     Returns
     -------
     list of Branch
         The roots. No node is left out.
     """
-    shown = fold(tree, min_share=min_share, levels=levels, most=ROWS)
-    seen = {node.id for node in shown if not isinstance(node, FoldedNodes)}
+    shown = fold(tree, min_share=min_share, levels=levels, max_entries=MAX_OPEN_ROWS)
+    visible = {node.id for node in shown if not isinstance(node, FoldedNodes)}
     folded = {node.id: node for node in shown if isinstance(node, FoldedNodes)}
     below: dict[int | None, list[Topic]] = {}
     for node in tree:
         below.setdefault(node.parent, []).append(node)
 
     def branch(node: Topic) -> Branch:
-        own = [branch(child) for child in below.get(node.id, ())]
-        first = [one for one in own if one.topic is not None and one.topic.id in seen]
-        rest = [one for one in own if one.topic is not None and one.topic.id not in seen]
+        children = [branch(child) for child in below.get(node.id, ())]
+        first = [child for child in children if child.topic is not None and child.topic.id in visible]
+        rest = [child for child in children if child.topic is not None and child.topic.id not in visible]
         words = [plain(word) for word in node.names[:WORDS]]
         if first and rest:
             stub = folded[node.id]
@@ -136,14 +146,15 @@ def view(tree: Sequence[Topic], *, min_share: float | None = None, levels: int |
     tree : sequence of Topic
         All nodes, depth-first.
     min_share, levels : float and int, optional
-        As for `collapsium.pipeline.reporting.tree_folding.fold`; by default the largest nodes are drawn.
+        Branches to fold, as for `collapsium.pipeline.reporting.tree_folding.fold`; by default the 40 largest nodes are
+        drawn.
 
     Returns
     -------
     TreeView
-        A node is drawn with those above it.
+        The drawing; a node is drawn only together with its ancestors.
     """
-    drawn = fold(tree, min_share=min_share, levels=levels, most=MOST)
+    drawn = fold(tree, min_share=min_share, levels=levels, max_entries=MAX_ENTRIES)
     short = [replace(node, words=node.words[:WORDS]) for node in drawn]
     depths = [node.level or 0 for node in drawn]
     cards = cards_of(short, measure)
@@ -153,7 +164,8 @@ def view(tree: Sequence[Topic], *, min_share: float | None = None, levels: int |
     for number, (node, card, (x, y)) in enumerate(zip(drawn, cards, places, strict=True)):
         strength = float(min(max(node.below or 0.0, 0.0), 1.0) ** 0.5)
         texts = [(y + INSET / 2 + FONT * LINE * (line + 0.5), text) for line, text in enumerate(card.lines)]
-        thread = "" if parents[number] < 0 else _thread(places[parents[number]], cards[parents[number]], (x, y), card)
+        parent = parents[number]
+        thread = "" if parent < 0 else _edge_path(edge_points(places[parent], cards[parent], (x, y), card))
         folded = isinstance(node, FoldedNodes)
         nodes.append(Node(node.id, x, y, card, strength, texts, thread, 0.6 + 3.0 * strength, folded))
     width = max((x + card.width for (x, _), card in zip(places, cards, strict=True)), default=0.0)
@@ -162,10 +174,7 @@ def view(tree: Sequence[Topic], *, min_share: float | None = None, levels: int |
     return TreeView(nodes, width + 2, height + 2, left_out)
 
 
-def _thread(above: tuple[float, float], parent: Card, place: tuple[float, float], card: Card) -> str:
-    """Return the line from a parent to a node: level through the parent's column, then over."""
-    x, y = above[0] + parent.width, above[1] + parent.height / 2
-    to, down = place[0], place[1] + card.height / 2
-    turn = to - STEP
-    bend = (turn + to) / 2
-    return f"M{x:.1f},{y:.1f}L{turn:.1f},{y:.1f}C{bend:.1f},{y:.1f} {bend:.1f},{down:.1f} {to:.1f},{down:.1f}"
+def _edge_path(points: Sequence[tuple[float, float]]) -> str:
+    """Return the SVG path of an edge: a straight line, then a cubic curve."""
+    start, turn, *curve = [f"{x:.1f},{y:.1f}" for x, y in points]
+    return f"M{start}L{turn}C{' '.join(curve)}"

@@ -1,15 +1,15 @@
-"""Plain values that fill the report's template and script, made of a run's material."""
+"""Convert a report's material into the plain values that its template and script show."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from collapsium.pipeline.analysis.labels.lift import by_lift
+from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
 from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.families.registry import load_family
@@ -18,32 +18,60 @@ from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.page import time as timeview
 from collapsium.pipeline.reporting.page.context import Material
 from collapsium.pipeline.reporting.page.publication import facts_of
-from collapsium.pipeline.reporting.topic_map import WEIGHTS, TopicMap, map_names, named
+from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names
+from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
 
-MAP_WIDTH = 640.0  # in units that are about pixels on a wide screen
-MAP_LETTERS = {"wide": 12.0, "narrow": 22.0}  # on wide screens, and on narrow ones, where the map is half as large
-NAMED = 3  # words that stand for a topic
+# The map's width, about a pixel a unit on a wide screen, and its font sizes; a narrow screen shows it half as large.
+MAP_WIDTH = 640.0
+MAP_FONTS = {"wide": 12.0, "narrow": 22.0}
+NAME_WORDS = 3
 TABLE_WORDS = 8
-LABEL_TOPICS = 4  # of a value
+LABEL_TOPICS = 4
+
+
+class TopicRow(TypedDict):
+    """A row of the table of topics."""
+
+    id: int
+    share: float
+    bar: float
+    below: float | None
+    level: int
+    most: int | None
+    stability: float | None
+    title: str | None
+    words: list[str]
+
+
+class Circle(TypedDict):
+    """A circle of the topic map, with its texts for wide and narrow screens."""
+
+    id: int
+    x: float
+    y: float
+    r: float
+    share: float
+    words: str
+    texts: dict[str, CircleText]
 
 
 def unit_names(material: Material) -> dict[str, str]:
-    """Return the words for what is shown."""
+    """Return the names of topics, documents, tokens and words, which differ for trees and for vectors."""
     if material.signed:
         return {"topics": "nodes", "topic": "Node", "documents": "vectors", "tokens": "vectors", "words": "columns"}
-    one, several = ("Node", "nodes") if material.tree else ("Topic", "topics")
-    return {"topics": several, "topic": one, "documents": "documents", "tokens": "tokens", "words": "words"}
+    topic, topics = ("Node", "nodes") if material.tree else ("Topic", "topics")
+    return {"topics": topics, "topic": topic, "documents": "documents", "tokens": "tokens", "words": "words"}
 
 
 def _names(topic: Topic, count: int) -> list[str]:
-    """Return its first words as a page shows them."""
+    """Return a topic's first words, with minus signs before negative loadings."""
     signs = ["\N{MINUS SIGN}" if p < 0.0 else "" for _, p in topic.words[:count]]
     return [sign + plain(word) for sign, (word, _) in zip(signs, topic.words[:count], strict=True)]
 
 
 def _titled(topic: Topic) -> str:
-    """Return its title, where it has one, and its first words."""
-    words = " ".join(_names(topic, NAMED))
+    """Return a topic's title, if it has one, and its first words."""
+    words = " ".join(_names(topic, NAME_WORDS))
     return words if topic.title is None else f"{plain(topic.title)}: {words}"
 
 
@@ -52,24 +80,24 @@ def _rounded(value: float, digits: int = 4) -> float:
 
 
 def script_data(material: Material) -> dict[str, Any]:
-    """Return what the page's script shows when it is asked for; texts without letters that steer."""
+    """Return the data of the page's script, as JSON values; texts have no control characters."""
     words: dict[str, int] = {}
     summary, names = material.summary, material.model.vocabulary.words
-    told = {} if summary is None else {one.id: one for one in summary.topics}
+    summaries = {} if summary is None else {one.id: one for one in summary.topics}
 
-    def place(word: str) -> int:
+    def index_of(word: str) -> int:
         return words.setdefault(plain(word), len(words))
 
     topics = []
     for number, topic in enumerate(material.topics):
         if material.signed:
-            pool = [[place(word), _rounded(value)] for word, value in topic.words]
+            pool = [[index_of(word), _rounded(value)] for word, value in topic.words]
         else:
-            one = material.pools[number]
-            pairs = zip(one.words.tolist(), one.probability.tolist(), strict=True)
-            pool = [[place(names[word]), _rounded(p, 6)] for word, p in pairs]
-        found = told.get(topic.id)
-        examples = () if found is None else found.examples
+            relevant = material.pools[number]
+            pairs = zip(relevant.words.tolist(), relevant.probability.tolist(), strict=True)
+            pool = [[index_of(names[word]), _rounded(p, 6)] for word, p in pairs]
+        topic_summary = summaries.get(topic.id)
+        examples = () if topic_summary is None else topic_summary.examples
         topics.append(
             {
                 "id": topic.id,
@@ -77,18 +105,18 @@ def script_data(material: Material) -> dict[str, Any]:
                 "below": None if topic.below is None else _rounded(topic.below),
                 "parent": topic.parent,
                 "stability": None if topic.stability is None else round(topic.stability, 3),
-                "most": None if found is None else found.documents,
+                "most": None if topic_summary is None else topic_summary.documents,
                 "words": pool,
-                "top": [place(word) for word in _names(topic, NAMED)],
+                "top": [index_of(word) for word in _names(topic, NAME_WORDS)],
                 **({} if topic.title is None else {"title": plain(topic.title)}),
                 "examples": [
                     [
-                        one.document,
-                        _rounded(one.share),
-                        [place(names[w]) for w in one.words],
-                        *([material.snippets[key]] if (key := (topic.id, one.document)) in material.snippets else []),
+                        example.document,
+                        _rounded(example.share),
+                        [index_of(names[word]) for word in example.words],
+                        *([snippet] if (snippet := material.snippets.get((topic.id, example.document))) else []),
                     ]
-                    for one in examples
+                    for example in examples
                 ],
             }
         )
@@ -100,14 +128,14 @@ def script_data(material: Material) -> dict[str, Any]:
         "weights": list(WEIGHTS),
         "signed": material.signed,
         "map": None if material.map is None else asdict(material.map.quality),
-        "documents": [] if summary is None else [_document(one) for one in summary.examples],
-        "fields": [] if summary is None else _fields(material),
-        "what": unit_names(material),
+        "documents": [] if summary is None else [_document(example) for example in summary.examples],
+        "fields": [] if summary is None else [_field(field) for field in summary.fields],
+        "units": unit_names(material),
     }
 
 
 def _overall(material: Material, words: Mapping[str, int]) -> list[float]:
-    """Return each word's share of all tokens, in the order of `words`."""
+    """Return the share of all tokens of each of the page's words, in the order of `words`."""
     tokens = material.model.vocabulary.tokens
     total = max(float(tokens.sum()), 1.0)
     by_name: dict[str, float] = {}
@@ -117,73 +145,64 @@ def _overall(material: Material, words: Mapping[str, int]) -> list[float]:
     return [_rounded(by_name.get(word, 0.0), 6) for word in words]
 
 
-def _document(one: Any) -> dict[str, Any]:
+def _document(example: ExampleDocument) -> dict[str, object]:
     return {
-        "id": plain(one.id),
-        "title": None if one.title is None else plain(one.title),
-        "tokens": round(one.tokens),
-        "topics": [[topic, round(share, 4)] for topic, share in one.proportions],
+        "id": plain(example.id),
+        "title": None if example.title is None else plain(example.title),
+        "tokens": round(example.tokens),
+        "topics": [[topic, round(share, 4)] for topic, share in example.proportions],
     }
 
 
-def _fields(material: Material) -> list[dict[str, Any]]:
-    if material.summary is None:
-        return []
-    return [
-        {
-            "field": plain(one.field),
-            "values": [
-                {
-                    "value": plain(value.value),
-                    "documents": value.documents,
-                    "topics": [[topic, round(share, 4)] for topic, share in value.proportions],
-                }
-                for value in one.values
-            ],
-            "left": one.left_out,
-        }
-        for one in material.summary.fields
-    ]
+def _field(field: FieldSummary) -> dict[str, object]:
+    return {
+        "field": plain(field.field),
+        "values": [
+            {
+                "value": plain(value.value),
+                "documents": value.documents,
+                "topics": [[topic, round(share, 4)] for topic, share in value.proportions],
+            }
+            for value in field.values
+        ],
+        "left": field.left_out,
+    }
 
 
 def cards(material: Material) -> list[tuple[str, str, str]]:
-    """Return the figures at the top: name, value, and what it is."""
-    what, events = unit_names(material), _last(material, "iteration")
+    """Return the figures at the top of the page: name, value, and a note on the value."""
+    units, events = unit_names(material), _last_iterations(material)
     shards = material.model.record.shards
     documents = sum(shard.documents for shard in shards)
     tokens = int(material.model.vocabulary.tokens.sum())
-    found = [(what["topics"].capitalize(), f"{len(material.topics):,}", "")]
+    rows = [(units["topics"].capitalize(), f"{len(material.topics):,}", "")]
     if documents:
-        found.append((what["documents"].capitalize(), f"{documents:,}", ""))
+        rows.append((units["documents"].capitalize(), f"{documents:,}", ""))
     if not material.signed:
-        found.append(("Tokens", f"{tokens:,}", ""))
-    found.append((what["words"].capitalize(), f"{material.model.record.vocabulary.words:,}", "in the vocabulary"))
-    found.append(("Iterations", f"{material.model.record.iterations:,}", ""))
-    scores = [float(one["score"]) for one in events if "score" in one]
+        rows.append(("Tokens", f"{tokens:,}", ""))
+    rows.append((units["words"].capitalize(), f"{material.model.record.vocabulary.words:,}", "in the vocabulary"))
+    rows.append(("Iterations", f"{material.model.record.iterations:,}", ""))
+    scores = [float(event["score"]) for event in events if "score" in event]
     if scores:
         text = figures.number(scores[0]) if len(scores) == 1 else figures.number(float(np.mean(scores)))
-        each = "" if len(scores) == 1 else ", mean of the members"
-        found.append(("Held-out score", text, f"nats a token{each}"))
-    times = [float(one["elapsed"]) for one in events if "elapsed" in one]
+        note = "" if len(scores) == 1 else ", mean of the members"
+        rows.append(("Held-out score", text, f"nats a token{note}"))
+    times = [float(event["elapsed"]) for event in events if "elapsed" in event]
     if times:
-        found.append(("Time", figures.duration(max(times)), "in the loop"))
-    return found
+        rows.append(("Fitting time", figures.duration(max(times)), "without set-up"))
+    return rows
 
 
-def _last(material: Material, kind: str) -> list[Mapping[str, Any]]:
-    """Return the last event of a kind of each fit."""
-    found = []
-    for _, events in material.members:
-        last = next((one for one in reversed(events) if one["event"] == kind), None)
-        if last is not None:
-            found.append(last)
-    return found
+def _last_iterations(material: Material) -> list[Mapping[str, Any]]:
+    """Return the last iteration's event of each fit."""
+    last = [next((e for e in reversed(events) if e["event"] == "iteration"), None) for _, events in material.members]
+    return [event for event in last if event is not None]
 
 
-def topic_rows(material: Material) -> list[dict[str, Any]]:
+def topic_rows(material: Material) -> list[TopicRow]:
     """Return the rows of the table of topics."""
     most = max((topic.share for topic in material.topics), default=0.0) or 1.0
-    told = {} if material.summary is None else {one.id: one.documents for one in material.summary.topics}
+    documents = {} if material.summary is None else {one.id: one.documents for one in material.summary.topics}
     return [
         {
             "id": topic.id,
@@ -191,7 +210,7 @@ def topic_rows(material: Material) -> list[dict[str, Any]]:
             "bar": 100 * topic.share / most,
             "below": topic.below,
             "level": topic.level or 0,
-            "most": told.get(topic.id),
+            "most": documents.get(topic.id),
             "stability": topic.stability,
             "title": None if topic.title is None else plain(topic.title),
             "words": _names(topic, TABLE_WORDS),
@@ -200,26 +219,26 @@ def topic_rows(material: Material) -> list[dict[str, Any]]:
     ]
 
 
-def circles(material: Material, found: TopicMap) -> list[dict[str, Any]]:
-    """Return the map's circles, the largest first, with the texts in and beside them on wide and narrow screens."""
+def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
+    """Return the map's circles, the largest first, with their texts on wide and narrow screens."""
     topics, names = material.topics, map_names(material.model, material.topics, material.pools)
-    texts = {kind: named(found, topics, names, MAP_WIDTH, size) for kind, size in MAP_LETTERS.items()}
+    texts = {kind: circle_texts(topics_map, topics, names, MAP_WIDTH, size) for kind, size in MAP_FONTS.items()}
     return [
         {
             "id": topics[number].id,
-            "x": round(MAP_WIDTH * float(found.x[number]), 1),
-            "y": round(MAP_WIDTH * float(found.y[number]), 1),
-            "r": round(MAP_WIDTH * float(found.radius[number]), 2),
+            "x": round(MAP_WIDTH * float(topics_map.x[number]), 1),
+            "y": round(MAP_WIDTH * float(topics_map.y[number]), 1),
+            "r": round(MAP_WIDTH * float(topics_map.radius[number]), 2),
             "share": topics[number].share,
             "words": _titled(topics[number]),
-            "texts": {kind: each[number] for kind, each in texts.items()},
+            "texts": {kind: own_texts[number] for kind, own_texts in texts.items()},
         }
-        for number in sorted(range(len(topics)), key=lambda one: -topics[one].share)
+        for number in sorted(range(len(topics)), key=lambda number: -topics[number].share)
     ]
 
 
 def time_view(material: Material) -> timeview.TimeView | None:
-    """Lay out shares by period; None where no document has a date that can be read."""
+    """Return the charts of topic shares by period; None if no document has a readable date."""
     dates = None if material.summary is None else material.summary.dates
     if dates is None or not sum(dates.documents):
         return None
@@ -227,19 +246,21 @@ def time_view(material: Material) -> timeview.TimeView | None:
 
 
 def label_lifts(material: Material) -> dict[str, Any]:
-    """Return what ranks the topics of a label, and whether means over documents are known to compare with."""
+    """Return the template's function that ranks the topics of a label, and whether lifts refer to document means."""
+    # Models of older releases have no mean proportions over documents; shares of the tokens stand for them.
     overall = {topic.id: topic.share for topic in material.topics}
     means = {} if material.summary is None else {one.id: one.mean for one in material.summary.topics}
     known = {topic: mean for topic, mean in means.items() if mean is not None}
     overall |= known
-    return {
-        "lifted": lambda value: by_lift(value.proportions, overall, LABEL_TOPICS),
-        "lifts_of_documents": bool(known),
-    }
+
+    def lifted(value: LabelSummary) -> list[Lifted]:
+        return by_lift(value.proportions, overall, LABEL_TOPICS)
+
+    return {"lifted": lifted, "lifts_of_documents": bool(known)}
 
 
 def stability(material: Material) -> dict[str, Any] | None:
-    """Return how many topics are how stable."""
+    """Return a histogram of the topics' stability with its mean; None if there is no other fit."""
     values = [topic.stability for topic in material.topics if topic.stability is not None]
     if not values:
         return None
@@ -249,7 +270,7 @@ def stability(material: Material) -> dict[str, Any] | None:
     return {
         "bars": bars,
         "mean": float(np.mean(values)),
-        "stable": sum(one >= 0.7 for one in values),
+        "stable": sum(value >= 0.7 for value in values),
         "of": len(values),
         "fits": fits,
     }
@@ -259,54 +280,50 @@ def member_rows(material: Material) -> list[dict[str, Any]]:
     """Return a row for each member of an ensemble."""
     if len(material.members) < 2:
         return []
-    found = []
+    rows = []
     for name, events in material.members:
-        last: Mapping[str, Any] = next((one for one in reversed(events) if one["event"] == "iteration"), {})
-        begun: Mapping[str, Any] = next((one for one in events if "seed" in one), {})
-        found.append(
-            {
-                "name": name,
-                "seed": begun.get("seed"),
-                **{key: last.get(key) for key in ("iteration", "score", "objective", "elapsed")},
-            }
-        )
-    return found
+        last: Mapping[str, Any] = next((event for event in reversed(events) if event["event"] == "iteration"), {})
+        first: Mapping[str, Any] = next((event for event in events if "seed" in event), {})
+        shown = {key: last.get(key) for key in ("iteration", "score", "objective", "elapsed")}
+        rows.append({"name": name, "seed": first.get("seed"), **shown})
+    return rows
 
 
 def facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return how the model was made, in groups of names and values."""
+    """Return the settings and versions that made the model, in groups of names and values."""
     record, model = material.record, material.model.record
     family = load_family(model.family)
     corpus = record.get("corpus") or {}
-    made = [
+    fit = [
         ("family", f"{model.family}: {family.Options.model_config.get('title') or ''}".rstrip(": ")),
         ("run", material.name),
         *((name, str(record[name])) for name in ("seed", "restarts", "keep") if name in record),
         *((("samples", str(material.samples)),) if material.samples else ()),
         ("corpus", str(corpus.get("url", ""))),
-        ("digest of the corpus", model.corpus),
+        ("corpus digest", model.corpus),
     ]
-    held = record.get("heldout")
-    if held:
-        made.append(("held-out corpus", str(held.get("url", ""))))
+    heldout = record.get("heldout")
+    if heldout:
+        fit.append(("held-out corpus", str(heldout.get("url", ""))))
     if record.get("warm"):
-        made.append(("begins from", str(record["warm"].get("url", ""))))
+        fit.append(("warm start from", str(record["warm"].get("url", ""))))
     groups = [
-        ("Publication", _said(facts_of(material.version))),
-        ("Fit", _said(made)),
-        ("Options", _said(model.options.items())),
-        ("Figures that did not change", [(name, figures.number(value)) for name, value in sorted(constant.items())]),
-        ("Limits", _said((record.get("limits") or {}).items())),
-        ("Versions", _said((record.get("versions") or {"collapsium": version("collapsium")}).items())),
+        ("Publication", _texts(facts_of(material.version))),
+        ("Fit", _texts(fit)),
+        ("Options", _texts(model.options.items())),
+        ("Constant hyperparameters", [(name, figures.number(value)) for name, value in sorted(constant.items())]),
+        ("Limits", _texts((record.get("limits") or {}).items())),
+        ("Versions", _texts((record.get("versions") or {"collapsium": version("collapsium")}).items())),
     ]
     return [(name, rows) for name, rows in groups if rows]
 
 
-def _said(pairs: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
-    found = []
+def _texts(pairs: Iterable[tuple[str, object]]) -> list[tuple[str, str]]:
+    """Return names and values as texts, without empty values."""
+    rows = []
     for name, value in pairs:
-        if value is None or value == "":
+        if value is None or value in ("", [], ()):
             continue
         text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        found.append((plain(str(name).replace("_", " ")), plain(text)))
-    return found
+        rows.append((plain(str(name).replace("_", " ")), plain(text)))
+    return rows

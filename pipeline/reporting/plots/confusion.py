@@ -1,71 +1,80 @@
-"""Pictures of confusion matrices, where matplotlib is installed: PNG and SVG."""
+"""Draw confusion matrices as PNG or SVG, with matplotlib."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.pipeline.analysis.labels.classification import Tally, Value
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.style import SALT, saved
+from collapsium.pipeline.reporting.text_layout import shortened
 
-MOST = 30  # values that have a row; what is left is one more
-NUMBERED = 16  # up to so many rows, cells have their numbers
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Matrix = npt.NDArray[np.int64]
+
+MAX_VALUES = 30
+"""Values with a row of their own; all others share one row."""
+MAX_NUMBERED = 16
+"""Rows up to which cells show their counts."""
 REST = "all others"
-CELL, FRAME = 0.34, (2.6, 2.2)  # inches
-LETTERS = 24  # of a name
+# Sizes of a cell, and of the frame around the matrix, in inches.
+CELL, FRAME = 0.34, (2.6, 2.2)
+LETTERS = 24
 
 
 def draw_confusion(tally: Tally, title: str, kind: str) -> bytes:
-    """Draw the documents of exactly one value by that value (rows) and the predicted one (columns).
+    """Draw the documents with exactly one value by that value (rows) and the predicted value (columns).
 
     Parameters
     ----------
     tally : Tally
-        What was counted.
+        Counts of actual and predicted values.
     title : str
-        What stands above.
+        Title of the picture.
     kind : str
         ``png`` or ``svg``.
 
     Returns
     -------
     bytes
-        The picture. Of more than 30 values the most frequent are shown, and one more for all others.
+        The picture, with the 30 most frequent values; all others share a row and a column.
     """
     from matplotlib import rc_context
 
-    names, matrix = _shown(tally)
+    names, matrix = _names_and_counts(tally)
     style = {"font.size": 9, "svg.fonttype": "none"}
     with rc_context({**SALT, **style}):
         return saved(_figure(names, matrix, title), kind)
 
 
-def _shown(tally: Tally) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Return the rows' names and the matrix; values beyond the most frequent are added up."""
+def _names_and_counts(tally: Tally) -> tuple[list[str], Matrix]:
+    """Return the rows' names and the matrix, with infrequent values merged."""
     classes = tally.classes()
     matrix = tally.matrix(classes)
-    if len(classes) > MOST:
+    if len(classes) > MAX_VALUES:
         size: Counter[Value] = Counter(
             dict(zip(classes, (matrix.sum(axis=0) + matrix.sum(axis=1)).tolist(), strict=True))
         )
-        large = {one for one, _ in size.most_common(MOST)}
-        place = np.array([MOST] * len(classes))
-        place[[number for number, one in enumerate(classes) if one in large]] = np.arange(MOST)
-        folded = np.zeros((MOST + 1, MOST + 1), dtype=np.int64)
-        np.add.at(folded, (place[:, np.newaxis], place[np.newaxis, :]), matrix)
-        classes, matrix = [one for one in classes if one in large] + [REST], folded
-    return [_name(one) for one in classes], matrix
+        large = {value for value, _ in size.most_common(MAX_VALUES)}
+        row = np.array([MAX_VALUES] * len(classes))
+        row[[number for number, value in enumerate(classes) if value in large]] = np.arange(MAX_VALUES)
+        merged = np.zeros((MAX_VALUES + 1, MAX_VALUES + 1), dtype=np.int64)
+        np.add.at(merged, (row[:, np.newaxis], row[np.newaxis, :]), matrix)
+        classes, matrix = [value for value in classes if value in large] + [REST], merged
+    return [_name(value) for value in classes], matrix
 
 
 def _name(value: Value) -> str:
-    name = plain(value if isinstance(value, str) else f"{value:g}")
-    return name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
+    return shortened(value if isinstance(value, str) else f"{value:g}", LETTERS)
 
 
-def _figure(names: list[str], matrix: np.ndarray[Any, np.dtype[np.int64]], title: str) -> Any:
+def _figure(names: list[str], matrix: Matrix, title: str) -> Figure:
     from matplotlib.figure import Figure
 
     count = max(len(names), 4)
@@ -75,14 +84,14 @@ def _figure(names: list[str], matrix: np.ndarray[Any, np.dtype[np.int64]], title
     image = axes.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0)
     axes.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 2 else 0, parse_math=False)
     axes.set_yticks(range(len(names)), names, parse_math=False)
-    axes.set_xlabel("predicted")
-    axes.set_ylabel("known")
+    axes.set_xlabel("predicted value")
+    axes.set_ylabel("actual value")
     axes.set_title(plain(title), loc="left", parse_math=False)
     axes.spines[:].set_visible(False)
-    if len(names) <= NUMBERED:
+    if len(names) <= MAX_NUMBERED:
         for row, column in zip(*np.nonzero(matrix), strict=True):
             ink = "white" if share[row, column] > 0.6 else "black"
             text = f"{matrix[row, column]:,}"
             axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=7 if len(text) < 5 else 6)
-    figure.colorbar(image, ax=axes, label="share of the row", shrink=0.8)
+    figure.colorbar(image, ax=axes, label="share of the documents with this actual value", shrink=0.8)
     return figure

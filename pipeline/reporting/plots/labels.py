@@ -1,20 +1,23 @@
-"""Pictures of the map of labels and topics, where matplotlib is installed."""
+"""Draw the map of labels and topics as PNG or SVG, with matplotlib."""
 
 from __future__ import annotations
 
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.label_map import HEAD, LEAST_WIDTH, LabelMap
+from collapsium.pipeline.reporting.label_map import LabelMap
+
+# Height of the title above the map, and minimum width of the picture, in points.
+HEAD, MIN_WIDTH = 44.0, 360.0
 
 
-def draw(found: LabelMap, title: str, kind: str) -> bytes:
-    """Draw a map; needs matplotlib.
+def draw(label_map: LabelMap, title: str, kind: str) -> bytes:
+    """Draw a map of labels and topics.
 
     Parameters
     ----------
-    found : LabelMap
+    label_map : LabelMap
         The map.
     title : str
-        What stands above.
+        Title of the picture.
     kind : str
         ``png`` or ``svg``.
 
@@ -26,32 +29,31 @@ def draw(found: LabelMap, title: str, kind: str) -> bytes:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from collapsium.pipeline.reporting.plots.style import COLOURS, SALT, saved
+    from collapsium.pipeline.reporting.plots.style import ALIGNMENT, COLOURS, SALT, saved
 
     with rc_context({**SALT, "svg.fonttype": "none"}):
-        # One unit of the plane is one point, so that letters are as large as they were taken to be.
-        width = max(found.width, LEAST_WIDTH)
-        figure = Figure(figsize=(width / 72, (found.height + HEAD) / 72))
-        axes = figure.add_axes((0.0, 0.0, 1.0, found.height / (found.height + HEAD)))
-        axes.set(xlim=((found.width - width) / 2, (found.width + width) / 2), ylim=(found.height, 0))
+        # A unit of the map is a point, so that texts have the sizes for which they were placed.
+        width = max(label_map.width, MIN_WIDTH)
+        figure = Figure(figsize=(width / 72, (label_map.height + HEAD) / 72))
+        axes = figure.add_axes((0.0, 0.0, 1.0, label_map.height / (label_map.height + HEAD)))
+        axes.set(xlim=((label_map.width - width) / 2, (label_map.width + width) / 2), ylim=(label_map.height, 0))
         axes.set_axis_off()
-        for one in found.marks:
-            colour = COLOURS[1] if one.topic is None else COLOURS[0]
-            if one.text is not None and one.text.joined:
-                middle = min(max(one.x, one.text.left), one.text.left + one.text.width)
-                axes.plot([one.x, middle], [one.y, one.text.middle], color=colour, linewidth=0.5, alpha=0.5)
-            area = (2 * one.radius) ** 2
-            marker = "s" if one.topic is None else "o"
-            axes.scatter([one.x], [one.y], area, color=colour, alpha=0.9 if one.topic is None else 0.35, marker=marker)
-        for one in found.marks:
-            if one.text is None:
+        for mark in label_map.marks:
+            colour, alpha, shape = (COLOURS[1], 0.9, "s") if mark.topic is None else (COLOURS[0], 0.35, "o")
+            if mark.text is not None and mark.text.has_leader:
+                middle = min(max(mark.x, mark.text.left), mark.text.left + mark.text.width)
+                axes.plot([mark.x, middle], [mark.y, mark.text.middle], color=colour, linewidth=0.5, alpha=0.5)
+            axes.scatter([mark.x], [mark.y], (2 * mark.radius) ** 2, color=colour, alpha=alpha, marker=shape)
+        for mark in label_map.marks:
+            if mark.text is None:
                 continue
-            weight, ink = ("bold", "#7a3500") if one.topic is None else ("normal", "#16384f")
-            style = {"fontsize": one.text.size, "fontweight": weight, "color": ink, "parse_math": False}
-            across = {"start": "left", "middle": "center", "end": "right"}[one.text.anchor]
-            axes.text(one.text.at, one.text.middle, one.name, ha=across, va="center", **style)
-        top = found.height + HEAD
+            weight, ink = ("bold", "#7a3500") if mark.topic is None else ("normal", "#16384f")
+            style = {"fontsize": mark.text.size, "fontweight": weight, "color": ink, "parse_math": False}
+            axes.text(
+                mark.text.anchor_x, mark.text.middle, mark.name, ha=ALIGNMENT[mark.text.anchor], va="center", **style
+            )
+        top = label_map.height + HEAD
         figure.text(8 / width, 1 - 6 / top, plain(title), va="top", fontsize=13, parse_math=False)
-        said = "squares: labels; circles: topics, by their share"
-        figure.text(8 / width, 1 - 26 / top, said, va="top", fontsize=10)
+        legend = "squares: labels; circles: topics, sized by share"
+        figure.text(8 / width, 1 - 26 / top, legend, va="top", fontsize=10)
         return saved(figure, kind)

@@ -1,4 +1,4 @@
-"""Plots of a run, where matplotlib is installed: the course of its fit, its topics' sizes and their map."""
+"""Draw a run with matplotlib: its convergence, the sizes of its topics, their map, and pictures of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,27 +33,32 @@ from collapsium.pipeline.reporting.plots.style import (
     COLOURS,
     LATE,
     SALT,
+    integer_ticks,
     new_panels,
     picture_kind,
     saved,
     thousands,
-    whole_numbers,
 )
 from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
-from collapsium.pipeline.reporting.plots.topic_map import POOL, MapPanel
+from collapsium.pipeline.reporting.plots.topic_map import NAME_CANDIDATES, MapPanel
 from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
 from collapsium.pipeline.reporting.topic_map import map_names, relevant
-from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
+from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, fold
 from collapsium.storage.errors import AbsentError, OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 
-WHAT = ("score", "objective", "topics", "parameters", "sizes", "map")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PANELS = ("score", "objective", "topics", "parameters", "sizes", "map")
 LABELS, SEGMENTS, TIME, TREE = "labels", "segments", "time", "tree"
-ALONE = (LABELS, SEGMENTS, TIME, TREE)  # pictures by themselves
-OF = {  # options of pictures
+# Pictures that cannot be panels among others.
+ALONE = (LABELS, SEGMENTS, TIME, TREE)
+# The pictures that each option applies to.
+PICTURES_OF_OPTION = {
     "document": (SEGMENTS,),
-    "beside": (SEGMENTS,),
+    "compare_with": (SEGMENTS,),
     "topics": (SEGMENTS, TIME),
     "corpus": (SEGMENTS, TIME),
     "period": (TIME,),
@@ -61,7 +66,7 @@ OF = {  # options of pictures
     "min_share": (TREE,),
     "levels": (TREE,),
 }
-MAP_WORDS, TREE_WORDS = 8, 5  # of a topic
+MAP_WORDS, TREE_WORDS = 8, 5
 
 
 @keywords(
@@ -90,29 +95,29 @@ def plot(
     out : str or path-like
         PNG or SVG file to write, by its ending.
     options : PlotOptions
-        What is drawn.
+        Panels to draw.
     segments : SegmentPlotOptions
-        Whose segments are drawn.
+        Document whose segments are drawn, and a second run to compare with.
     periods : TimePlotOptions
-        Which shares by period are drawn.
+        Period of the topic shares over time.
     chosen : TopicPlotOptions
-        Whose course is drawn.
+        Topics to draw along segments or over time.
     folding : FoldingOptions
-        Which branches of a tree are folded.
+        Branches of a tree that are folded into a single entry.
 
     Returns
     -------
     list of str
-        What was drawn; of ``segments`` a line a run, with the mean Hellinger distance between neighbours; of ``time``
-        the period, and what was left out.
+        Names of the panels; for ``segments`` a line for each run with the mean Hellinger distance between neighbouring
+        segments; for ``time`` the period and notes on documents that are left out.
 
     Raises
     ------
     OptionError
-        The file's ending is neither, or there is nothing to draw of that kind; or a picture is not alone; or there is
-        no such document or topic.
+        The file is neither .png nor .svg; the run has no data for a panel; a picture of its own is combined with
+        others; or a document or topic does not exist.
     MismatchError
-        The runs have other vocabularies, or another number of segments.
+        The two runs have different vocabularies, or different numbers of segments.
     MissingError
         matplotlib is not installed.
     OccupiedError
@@ -121,62 +126,66 @@ def plot(
         The run has nothing to draw.
     """
     kind = picture_kind(out)
-    wanted = tuple(dict.fromkeys(options.what or WHAT))
-    besides: dict[str, Any] = {
-        "document": segments.document,
-        "topics": chosen.topics,
-        "beside": segments.beside,
-        "corpus": chosen.corpus,
-        "period": periods.period,
-        "csv": periods.csv,
-        "min_share": folding.min_share,
-        "levels": folding.levels,
-    }
-    _check(wanted, besides)
+    names = tuple(dict.fromkeys(options.what or PANELS))
+    _check(
+        names,
+        {
+            "document": segments.document,
+            "topics": chosen.topics,
+            "compare_with": segments.compare_with,
+            "corpus": chosen.corpus,
+            "period": periods.period,
+            "csv": periods.csv,
+            "min_share": folding.min_share,
+            "levels": folding.levels,
+        },
+    )
     target = File(out)
     for path in (out, *([] if periods.csv is None else [periods.csv])):
         if File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
-    if wanted == (LABELS,):
+    if names == (LABELS,):
         _put(target, _labels(run, kind))
         return [LABELS]
-    if wanted == (SEGMENTS,):
-        data, said = draw_segments(
-            run, kind, document=segments.document, chosen=chosen.topics, other=segments.beside, corpus=chosen.corpus
+    if names == (SEGMENTS,):
+        other = segments.compare_with
+        data, lines = draw_segments(
+            run, kind, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
         )
         _put(target, data)
-        return said
-    if wanted == (TREE,):
+        return lines
+    if names == (TREE,):
         _put(target, _tree(run, kind, folding.min_share, folding.levels))
         return [TREE]
-    if wanted == (TIME,):
-        found = topic_shares(run, period=periods.period, corpus=chosen.corpus)
-        data = draw_time(run, found, kind, Folder(run).address.rpartition("/")[2], chosen.topics)
+    if names == (TIME,):
+        shares = topic_shares(run, period=periods.period, corpus=chosen.corpus)
+        data = draw_time(run, shares, kind, Folder(run).address.rpartition("/")[2], chosen.topics)
         if periods.csv is not None:
-            _put(File(periods.csv), csv_of(found))
+            _put(File(periods.csv), csv_of(shares))
         _put(target, data)
-        return [f"shares of topics in {len(found.names):,} {found.period}s", *found.notes]
-    drawing = _panels(run, wanted)
-    missing = [name for name in options.what or () if name not in {one for one, _, _ in drawing}]
+        return [f"topic shares in {len(shares.names):,} {shares.period}s", *shares.notes]
+    panels = _panels(run, names)
+    drawn = list(dict.fromkeys(name for name, _, _ in panels))
+    missing = [name for name in options.what or () if name not in drawn]
     if missing:
-        raise OptionError(f"`what` {missing[0]}: there is none to draw of {os.fspath(run)}")
-    if not drawing:
+        raise OptionError(f"`what` {missing[0]}: {os.fspath(run)} has no data for this panel")
+    if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
-    data = _drawn(drawing, Folder(run).address.rpartition("/")[2], kind)
-    _put(target, data)
-    return list(dict.fromkeys(name for name, _, _ in drawing))
+    _put(target, _drawn(panels, Folder(run).address.rpartition("/")[2], kind))
+    return drawn
 
 
-def _check(wanted: Sequence[str], besides: Mapping[str, Any]) -> None:
-    """Refuse what cannot be drawn together, and options of another picture."""
-    for name in wanted:
-        if name not in (*WHAT, *ALONE):
-            raise OptionError(f"expected {', '.join((*WHAT, *ALONE))}, found {name!r}", "what")
-        if name in ALONE and len(wanted) > 1:
-            raise OptionError(f"`what` {name}: it is a picture by itself; draw the others into another file")
-    for name, value in besides.items():
-        if value is not None and not set(OF[name]) & set(wanted):
-            raise OptionError(f"expected with `what` {' or '.join(OF[name])}", name)
+def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
+    """Refuse unknown panels, pictures of their own among panels, and options that apply to none of them."""
+    for name in names:
+        if name not in (*PANELS, *ALONE):
+            raise OptionError(f"expected {', '.join((*PANELS, *ALONE))}, found {name!r}", "what")
+        if name in ALONE and len(names) > 1:
+            raise OptionError(f"`what` {name}: it is a picture of its own; draw the other panels to another file")
+    for option, value in options.items():
+        pictures = PICTURES_OF_OPTION[option]
+        if value is not None and not set(pictures) & set(names):
+            raise OptionError(f"applies only to `what` {' or '.join(pictures)}", option)
 
 
 def _put(target: File, data: bytes) -> None:
@@ -190,68 +199,74 @@ def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
     """Draw the map of labels and topics."""
     table, model = label_topics(run, MAP_WORDS), Model(run)
     ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
-    found = label_map(table, map_names(model, table.topics, relevant(model, ids, share, POOL)))
-    return draw_labels(found, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
+    labels = label_map(table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)))
+    return draw_labels(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
 
 
 def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, levels: int | None) -> bytes:
     """Draw the tree of topics, with its small or deep branches folded."""
     tree = topics_of(run, TREE_WORDS)
     if any(node.level is None for node in tree):
-        raise OptionError(f"`what` {TREE}: there is none to draw of {os.fspath(run)}")
+        raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
     title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
-    return draw_tree(fold(tree, min_share=min_share, levels=levels, most=DRAWN), kind, title)
+    return draw_tree(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), kind, title)
 
 
-Panel = tuple[str, str, Callable[[Any], None]]
+Panel = tuple[str, str, "Callable[[Axes], None]"]
+"""Name, title and drawing function of a panel."""
 
 
-def _panels(run: str | os.PathLike[str], what: Sequence[str]) -> list[Panel]:
-    """Return what there is to draw: its kind, its title, and what draws it."""
+def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:
+    """Return those of the named panels that the run has data for."""
     members, model = events_of(run), Model(run)
-    figures = load_family(model.record.family).figures(model.global_state)
-    parameters = [name for name in figures if name not in NUMBERS]
-    named = {"score": ["score"], "objective": ["objective"], "topics": list(NUMBERS), "parameters": parameters}
-    found: list[Panel] = []
-    for kind in what:
-        for name in named.get(kind, []):
-            series = series_of(members, name)
+    values = load_family(model.record.family).figures(model.global_state)
+    parameters = [figure for figure in values if figure not in NUMBERS]
+    figures = {"score": ["score"], "objective": ["objective"], "topics": list(NUMBERS), "parameters": parameters}
+    panels: list[Panel] = []
+    for name in names:
+        for figure in figures.get(name, []):
+            series = series_of(members, figure)
             if len({value for _, points in series for _, value in points}) > 1:
-                found.append((kind, title_of(name)[0], _course(series, title_of(name)[1], counted=name in COUNTS)))
-    if not {"sizes", "map"} & set(what):
-        return found
-    shown = topics_of(run, 1)
-    if "sizes" in what and shown:
-        found.append(("sizes", "Sizes", lambda axes: _sizes(axes, shown)))
-    if "map" in what and shown and not any(topic.signed for topic in shown):
-        found.append(("map", "Map", MapPanel(model, shown)))
-    return found
+                title, unit = title_of(figure)
+                panels.append((name, title, _curve(series, unit, counted=figure in COUNTS)))
+    if not {"sizes", "map"} & set(names):
+        return panels
+    topics = topics_of(run, 1)
+    nodes = any(topic.level is not None for topic in topics)
+    if "sizes" in names and topics:
+        title = f"Share of the tokens of each {'node' if nodes else 'topic'}"
+        panels.append(("sizes", title, lambda axes: _sizes(axes, topics)))
+    if "map" in names and topics and not any(topic.signed for topic in topics):
+        panels.append(("map", f"Map of the {'nodes' if nodes else 'topics'}", MapPanel(model, topics)))
+    return panels
 
 
-def _drawn(drawing: Sequence[Panel], title: str, kind: str) -> bytes:
+def _drawn(panels: Sequence[Panel], title: str, kind: str) -> bytes:
     from matplotlib import rc_context
 
     style = {"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "svg.fonttype": "none"}
     with rc_context({**SALT, **style}):
-        figure, axes = new_panels(len(drawing), "", legend=False)
+        figure, all_axes = new_panels(len(panels), "", legend=False)
         figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
-        maps = [draw for _, _, draw in drawing if isinstance(draw, MapPanel)]
-        if len(drawing) == len(maps):
-            maps[0].alone = True
-            figure.set_size_inches(maps[0].size())
-        for one, (_, name, draw) in zip(axes, drawing, strict=True):
-            one.set_title(plain(name), parse_math=False)
-            draw(one)
-        if maps:
-            # A map's letters have sizes of their own, so that its room must be known before they are placed.
+        maps = [(draw, axes) for axes, (_, _, draw) in zip(all_axes, panels, strict=True) if isinstance(draw, MapPanel)]
+        if len(panels) == len(maps):
+            maps[0][0].alone = True
+            figure.set_size_inches(maps[0][0].size())
+        for axes, (_, name, draw) in zip(all_axes, panels, strict=True):
+            axes.set_title(plain(name), parse_math=False)
+            draw(axes)
+        for topics_map, axes in maps:
+            # Texts of a map have sizes of their own, so the map's size must be known before they are placed.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
-            maps[0].finish()
+            topics_map.finish(axes)
         return saved(figure, kind)
 
 
-def _course(series: Series, unit: str, *, counted: bool) -> Callable[[Any], None]:
-    def draw(axes: Any) -> None:
+def _curve(series: Series, unit: str, *, counted: bool) -> Callable[[Axes], None]:
+    """Return a function that draws a figure over the iterations, one line for each member."""
+
+    def draw(axes: Axes) -> None:
         late: list[float] = []
         for number, (name, points) in enumerate(series):
             x, y = zip(*points, strict=True)
@@ -260,11 +275,11 @@ def _course(series: Series, unit: str, *, counted: bool) -> Callable[[Any], None
         low, high = min(late), max(late)
         room = 0.05 * (high - low) or 0.01
         axes.set_ylim(low - room, high + room)
-        whole_numbers(axes.xaxis)
+        integer_ticks(axes.xaxis)
         axes.set_xlabel("iteration")
         axes.set_ylabel(unit)
         if counted:
-            whole_numbers(axes.yaxis)
+            integer_ticks(axes.yaxis)
         elif max(abs(low), abs(high)) >= 10_000:
             thousands(axes.yaxis)
         else:
@@ -275,9 +290,9 @@ def _course(series: Series, unit: str, *, counted: bool) -> Callable[[Any], None
     return draw
 
 
-def _sizes(axes: Any, shown: Sequence[Topic]) -> None:
-    shares = sorted((100 * topic.share for topic in shown), reverse=True)
+def _sizes(axes: Axes, topics: Sequence[Topic]) -> None:
+    shares = sorted((100 * topic.share for topic in topics), reverse=True)
     axes.bar(range(1, len(shares) + 1), shares, width=1.0 if len(shares) > 40 else 0.8, color=COLOURS[0])
-    axes.set_xlabel(f"{'nodes' if shown[0].level is not None else 'topics'}, the largest first")
-    axes.set_ylabel("share (%)")
-    whole_numbers(axes.xaxis)
+    axes.set_xlabel("rank by size")
+    axes.set_ylabel("share of the tokens (%)")
+    integer_ticks(axes.xaxis)

@@ -1,50 +1,60 @@
-"""Colours, panels and files that all plots share, where matplotlib is installed."""
+"""Colours, panels and files shared by all plots, made with matplotlib."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from collapsium.storage.errors import MissingError, OptionError
 
-# Okabe and Ito's colours, which people who see colours differently can tell apart; their yellow is too pale for lines.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart; their yellow is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-PANEL = (4.6, 3.7)  # inches
-ACROSS = 3  # panels side by side
-DPI = 150  # of PNG
-SALT = {"svg.hashsalt": "collapsium"}  # names within an SVG, the same in every process
-LATE = 0.1  # share of the iterations whose scores lie before what is shown
+ALIGNMENT = {"start": "left", "middle": "center", "end": "right"}
+"""matplotlib's horizontal alignments by SVG's text anchors."""
+# Size of a panel in inches, panels in a row, and resolution of a PNG in dots per inch.
+PANEL = (4.6, 3.7)
+ACROSS = 3
+DPI = 150
+# Makes the ids within an SVG the same in every process.
+SALT = {"svg.hashsalt": "collapsium"}
+LATE = 0.1
+"""Share of the iterations left out of the vertical range, as their scores would flatten all later ones."""
 
 
 def can_draw() -> bool:
-    """Return whether matplotlib is installed."""
+    """Return True if matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def picture_kind(path: str | os.PathLike[str], option: str | None = None) -> str:
-    """Return ``png`` or ``svg``, by a picture's ending.
+    """Return a picture's format, ``png`` or ``svg``, from its name.
 
     Parameters
     ----------
     path : str or path-like
         The picture.
     option : str, optional
-        The option that names it, for errors.
+        The option that names it, for error messages.
 
     Returns
     -------
     str
-        Its kind.
+        The format.
 
     Raises
     ------
     OptionError
-        It ends otherwise.
+        The name has another ending.
     MissingError
-        There is no matplotlib to draw it.
+        matplotlib is not installed.
     """
     named = "" if option is None else f"`{option}` "
     kind = os.fspath(path).rpartition(".")[2].lower()
@@ -52,21 +62,22 @@ def picture_kind(path: str | os.PathLike[str], option: str | None = None) -> str
         raise OptionError(f"{named}{os.fspath(path)}: expected a name that ends in .svg or .png")
     if not can_draw():
         raise MissingError(
-            f"{named}{os.fspath(path)}: pictures need matplotlib, which is not there; pip install 'collapsium[plots]'"
+            f"{named}{os.fspath(path)}: pictures need matplotlib, which is not installed: "
+            "pip install 'collapsium[plots]'"
         )
     return kind
 
 
-def saved(figure: Any, kind: str, dpi: float = DPI) -> bytes:
+def saved(figure: Figure, kind: str, dpi: float = DPI) -> bytes:
     """Return a figure as a ``png`` or ``svg`` file; the same bytes for the same figure."""
     sink = io.BytesIO()
-    # No dates, so that the same numbers give the same file.
+    # Without the date, the same numbers give the same file.
     figure.savefig(sink, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else {})
     return sink.getvalue()
 
 
-def new_panels(count: int, title: str, *, legend: bool = True) -> tuple[Any, list[Any]]:
-    """Make a figure of so many panels, without a window, and with room for a legend; the last row may stay empty."""
+def new_panels(count: int, title: str, *, legend: bool = True) -> tuple[Figure, list[Axes]]:
+    """Return a new figure with `count` panels and, if `legend`, room for a legend at the right."""
     from matplotlib.figure import Figure
 
     across = min(count, ACROSS)
@@ -76,29 +87,29 @@ def new_panels(count: int, title: str, *, legend: bool = True) -> tuple[Any, lis
     axes = list(figure.subplots(down, across, squeeze=False).flat)
     for extra in axes[count:]:
         extra.set_visible(False)
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
+    for panel in axes:
+        panel.spines[["top", "right"]].set_visible(False)
     return figure, axes[:count]
 
 
-def thousands(axis: Any) -> None:
-    """Write the numbers of an axis without decimals and with their thousands apart."""
+def thousands(axis: Axis) -> None:
+    """Format the numbers of an axis without decimals and with thousands separated."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace("-", "\N{MINUS SIGN}")))
 
 
-def whole_numbers(axis: Any) -> None:
-    """Mark whole numbers alone on an axis of counts, iterations or ranks, with their thousands apart."""
+def integer_ticks(axis: Axis) -> None:
+    """Put ticks on integers only, for an axis of counts, iterations or ranks."""
     from matplotlib.ticker import MaxNLocator
 
-    # Where fewer ticks than `min_n_ticks` fall on whole numbers, the locator marks fractions.
+    # The locator marks fractions where fewer than `min_n_ticks` ticks are integers.
     axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1, steps=(1, 2, 5, 10)))
     thousands(axis)
 
 
-def whole_steps(axes: Any) -> None:
-    """Mark whole numbers alone on a logarithmic horizontal axis of counts."""
+def integer_log_ticks(axes: Axes) -> None:
+    """Put ticks on integers only, for a logarithmic horizontal axis of counts."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     low, high = axes.get_xlim()

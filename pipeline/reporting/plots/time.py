@@ -1,4 +1,4 @@
-"""Pictures of topic shares by period, where matplotlib is installed: a panel a topic, and one of documents."""
+"""Draw topic shares by period with matplotlib: a panel for each topic, and one for the number of documents."""
 
 from __future__ import annotations
 
@@ -8,107 +8,113 @@ import itertools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import COLOURS, SALT, new_panels, saved, whole_numbers
+from collapsium.pipeline.reporting.plots.style import COLOURS, SALT, integer_ticks, new_panels, saved
+from collapsium.pipeline.reporting.text_layout import shortened
 from collapsium.storage.errors import OptionError
 from collapsium.storage.printable import CsvRows
 
-MOST = 12  # topics that are drawn
-WORDS, LETTERS = 4, 14  # of a topic in its panel's title, and of each
-BAND = 1.96  # standard errors on either side
-FEW_DOCUMENTS = 5  # periods of fewer have hollow marks
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MAX_TOPICS = 12
+# Words in a panel's title, and letters of each.
+WORDS, LETTERS = 4, 14
+BAND = 1.96
+"""Half-width of the bands in standard errors, which makes them 95% intervals."""
+FEW_DOCUMENTS = 5
+"""Periods with fewer documents have hollow marks."""
 
 
 def draw_time(
-    run: str | os.PathLike[str], found: TimeShares, kind: str, title: str, chosen: Sequence[int] | None = None
+    run: str | os.PathLike[str], shares: TimeShares, kind: str, title: str, chosen: Sequence[int] | None = None
 ) -> bytes:
-    """Draw topic shares by period; needs matplotlib.
+    """Draw topic shares by period.
 
     Parameters
     ----------
     run : str or path-like
         Folder of the run.
-    found : TimeShares
+    shares : TimeShares
         Its shares.
     kind : str
         ``png`` or ``svg``.
     title : str
-        What stands above.
+        Beginning of the title.
     chosen : sequence of int, optional
-        Ids of the topics, twelve at most; by default the largest and those that change most.
+        Ids of at most twelve topics; by default the largest and those that change most.
 
     Returns
     -------
     bytes
-        The picture: bands are 95% intervals, from the standard errors.
+        The picture, with bands of 95% intervals.
 
     Raises
     ------
     OptionError
-        A topic is not there, or there are too many.
+        A topic does not exist, or there are too many.
     """
     from matplotlib import rc_context
 
     known = {topic.id: topic for topic in topics(run, WORDS)}
-    columns = columns_of(found, known, chosen)
+    columns = columns_of(shares, known, chosen)
     style = {"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "svg.fonttype": "none"}
     with warnings.catch_warnings(), rc_context({**SALT, **style}):
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure, axes = new_panels(len(columns) + 1, "", legend=False)
-        figure.suptitle(plain(f"{title}: shares of topics by {found.period}"), x=0.01, ha="left", parse_math=False)
-        for one, column in zip(axes, columns, strict=False):
-            topic = int(found.topics[column])
-            _course(one, found, column)
-            one.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
-        _documents(axes[-1], found)
-        for one in axes:
-            _dates(one, found)
+        figure.suptitle(plain(f"{title}: topic shares by {shares.period}"), x=0.01, ha="left", parse_math=False)
+        for panel, column in zip(axes, columns, strict=False):
+            topic = int(shares.topics[column])
+            _draw_topic(panel, shares, column)
+            panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
+        _draw_documents(axes[-1], shares)
+        for panel in axes:
+            _format_dates(panel, shares)
         return saved(figure, kind)
 
 
-def columns_of(found: TimeShares, known: Mapping[int, Topic], chosen: Sequence[int] | None) -> list[int]:
-    """Return the columns of the topics to draw; `OptionError` where one is not there."""
+def columns_of(shares: TimeShares, known: Mapping[int, Topic], chosen: Sequence[int] | None) -> list[int]:
+    """Return the columns of the topics to draw; raise `OptionError` if a topic does not exist."""
     if chosen is None:
-        return [one for one in found.foremost() if int(found.topics[one]) in known]
-    wanted = list(dict.fromkeys(chosen))
-    if not 0 < len(wanted) <= MOST:
-        raise OptionError(f"expected 1 to {MOST} topics, found {len(wanted)}", "topics")
-    place = {topic: column for column, topic in enumerate(found.topics.tolist())}
-    for topic in wanted:
-        if topic not in place:
+        return [column for column in shares.foremost() if int(shares.topics[column]) in known]
+    topics = list(dict.fromkeys(chosen))
+    if not 0 < len(topics) <= MAX_TOPICS:
+        raise OptionError(f"expected 1 to {MAX_TOPICS} topics, found {len(topics)}", "topics")
+    columns = {topic: column for column, topic in enumerate(shares.topics.tolist())}
+    for topic in topics:
+        if topic not in columns:
             raise OptionError(f"`topics` {topic}: the model has no topic {topic} with tokens")
-    return [place[topic] for topic in wanted]
+    return [columns[topic] for topic in topics]
 
 
 def _named(number: int, topic: Topic | None) -> str:
-    """Name a topic by its id and its first words."""
+    """Return a topic's id with its title or first words."""
     names = [] if topic is None else topic.names[:WORDS] if topic.title is None else [topic.title]
-    short = [name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…" for name in map(plain, names)]
-    return f"{number}: {' '.join(short)}" if short else str(number)
+    return f"{number}: {' '.join(shortened(name, LETTERS) for name in names)}" if names else str(number)
 
 
-def _middles(found: TimeShares) -> list[datetime.datetime]:
-    return [start + (end - start) / 2 for start, end in zip(found.starts, found.ends, strict=True)]
+def _middles(shares: TimeShares) -> list[datetime.datetime]:
+    return [start + (end - start) / 2 for start, end in zip(shares.starts, shares.ends, strict=True)]
 
 
-def unbroken(found: TimeShares) -> list[range]:
-    """Return runs of periods between which none is without documents."""
-    breaks = [place for place in range(1, len(found.starts)) if found.ends[place - 1] != found.starts[place]]
-    edges = [0, *breaks, len(found.starts)]
+def unbroken(shares: TimeShares) -> list[range]:
+    """Return the runs of consecutive periods that all have documents."""
+    breaks = [row for row in range(1, len(shares.starts)) if shares.ends[row - 1] != shares.starts[row]]
+    edges = [0, *breaks, len(shares.starts)]
     return [range(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-def _course(axes: Any, found: TimeShares, column: int) -> None:
-    """Draw a topic's share with its band; lines end where periods have no documents."""
-    at, share = np.array(_middles(found)), 100 * found.shares[:, column]
-    error = 100 * BAND * found.errors[:, column]
-    for run in unbroken(found):
+def _draw_topic(axes: Axes, shares: TimeShares, column: int) -> None:
+    """Draw a topic's share with its band; lines are interrupted at periods without documents."""
+    at, share = np.array(_middles(shares)), 100 * shares.shares[:, column]
+    error = 100 * BAND * shares.errors[:, column]
+    for run in unbroken(shares):
         rows = slice(run.start, run.stop)
         axes.plot(at[rows], share[rows], color=COLOURS[0], linewidth=1.4)
         if len(run) > 1:
@@ -116,65 +122,73 @@ def _course(axes: Any, found: TimeShares, column: int) -> None:
             axes.fill_between(at[rows], low, share[rows] + error[rows], color=COLOURS[0], alpha=0.18, linewidth=0)
         else:
             axes.errorbar(at[rows], share[rows], error[rows], color=COLOURS[0], alpha=0.5, linewidth=1)
-    few = found.documents < FEW_DOCUMENTS
+    few = shares.documents < FEW_DOCUMENTS
     style = {"markersize": 3.2, "color": COLOURS[0], "markeredgewidth": 0.8}
     axes.plot(at[~few], share[~few], "o", **style)
     axes.plot(at[few], share[few], "o", markerfacecolor="white", **style)
-    # A band of a few documents shall not press all else together.
+    # The wide band of a period with few documents must not determine the scale.
     axes.set_ylim(0.0, max(float(share.max()) * 1.25, float(np.quantile(share + error, 0.9)), 1e-6))
     axes.set_ylabel("share (%)")
 
 
-def _documents(axes: Any, found: TimeShares) -> None:
-    """Draw how many documents the periods have."""
-    widths = [end - start for start, end in zip(found.starts, found.ends, strict=True)]
-    axes.bar(found.starts, found.documents, width=widths, align="edge", color="#9AA3AA")
-    axes.set_title("Documents", fontsize=10)
-    whole_numbers(axes.yaxis)
+def _draw_documents(axes: Axes, shares: TimeShares) -> None:
+    """Draw the number of documents of each period."""
+    widths = [end - start for start, end in zip(shares.starts, shares.ends, strict=True)]
+    axes.bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
+    axes.set_title("Number of documents", fontsize=10)
+    integer_ticks(axes.yaxis)
 
 
-def _dates(axes: Any, found: TimeShares) -> None:
-    """Mark the horizontal axis with dates."""
+def _format_dates(axes: Axes, shares: TimeShares) -> None:
+    """Label the horizontal axis with dates."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    axes.set_xlim(found.starts[0], found.ends[-1])
+    axes.set_xlim(shares.starts[0], shares.ends[-1])
     locator = AutoDateLocator(minticks=3, maxticks=6)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
-def csv_of(found: TimeShares) -> bytes:
-    """Write the shares as CSV: a row for each period and topic."""
+def csv_of(time_shares: TimeShares) -> bytes:
+    """Return the shares as CSV, with a row for each period and topic."""
     sink = io.StringIO()
     writer = CsvRows(sink, "\n")
     writer.writerow(["period", "start", "documents", "tokens", "topic", "share", "error"])
-    for row, name in enumerate(found.names):
-        about = [name, found.starts[row].isoformat(), int(found.documents[row]), round(float(found.tokens[row]), 3)]
-        for topic, share, error in zip(found.topics, found.shares[row], found.errors[row], strict=True):
-            writer.writerow([*about, int(topic), f"{share:.6g}", f"{error:.6g}"])
+    for row, name in enumerate(time_shares.names):
+        tokens = round(float(time_shares.tokens[row]), 3)
+        period = [name, time_shares.starts[row].isoformat(), int(time_shares.documents[row]), tokens]
+        values = zip(time_shares.topics, time_shares.shares[row], time_shares.errors[row], strict=True)
+        for topic, share, error in values:
+            writer.writerow([*period, int(topic), f"{share:.6g}", f"{error:.6g}"])
     return sink.getvalue().encode()
 
 
-def record_of(found: TimeShares) -> dict[str, Any]:
-    """Return the shares as JSON has them: an object a period, and how dates were read."""
-    dates = found.summary
+def record_of(time_shares: TimeShares) -> dict[str, Any]:
+    """Return the shares as JSON values: an object for each period, and notes on the reading of dates."""
+    dates = time_shares.summary
     return {
-        "period": found.period,
-        "topics": found.topics.tolist(),
+        "period": time_shares.period,
+        "topics": time_shares.topics.tolist(),
         "periods": [
             {
                 "period": name,
                 "start": start.isoformat(),
                 "documents": int(documents),
                 "tokens": float(tokens),
-                "shares": [round(one, 6) for one in shares.tolist()],
-                "errors": [round(one, 6) for one in errors.tolist()],
+                "shares": [round(share, 6) for share in shares.tolist()],
+                "errors": [round(error, 6) for error in errors.tolist()],
             }
             for name, start, documents, tokens, shares, errors in zip(
-                found.names, found.starts, found.documents, found.tokens, found.shares, found.errors, strict=True
+                time_shares.names,
+                time_shares.starts,
+                time_shares.documents,
+                time_shares.tokens,
+                time_shares.shares,
+                time_shares.errors,
+                strict=True,
             )
         ],
-        "left_out": {"missing": dates.missing, "unreadable": dates.unreadable, "inexact": found.inexact},
+        "left_out": {"missing": dates.missing, "unreadable": dates.unreadable, "inexact": time_shares.inexact},
         "ambiguous": dates.ambiguous,
-        "notes": found.notes,
+        "notes": time_shares.notes,
     }

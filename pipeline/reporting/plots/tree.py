@@ -1,8 +1,8 @@
-"""Pictures of trees of topics, where matplotlib is installed: PNG and SVG.
+"""Draw trees of topics as PNG or SVG, with matplotlib.
 
-The root is at the left, a column a level. Each node is a card with its words, in the middle of a block of its own: as
-high as the card, or as the blocks of its children together, which lie in it one under another. So no cards overlap, and
-a parent lies between its first and its last child.
+The root is at the left, and each level has a column. A node is a card with its words, centred in a block that is as
+high as the card or as the blocks of its children together, whichever is higher. So cards do not overlap, and a parent
+lies between its first and its last child.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import unicodedata
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.style import COLOURS, DPI, SALT, saved
@@ -20,38 +20,45 @@ from collapsium.pipeline.reporting.tree_layout import (
     INSET,
     LINE,
     SMALL,
-    STEP,
     TITLE,
     Card,
     Measure,
-    _shortened,
     cards_of,
+    edge_points,
     layout,
     parents_of,
+    shortened_to,
     wrapped,
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from collapsium.pipeline.analysis.topics import Topic
 
-WIDER, TALL = (1.0, 1.4, 2.0), 1.5  # by how much they grow where a tree is higher than so many times its width
+# Factors on the cards' widths; the first is taken whose picture is at most MAX_ASPECT times as high as wide.
+WIDTH_FACTORS, MAX_ASPECT = (1.0, 1.4, 2.0), 1.5
 MARGIN = 18.0
-NARROW = 440.0  # what a picture is wide at least, for its caption
-ROOMY = 1.04  # other fonts than the one that was measured may be a little wider
-MOST = 60_000  # pixels that a PNG may be high or wide
-STYLE = {  # an SVG names all the fonts, of which a reader takes the first that it has
+# Minimum width of a picture, for its caption.
+MIN_WIDTH = 440.0
+# Fonts other than the measured one may be a little wider.
+FONT_TOLERANCE = 1.04
+# Maximum height and width of a PNG, in pixels.
+MAX_PIXELS = 60_000
+# An SVG names all the fonts; a viewer uses the first that it has.
+STYLE = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica"],
     "svg.fonttype": "none",
     "text.usetex": False,
 }
-INK, GREY, THREAD = "#111111", "#4a4a4a", "#8c9aa5"
+INK, GREY, EDGE = "#111111", "#4a4a4a", "#8c9aa5"
 CAPTION = (
-    "Each node: its id, the share of the {what} at it and below it, and its {words}. "
-    "The darker a node and the thicker its line, the larger the share.{folded}"
+    "Each card shows a node's id, the share of the {unit} at and below the node, and its {words}. "
+    "A darker card and a thicker line mean a larger share.{folded}"
 )
-
-FOLDED = " Small nodes are folded: … n more, with their share."
+FOLDED = " Small nodes are folded into entries “… n more” with their total share."
 
 
 def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:
@@ -64,21 +71,21 @@ def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:
     kind : str
         ``png`` or ``svg``.
     title : str
-        What stands above it.
+        Title of the picture.
 
     Returns
     -------
     bytes
-        The file; text of an SVG stays text, and the same tree gives the same bytes.
+        The file. Text stays text in an SVG, and the same tree gives the same bytes.
     """
     from matplotlib import rc_context
 
     with warnings.catch_warnings(), rc_context({**SALT, **STYLE}):
-        # Letters that the font lacks are boxes in a PNG; an SVG has them all.
+        # Characters that the font lacks become boxes in a PNG; an SVG has them all.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure = _figure(tree, title, _measure)
         inches = max(figure.get_size_inches())
-        return saved(figure, kind, min(DPI, MOST / inches))
+        return saved(figure, kind, min(DPI, MAX_PIXELS / inches))
 
 
 @lru_cache(maxsize=100_000)
@@ -88,25 +95,26 @@ def _measure(text: str, size: float) -> float:
     from matplotlib.textpath import text_to_path
 
     width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)  # another font will have these
-    return max(float(width), wide * size) * ROOMY
+    # Wide characters come from another font, one font size wide.
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return max(float(width), wide * size) * FONT_TOLERANCE
 
 
-def _figure(tree: Sequence[Topic], title: str, measure: Measure) -> Any:
-    """Make the figure: one pair of axes, whose units are points from the upper left corner."""
+def _figure(tree: Sequence[Topic], title: str, measure: Measure) -> Figure:
+    """Return a figure with one pair of axes, whose units are points from the upper left corner."""
     from matplotlib.figure import Figure
 
     levels = [node.level or 0 for node in tree]
-    for wider in WIDER:
-        cards = cards_of(tree, measure, wider)
+    for factor in WIDTH_FACTORS:
+        cards = cards_of(tree, measure, factor)
         places = layout(levels, [(card.width, card.height) for card in cards])
-        across = max([NARROW, *(x + card.width for (x, _), card in zip(places, cards, strict=True))])
+        across = max([MIN_WIDTH, *(x + card.width for (x, _), card in zip(places, cards, strict=True))])
         down = max((y + card.height for (_, y), card in zip(places, cards, strict=True)), default=0.0)
-        if down <= TALL * across:
+        if down <= MAX_ASPECT * across:
             break
     signed = any(node.signed for node in tree)
     text = CAPTION.format(
-        what="documents" if signed else "tokens",
+        unit="documents" if signed else "tokens",
         words="largest loadings" if signed else "most probable words",
         folded="" if all(node.names for node in tree) else FOLDED,
     )
@@ -117,48 +125,43 @@ def _figure(tree: Sequence[Topic], title: str, measure: Measure) -> Any:
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0.0, size[0]), ylim=(size[1], 0.0))
     axes.axis("off")
-    heading = _shortened(plain(title), across, lambda line: measure(line, TITLE))
+    heading = shortened_to(plain(title), across, lambda line: measure(line, TITLE))
     _write(axes, MARGIN, MARGIN + TITLE / 2, heading, TITLE, INK)
     for number, line in enumerate(caption):
         _write(axes, MARGIN, MARGIN + TITLE * LINE + (number + 0.8) * SMALL * LINE, line, SMALL, GREY)
     moved = [(x + MARGIN, y + upper) for x, y in places]
-    _draw_threads(axes, tree, parents_of(levels), cards, moved)
+    _draw_edges(axes, tree, cards, moved)
     for node, card, (x, y) in zip(tree, cards, moved, strict=True):
         _draw_card(axes, node, card, x, y)
     return figure
 
 
-def _write(axes: Any, x: float, y: float, text: str, size: float, colour: str) -> None:
-    # A dollar sign begins no formula.
+def _write(axes: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
+    # Without parse_math a dollar sign would start a formula.
     axes.text(x, y, text, size=size, color=colour, ha="left", va="center_baseline", parse_math=False)
 
 
-def _draw_threads(
-    axes: Any, tree: Sequence[Topic], above: Sequence[int], cards: Sequence[Card], places: Sequence[tuple[float, float]]
+def _draw_edges(
+    axes: Axes, tree: Sequence[Topic], cards: Sequence[Card], places: Sequence[tuple[float, float]]
 ) -> None:
-    """Draw a line from each node's parent to it, behind the cards."""
+    """Draw a line from each node's parent to the node, behind the cards."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    for number, parent in enumerate(above):
+    for number, parent in enumerate(parents_of([node.level or 0 for node in tree])):
         if parent < 0:
             continue
-        x, y = places[parent][0] + cards[parent].width, places[parent][1] + cards[parent].height / 2
-        to, down = places[number][0], places[number][1] + cards[number].height / 2
-        # Level through the parent's column, where no other card lies, then over to the child.
-        turn = to - STEP
-        bend = (turn + to) / 2
         codes = [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
-        path = Path([(x, y), (turn, y), (bend, y), (bend, down), (to, down)], codes)
+        path = Path(edge_points(places[parent], cards[parent], places[number], cards[number]), codes)
         width = 0.6 + 3.0 * _strength(tree[number])
-        axes.add_patch(PathPatch(path, fill=False, edgecolor=THREAD, linewidth=width, zorder=1))
+        axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=width, zorder=1))
 
 
-def _draw_card(axes: Any, node: Topic, card: Card, x: float, y: float) -> None:
+def _draw_card(axes: Axes, node: Topic, card: Card, x: float, y: float) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     style = "round,pad=0,rounding_size=3"
-    # Folded nodes, which have no words, are dashed.
+    # Entries of folded nodes, which have no words, have a dashed outline.
     fill, line = (_tint(0.05 + 0.5 * _strength(node)), "-") if node.names else ((1.0, 1.0, 1.0), "--")
     axes.add_patch(
         FancyBboxPatch(
@@ -167,7 +170,7 @@ def _draw_card(axes: Any, node: Topic, card: Card, x: float, y: float) -> None:
             card.height,
             style,
             facecolor=fill,
-            edgecolor=THREAD,
+            edgecolor=EDGE,
             linewidth=0.6,
             linestyle=line,
             zorder=2,
@@ -180,11 +183,11 @@ def _draw_card(axes: Any, node: Topic, card: Card, x: float, y: float) -> None:
 
 
 def _strength(node: Topic) -> float:
-    """Return how dark and thick a node is, from 0 to 1: the root of its share, so that small ones still differ."""
+    """Return the visual weight of a node from 0 to 1: the square root of its share, so that small ones still differ."""
     return float(min(max(node.below or 0.0, 0.0), 1.0) ** 0.5)
 
 
 def _tint(part: float) -> tuple[float, float, float]:
-    """Mix white with so much of the first colour."""
+    """Return white mixed with a part of the first colour."""
     red, green, blue = (1.0 - part * (1.0 - int(COLOURS[0][at : at + 2], 16) / 255) for at in (1, 3, 5))
     return red, green, blue

@@ -26,7 +26,7 @@ from collapsium.pipeline import (
     verify,
 )
 from collapsium.pipeline.analysis.scoring.completion import complete
-from collapsium.pipeline.analysis.segments import along, beside, colours_of
+from collapsium.pipeline.analysis.segments import colours_of, compare_runs, segment_proportions
 from collapsium.pipeline.analysis.stability import distances, matched
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.compare.options import all_families, labelled_families
@@ -121,10 +121,10 @@ def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, t
 
 
 def test_infer__of_segments_is_refused_where_a_family_has_none(place, tmp_path, capsys):
-    with pytest.raises(OptionError, match="gibbs-lda knows no segments"):
+    with pytest.raises(OptionError, match="gibbs-lda does not model segments"):
         infer(place / "flat", place / "train-flat", tmp_path / "out.parquet", segments=True)
     assert main(["infer", str(place / "flat"), str(place / "train"), str(tmp_path / "o"), "--segments"]) == 2
-    assert "knows no segments" in capsys.readouterr().err
+    assert "does not model segments" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -215,14 +215,14 @@ def test_evaluate__names_what_does_not_fit_of_two_corpora(place, small, tmp_path
 
 def test_plot__shows_the_document_of_most_segments(place, tmp_path, capsys):
     ids, counts = counts_of(place / "train")
-    found = along(place / "run")
+    found = segment_proportions(place / "run")
     assert found.document == ids[int(counts.argmax())]
     assert found.proportions.shape == (counts.max(), 3)
     assert np.allclose(found.proportions.sum(axis=1), 1.0)
     for name in ("a.svg", "b.png"):
         assert main(["plot", str(place / "run"), str(tmp_path / name), "--what", "segments"]) == 0
-    said = capsys.readouterr().out
-    assert said.count(f"neighbouring segments lie {neighbour_distance(place / 'run'):.3f} apart") == 2
+    printed = capsys.readouterr().out
+    assert printed.count(f"mean distance between neighbouring segments {neighbour_distance(place / 'run'):.3f}") == 2
     drawn = (tmp_path / "a.svg").read_text()
     for topic in topics(place / "run", 5):
         assert f"{topic.id}: {' '.join(topic.names)}" in drawn
@@ -240,18 +240,18 @@ def test_plot__shows_the_document_of_most_segments(place, tmp_path, capsys):
 
 
 def test_plot__puts_two_runs_side_by_side_with_the_same_colours(place, tmp_path):
-    one, other, partner = beside(place / "run", place / "flat")
-    assert (one.places, other.places, other.document) == ("segment", "document", one.document)
+    one, other, partner = compare_runs(place / "run", place / "flat")
+    assert (one.unit, other.unit, other.document) == ("segment", "document", one.document)
     assert len(one.proportions) == len(other.proportions)
     models = Model(place / "run"), Model(place / "flat")
     apart = distances(*models)
     assert partner == {theirs: ours for ours, theirs, _ in matched(*models)}
     assert sum(apart[ours, theirs] for theirs, ours in partner.items()) <= np.trace(apart) + 1e-12
-    said = plot(place / "run", tmp_path / "x.svg", what=["segments"], beside=place / "flat")
-    assert len(said) == 2
-    assert f"{neighbour_distance(place / 'flat', document=one.document):.3f}" in said[1]
-    back, _, again = beside(place / "flat", place / "run")
-    assert (back.document, back.places) == (one.document, "document")
+    lines = plot(place / "run", tmp_path / "x.svg", what=["segments"], compare_with=place / "flat")
+    assert len(lines) == 2
+    assert f"{neighbour_distance(place / 'flat', document=one.document):.3f}" in lines[1]
+    back, _, again = compare_runs(place / "flat", place / "run")
+    assert (back.document, back.unit) == (one.document, "document")
     assert again == {ours: theirs for theirs, ours in partner.items()}
 
 
@@ -269,31 +269,31 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
     own = shares[ends[number] : ends[number + 1]]
     expected = np.mean([np.sqrt(1 - np.sqrt(a * b).sum()) for a, b in zip(own, own[1:], strict=False)])
     assert neighbour_distance(place / "flat", document=ids[number]) == pytest.approx(expected, abs=1e-7)
-    assert len(along(place / "flat").proportions) == counts.sum()
+    assert len(segment_proportions(place / "flat").proportions) == counts.sum()
 
 
 def test_plot__says_what_is_not_there(place, small, tmp_path):
     run, out = place / "run", tmp_path / "x.svg"
     cases = [
-        ({"document": "nobody"}, OptionError, "no document of this id"),
+        ({"document": "nobody"}, OptionError, "no document with this id"),
         ({"topics": [0, 99]}, OptionError, "`topics` 99: run has no topic 99"),
         ({"topics": list(range(11))}, OptionError, "expected 1 to 10 topics, found 11"),
         ({"corpus": place / "new"}, MismatchError, "not the corpus that the model was fitted to"),
         ({"corpus": place / "gone"}, AbsentError, "`corpus`"),
-        ({"what": ["segments", "map"]}, OptionError, "picture by itself"),
-        ({"what": ["map"], "document": "x"}, OptionError, "document: expected with `what` segments"),
+        ({"what": ["segments", "map"]}, OptionError, "picture of its own"),
+        ({"what": ["map"], "document": "x"}, OptionError, "document: applies only to `what` segments"),
     ]
     for given_, error, text in cases:
         with pytest.raises(error, match=text):
             plot(run, out, **{"what": ["segments"], **given_})
-    with pytest.raises(OptionError, match="gibbs-lda knows no segments"):
+    with pytest.raises(OptionError, match="gibbs-lda does not model segments"):
         plot(place / "flat", out, what=["segments"], document="nobody")
     fit(small[0], tmp_path / "small", family="gibbs-lda", **OPTIONS)
     with pytest.raises(MismatchError, match="its vocabulary is not that of"):
-        plot(run, out, what=["segments"], beside=tmp_path / "small")
+        plot(run, out, what=["segments"], compare_with=tmp_path / "small")
     fit(place / "new", tmp_path / "new", family="gibbs-lda", **OPTIONS)
-    with pytest.raises(MismatchError, match="expected .* places"):
-        plot(place / "flat", out, what=["segments"], beside=tmp_path / "new")
+    with pytest.raises(MismatchError, match="expected .* as many as"):
+        plot(place / "flat", out, what=["segments"], compare_with=tmp_path / "new")
     assert not out.exists()
 
 
@@ -332,15 +332,15 @@ def test_report__shows_the_documents_of_most_segments(place, tmp_path):
     report(place / "run", tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text()
     for one in summary.segmented:
-        assert f"{one.segments:,} segments; neighbours lie" in page
-    assert page.count('<figure class="along">') == 3
+        assert f"{one.segments:,} segments; mean distance between neighbours" in page
+    assert page.count('<figure class="segments">') == 3
     assert not verify(place / "run").broken
     flat = Model(place / "flat")
     assert read_summary(flat.folder, flat.record).segmented == ()
     assert json.loads(flat.folder.read("summary.json"))["version"] == 2
     assert "segmented" not in json.loads(flat.folder.read("summary.json"))
     report(place / "flat", tmp_path / "flat.html")
-    assert 'id="along"' not in (tmp_path / "flat.html").read_text()
+    assert 'id="segments"' not in (tmp_path / "flat.html").read_text()
 
 
 @pytest.mark.parametrize("shares", [((0.5,),), ((0.5, 0.5), (0.5,)), ((), ()), ((0.1,) * 3, (0.1,) * 3)])

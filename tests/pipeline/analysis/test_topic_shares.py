@@ -87,7 +87,7 @@ def test_periods__choose_themselves_and_tell_what_they_leave_out(made):
     assert 10 <= len(found.names) <= 60
     told = " ".join(found.notes)
     assert found.inexact
-    assert "have no date" in told
+    assert "without a date" in told
     assert f"cannot be read (such as '{HOSTILE}')" in told
     assert found.table().num_rows == 3 * len(found.names)
     with pytest.raises(OptionError, match="expected hour, day"):
@@ -100,11 +100,11 @@ def test_plot__writes_a_picture_and_a_table(made, tmp_path, capsys):
     assert main(["plot", run, str(picture), "--what", "time", "--period", "quarter", "--csv", str(table)]) == 0
     said = capsys.readouterr().out
     assert "quarters" in said
-    assert "have no date" in said
+    assert "without a date" in said
     rows, expected = list(csv.DictReader(table.open())), topic_shares(run, period="quarter")
     assert [float(row["share"]) for row in rows] == pytest.approx(expected.shares.ravel().tolist(), abs=1e-5)
     assert [row["period"] for row in rows[::3]] == expected.names
-    assert "Documents" in picture.read_text()
+    assert "Number of documents" in picture.read_text()
     assert main(["plot", run, str(tmp_path / "one.png"), "--what", "time", "--topics", "1", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (

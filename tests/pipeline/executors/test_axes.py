@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from collapsium.pipeline.reporting.charts import ticks
 from collapsium.pipeline.reporting.curves import charts_of
-from collapsium.pipeline.reporting.plots.run import _course
-from collapsium.pipeline.reporting.plots.style import whole_numbers
+from collapsium.pipeline.reporting.plots.run import _curve
+from collapsium.pipeline.reporting.plots.style import integer_ticks
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.plots.base import Results
 from collapsium.pipeline.workflows.compare.plots.registry import draw_plots
@@ -31,7 +31,7 @@ def labels_of(axis):
 def test_axis_of_counts__has_whole_ticks_whatever_its_range(first, spread):
     axes = Figure().subplots()
     axes.plot([first, first + spread], [first, first + spread])
-    whole_numbers(axes.yaxis)
+    integer_ticks(axes.yaxis)
     places, texts = labels_of(axes.yaxis)
     assert places
     assert all(place == round(place) for place in places)
@@ -41,7 +41,7 @@ def test_axis_of_counts__has_whole_ticks_whatever_its_range(first, spread):
 
 @given(st.integers(-5, 10**7), st.integers(0, 10**7), st.integers(4, 9))
 def test_ticks_of_counts__are_whole_and_in_range(low, spread, count):
-    found = ticks(low - 0.06 * spread, low + 1.06 * spread, count, whole=True)
+    found = ticks(low - 0.06 * spread, low + 1.06 * spread, count, integer=True)
     assert found
     assert all(one == round(one) for one in found)
     assert len(found) <= 2 * count + 2
@@ -49,7 +49,7 @@ def test_ticks_of_counts__are_whole_and_in_range(low, spread, count):
 
 def test_course_of_the_number_of_topics__has_no_half_topics():
     axes = Figure().subplots()
-    _course([("", [(1.0, 2.0), (2.0, 3.0)])], "topics", counted=True)(axes)
+    _curve([("", [(1.0, 2.0), (2.0, 3.0)])], "topics", counted=True)(axes)
     for axis, expected in ((axes.xaxis, ["1", "2"]), (axes.yaxis, ["2", "3"])):
         assert labels_of(axis)[1] == expected
 
@@ -57,8 +57,8 @@ def test_course_of_the_number_of_topics__has_no_half_topics():
 def test_charts_of_a_trees_moves__have_whole_numbers_of_nodes():
     events = [{"event": "iteration", "iteration": one, "grown": one % 4, "gamma": one / 4} for one in range(1, 5)]
     grown, gamma = charts_of([("", events)], {"grown": 0.0, "gamma": 1.0})[0]
-    assert [text for _, text in grown.up] == ["0", "1", "2", "3"]
-    assert any("." in text for _, text in gamma.up)
+    assert [text for _, text in grown.y_ticks] == ["0", "1", "2", "3"]
+    assert any("." in text for _, text in gamma.y_ticks)
 
 
 def test_chart_of_the_number_of_topics__has_no_half_topics():
@@ -68,8 +68,8 @@ def test_chart_of_the_number_of_topics__has_no_half_topics():
     ]
     charts, _ = charts_of([("", events)], {"topics": 1202.0})
     score, topics = charts
-    assert [text for _, text in topics.up] == ["1,200", "1,201", "1,202"]
-    assert [text for _, text in topics.across] == [text for _, text in score.across] == ["1", "2", "3", "4"]
+    assert [text for _, text in topics.y_ticks] == ["1,200", "1,201", "1,202"]
+    assert [text for _, text in topics.x_ticks] == [text for _, text in score.x_ticks] == ["1", "2", "3", "4"]
 
 
 def test_steps_of_a_comparison__are_whole_numbers(tmp_path):
@@ -87,5 +87,5 @@ def test_steps_of_a_comparison__are_whole_numbers(tmp_path):
 def test_few_ranks__are_told_apart(ranks):
     axes = Figure().subplots()
     axes.bar(range(1, ranks + 1), [1.0] * ranks)
-    whole_numbers(axes.xaxis)
+    integer_ticks(axes.xaxis)
     assert [text for text in labels_of(axes.xaxis)[1] if text != "0"][:ranks] == [str(n + 1) for n in range(ranks)]

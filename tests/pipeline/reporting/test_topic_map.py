@@ -15,7 +15,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.reporting.embedding import MDS, TSNE, classical_scaling, measure
 from collapsium.pipeline.reporting.plots.topic_map import MapPanel
 from collapsium.pipeline.reporting.text_layout import Placement, Point, place_texts, shortened, text_width
-from collapsium.pipeline.reporting.topic_map import laid_out, named
+from collapsium.pipeline.reporting.topic_map import circle_texts, map_of_distances
 
 
 def hellinger(rows):
@@ -43,7 +43,7 @@ def test_map__holds_circles_that_do_not_overlap_and_fill_it(seed, count, differe
     generator = np.random.default_rng(seed)
     rows = generator.dirichlet([0.1] * 30, size=different)[generator.integers(0, different, size=count)]
     share = generator.dirichlet([0.3] * count)
-    found = laid_out(hellinger(rows), share)
+    found = map_of_distances(hellinger(rows), share)
     x, y, radius = found.x, found.y, found.radius
     gaps = np.hypot(x[:, None] - x, y[:, None] - y) - radius[:, None] - radius
     assert (gaps[np.triu_indices(count, 1)] > -1e-4).all()
@@ -56,7 +56,7 @@ def test_map__holds_circles_that_do_not_overlap_and_fill_it(seed, count, differe
         area = radius[large] ** 2 / share[large]
         assert area.max() <= 1.02 * area.min()
     assert found.quality.method == (TSNE if count >= 30 else MDS)
-    again = laid_out(hellinger(rows), share)
+    again = map_of_distances(hellinger(rows), share)
     assert np.array_equal(x, again.x)
     assert np.array_equal(y, again.y)
 
@@ -64,10 +64,10 @@ def test_map__holds_circles_that_do_not_overlap_and_fill_it(seed, count, differe
 @pytest.mark.parametrize(("groups", "size"), [(4, 5), (10, 6), (20, 10)])
 def test_map__keeps_more_neighbours_than_classical_scaling(groups, size):
     apart = hellinger(grouped(groups, size))
-    found = laid_out(apart, np.full(groups * size, 1.0 / (groups * size)))
+    found = map_of_distances(apart, np.full(groups * size, 1.0 / (groups * size)))
     before = measure(apart, classical_scaling(apart), "")
-    assert found.quality.kept > 0.7
-    assert found.quality.kept >= before.kept
+    assert found.quality.preserved > 0.7
+    assert found.quality.preserved >= before.preserved
     nearest = np.argsort(np.hypot(found.x[:, None] - found.x, found.y[:, None] - found.y), axis=1)[:, 1]
     assert np.mean(nearest // size == np.arange(groups * size) // size) > 0.9
 
@@ -75,15 +75,15 @@ def test_map__keeps_more_neighbours_than_classical_scaling(groups, size):
 def test_quality__is_of_the_neighbours_and_distances():
     places = np.random.default_rng(1).normal(size=(30, 2))
     whole = measure(cdist(places, places), places, TSNE)
-    assert (whole.near, whole.among, whole.kept) == (5, 10, 1.0)
+    assert (whole.near, whole.among, whole.preserved) == (5, 10, 1.0)
     assert whole.stress == pytest.approx(0.0, abs=1e-7)
     assert whole.chance == pytest.approx(10 / 29)
-    assert "stress 0.00" in whole.said("topics")
+    assert "stress 0.00" in whole.describe("topics")
     other = measure(cdist(places, places), np.random.default_rng(2).normal(size=(30, 2)), TSNE)
-    assert other.kept == pytest.approx(whole.chance, abs=0.15)
+    assert other.preserved == pytest.approx(whole.chance, abs=0.15)
     assert measure(np.ones((3, 3)), places[:3], MDS).near == 0
     assert measure(np.zeros((0, 0)), places[:0], MDS).near == 0
-    assert "nearest" not in measure(np.ones((3, 3)), places[:3], MDS).said("topics")
+    assert "nearest" not in measure(np.ones((3, 3)), places[:3], MDS).describe("topics")
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.sampled_from([(0.0,), (0.0, 20.0, 60.0)]))
@@ -104,7 +104,7 @@ def test_texts__do_not_cover_texts_and_lie_in_the_plane(seed, count, distances):
     for point, one in zip(points, placed, strict=True):
         if one is not None:
             assert one.width == pytest.approx(text_width(point.text, 12.0, bold=point.bold), abs=0.06)
-            assert one.left <= one.at <= one.left + one.width + 0.1
+            assert one.left <= one.anchor_x <= one.left + one.width + 0.1
 
 
 def test_names__are_short_and_without_letters_that_steer():
@@ -116,10 +116,10 @@ def test_names__are_short_and_without_letters_that_steer():
 def test_ids_and_names__collide_nowhere(count, size):
     generator = np.random.default_rng(3)
     share = generator.dirichlet([0.5] * count)
-    found = laid_out(hellinger(generator.dirichlet([0.1] * 50, size=count)), share)
+    found = map_of_distances(hellinger(generator.dirichlet([0.1] * 50, size=count)), share)
     shown = [Topic(n, float(one), [("word", 0.5)]) for n, one in enumerate(share)]
-    texts = named(found, shown, ["some words"] * count, 640.0, size)
-    boxes = [one.beside.box for one in texts if one.beside is not None]
+    texts = circle_texts(found, shown, ["some words"] * count, 640.0, size)
+    boxes = [one.outside.box for one in texts if one.outside is not None]
     for place, one in enumerate(texts):
         if one.inside:
             x, y, half = 640 * found.x[place], 640 * found.y[place], text_width(str(place), size) / 2
@@ -144,7 +144,7 @@ def test_picture__has_texts_that_do_not_collide(run):
     axes = figure.subplots()
     panel(axes)
     figure.draw_without_rendering()
-    panel.finish()
+    panel.finish(axes)
     figure.draw_without_rendering()
     extents = [text.get_window_extent().extents for text in axes.texts]
     assert len(extents) > 12
@@ -161,12 +161,14 @@ def test_report__says_what_the_map_is(run, tmp_path, capsys):
     assert (told["map"]["near"], told["map"]["among"]) == (2, 4)
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert f"stress {told['map']['stress']:.2f}" in page
-    assert f"{told['map']['kept']:.0%} are among its 4 nearest" in " ".join(page.split())
+    assert f"{told['map']['preserved']:.0%} of the 2 nearest topics of each are among its 4 nearest" in " ".join(
+        page.split()
+    )
     shutil.copytree(run, tmp_path / "again")
-    assert report(tmp_path / "again", tmp_path / "again.html").map.kept == told["map"]["kept"]
+    assert report(tmp_path / "again", tmp_path / "again.html").map.preserved == told["map"]["preserved"]
 
 
 def test_a_map_of_topics_without_tokens__has_circles_alike():
-    found = laid_out(hellinger(grouped(3, 2)), np.zeros(6))
+    found = map_of_distances(hellinger(grouped(3, 2)), np.zeros(6))
     assert np.ptp(found.radius) == 0
     assert np.isfinite([found.x, found.y, found.radius]).all()

@@ -304,7 +304,7 @@ def test_files__of_flat_topics_are_refused(capsys, tmp_path, small, option):
     capsys.readouterr()
     code, out, err = command(capsys, "topics", tmp_path / "run", option, tmp_path / "x.svg")
     assert code == 2
-    assert f"{option} {tmp_path / 'x.svg'}: the family's topics are no tree" in err
+    assert f"{option} {tmp_path / 'x.svg'}: this family's topics are not a tree" in err
     assert (out, len(err.splitlines())) == ("", 1)
     assert not (tmp_path / "x.svg").exists()
     assert all((topic.parent, topic.level, topic.below) == (None, None, None) for topic in topics(tmp_path / "run"))
@@ -320,7 +320,7 @@ def test_picture__without_matplotlib_is_a_clear_error(tmp_path, monkeypatch, mod
     (tmp_path / "x.graphml").write_text("")
     with pytest.raises(OccupiedError):
         check([], str(tmp_path / "x.graphml"))
-    with pytest.raises(OptionError, match="are no tree"):
+    with pytest.raises(OptionError, match="are not a tree"):
         write([Topic(0, 1.0, [])], [], str(tmp_path / "y.graphml"))
 
 

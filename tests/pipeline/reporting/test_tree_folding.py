@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit, plot, report, topics
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.reporting.page.tree import ROWS, branches, view
-from collapsium.pipeline.reporting.tree_files import DRAWN
-from collapsium.pipeline.reporting.tree_folding import FoldedNodes, fold
+from collapsium.pipeline.reporting.page.tree import MAX_OPEN_ROWS, branches, view
+from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, FoldedNodes, fold
 from collapsium.storage.errors import OptionError
 
 
@@ -73,7 +72,7 @@ def test_folding__keeps_large_nodes_of_the_first_levels(seed, nodes, least, leve
 @given(st.integers(0, 1000), st.integers(1, 120), st.integers(2, 60))
 def test_folding__by_itself_shows_the_largest_nodes_and_no_more_than_fit(seed, nodes, most):
     tree = tree_of(seed, nodes)
-    shown = fold(tree, most=most)
+    shown = fold(tree, max_entries=most)
     check_nothing_is_lost(tree, shown)
     assert len(shown) <= most
     if nodes <= most:
@@ -95,7 +94,7 @@ def test_list_of_a_page__has_all_nodes_and_few_open_ones(seed, nodes):
     tree = tree_of(seed, nodes)
     found = branches(tree)
     assert sorted(ids_of(found)) == list(range(nodes))
-    assert rows_seen(found) <= ROWS
+    assert rows_seen(found) <= MAX_OPEN_ROWS
     assert sorted(ids_of(branches(tree, min_share=0.0))) == list(range(nodes))
     assert rows_seen(branches(tree, min_share=0.0)) == nodes
     assert rows_seen(branches(tree, levels=1)) == 1
@@ -136,7 +135,7 @@ def test_topics__print_and_draw_folded_trees(tree, tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"… {len(everything) - 1} more" in out
     assert f"… {len(everything) - 1} more" in picture.read_text()
-    assert (tmp_path / "t.xml").read_text().count("<node ") == len(everything) <= DRAWN
+    assert (tmp_path / "t.xml").read_text().count("<node ") == len(everything) <= MAX_DRAWN
     assert main(["topics", str(tree), "--min-share", "7"]) != 0
     assert "expected a share from 0 to 1" in capsys.readouterr().err
 
@@ -149,7 +148,7 @@ def test_report__lists_all_nodes_in_branches(tree, small, tmp_path):
         assert f'data-topic="{node.id}">{node.id}</a>' in listed
     assert listed.count("<details open>") == 1
     fit(small[0], tmp_path / "flat", family="lda", topics=2, iterations=1, scheduler="serial")
-    with pytest.raises(OptionError, match="no tree"):
+    with pytest.raises(OptionError, match="not a tree"):
         report(tmp_path / "flat", tmp_path / "flat.html", min_share=0.1)
     assert not (tmp_path / "flat.html").exists()
     assert main(["topics", str(tmp_path / "flat"), "--levels", "2"]) != 0

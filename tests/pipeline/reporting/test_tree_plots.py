@@ -132,7 +132,7 @@ def test_draw__a_png_is_as_large_as_its_tree():
 def test_draw__a_huge_tree_is_no_higher_than_a_png_may_be(monkeypatch):
     tree = tree_of([-1] + [0] * 40, ["w"])
     high = int.from_bytes(draw(tree, "png", "t")[20:24], "big")
-    monkeypatch.setattr("collapsium.pipeline.reporting.plots.tree.MOST", high // 2)
+    monkeypatch.setattr("collapsium.pipeline.reporting.plots.tree.MAX_PIXELS", high // 2)
     assert high // 2 - 2 <= int.from_bytes(draw(tree, "png", "t")[20:24], "big") <= high // 2
 
 

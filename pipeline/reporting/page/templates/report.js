@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const kind = data.what.topic.toLowerCase();
+  const kind = data.units.topic.toLowerCase();
   const byId = new Map(data.topics.map((topic) => [topic.id, topic]));
   const panel = document.getElementById("panel");
   const SHOWN = 12, PAGE = 25;
@@ -51,10 +51,10 @@
           [bar([100 * Math.abs(value) / most, value < 0 ? "all" : ""]), "barred"]]));
       return table;
     }
-    head.append(row([["Word"], [`In the ${kind}`, "n"], ["Times overall", "n"], ["", "barred"]], "th"));
-    const found = ranked(topic);
-    const most = Math.max(...found.map(([word, p]) => Math.max(data.overall[word], p * topic.share)));
-    for (const [word, p] of found) {
+    head.append(row([["Word"], ["Probability", "n"], ["Lift", "n"], ["", "barred"]], "th"));
+    const shown = ranked(topic);
+    const most = Math.max(...shown.map(([word, p]) => Math.max(data.overall[word], p * topic.share)));
+    for (const [word, p] of shown) {
       const lift = p / data.overall[word];
       body.append(row([[data.words[word]], [percent(p, 2), "n"], [lift.toFixed(lift < 10 ? 1 : 0), "n"],
         [bar([100 * data.overall[word] / most, "all"], [100 * Math.min(p * topic.share, data.overall[word]) / most, ""]), "barred"]]));
@@ -65,12 +65,12 @@
   function exampleList(topic) {
     const list = make("ul", { class: "examples" });
     for (const [place, share, words, snippet] of topic.examples) {
-      const found = data.documents[place];
-      const item = make("li", {}, make("p", {}, found.title || found.id));
+      const example = data.documents[place];
+      const item = make("li", {}, make("p", {}, example.title || example.id));
       const strip = make("svg", { class: "strip", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img" });
-      strip.setAttribute("aria-label", "Proportions: " + found.topics.map(([id, p]) => `${id} ${percent(p)}`).join(", "));
+      strip.setAttribute("aria-label", "Proportions: " + example.topics.map(([id, p]) => `${id} ${percent(p)}`).join(", "));
       let left = 0;
-      for (const [id, p] of found.topics) {
+      for (const [id, p] of example.topics) {
         const part = make("rect", { x: (100 * left).toFixed(2), width: (100 * p).toFixed(2), height: 10 });
         if (id === topic.id) part.setAttribute("class", "own");
         if (byId.has(id)) part.append(make("title", {}, `${id} ${name(byId.get(id))}: ${percent(p)}`));
@@ -80,11 +80,11 @@
       if (snippet) // every other part is a word of the topic
         item.append(make("p", { class: "snippet" }, ...snippet.map((part, n) => n % 2 ? make("mark", {}, part) : part)));
       item.append(strip);
-      const length = data.signed ? "" : `, ${found.tokens.toLocaleString("en")} tokens`;
-      item.append(make("p", { class: "meta" }, `${found.title ? found.id + ": " : ""}${percent(share)} of it${length}` +
-        (words.length ? `; here by: ${words.map((word) => data.words[word]).join(", ")}` : "")));
+      const length = data.signed ? "" : ` of its ${example.tokens.toLocaleString("en")} tokens`;
+      item.append(make("p", { class: "meta" }, `${example.title ? example.id + ": " : ""}${percent(share)}${length}` +
+        (words.length ? `, mainly ${words.map((word) => data.words[word]).join(", ")}` : "")));
       const others = make("ul", { class: "chips" });
-      for (const [id, p] of found.topics.filter(([id]) => id !== topic.id && byId.has(id)).slice(0, 3))
+      for (const [id, p] of example.topics.filter(([id]) => id !== topic.id && byId.has(id)).slice(0, 3))
         others.append(make("li", {}, link(byId.get(id)), ` ${percent(p)}`));
       if (others.children.length) item.append(others);
       list.append(item);
@@ -93,51 +93,50 @@
   }
 
   function labelLists(topic) {
-    const found = [];
+    const lists = [];
     for (const field of data.fields) {
       const values = field.values.map((one) => [one, (one.topics.find(([id]) => id === topic.id) || [0, 0])[1]])
         .filter(([, share]) => share > 0).sort((one, other) => other[1] - one[1]).slice(0, 5);
       if (!values.length) continue;
-      found.push(make("h4", {}, `Most of it by ${field.field}`), make("ul", { class: "chips" },
+      lists.push(make("h4", {}, `Largest mean proportion by ${field.field}`), make("ul", { class: "chips" },
         ...values.map(([one, share]) => make("li", {}, `${one.value} ${percent(share)}`))));
     }
-    return found;
+    return lists;
   }
 
   function show(topic) {
     const place = data.topics.indexOf(topic);
-    const facts = [`${percent(topic.share)} of the ${data.what.tokens}`];
-    if (topic.below !== null) facts.push(`${percent(topic.below)} with those below`);
-    if (topic.most !== null && !data.signed) facts.push(`the largest in ${topic.most.toLocaleString("en")} of the ${data.what.documents}`);
+    const facts = [`${percent(topic.share)} of the ${data.units.tokens}`];
+    if (topic.below !== null) facts.push(`${percent(topic.below)} with its subtree`);
+    if (topic.most !== null && !data.signed) facts.push(`main ${kind} of ${topic.most.toLocaleString("en")} ${data.units.documents}`);
     if (topic.stability !== null) facts.push(`stability ${topic.stability.toFixed(2)}`);
     const turn = make("div", { class: "turn" });
-    for (const [text, label, step] of [["\u2190", "The one before", -1], ["\u2192", "The next", 1]]) {
+    for (const [text, label, step] of [["\u2190", `Previous ${kind}`, -1], ["\u2192", `Next ${kind}`, 1]]) {
       const button = make("button", { type: "button", "aria-label": label }, text);
       const other = data.topics[place + step];
       button.disabled = !other;
       button.addEventListener("click", () => { choose(other); panel.querySelectorAll("button")[step < 0 ? 0 : 1].focus(); });
       turn.append(button);
     }
-    const parts = [turn, make("h3", {}, `${data.what.topic} ${topic.id}: ${name(topic)}`), make("p", { class: "aside" }, facts.join(", "))];
+    const parts = [turn, make("h3", {}, `${data.units.topic} ${topic.id}: ${name(topic)}`), make("p", { class: "aside" }, facts.join(", "))];
     let table = wordTable(topic);
     if (!data.signed) {
       const slider = make("input", { type: "range", id: "weight", min: 0, max: 1, step: 0.2, value: weight });
-      const said = make("output", { for: "weight" }, weight.toFixed(1));
+      const shown = make("output", { for: "weight" }, weight.toFixed(1));
       slider.addEventListener("input", () => {
         weight = Number(slider.value);
-        said.textContent = weight.toFixed(1);
-        const again = wordTable(topic);
-        table.replaceWith(again);
-        table = again;
+        shown.textContent = weight.toFixed(1);
+        const updated = wordTable(topic);
+        table.replaceWith(updated);
+        table = updated;
       });
-      parts.push(make("div", { class: "slide" }, make("label", { for: "weight" }, "Relevance \u03bb"), slider, said,
-        make("small", {}, "1: most probable; 0: most its own")));
+      parts.push(make("div", { class: "slide" }, make("label", { for: "weight" }, "Relevance \u03bb"), slider, shown,
+        make("small", {}, `1 ranks words by their probability in the ${kind}, 0 by their lift`)));
     }
-    const held = make("div", { class: "wide" }, table);
-    parts.push(held);
-    if (!data.signed) parts.push(make("p", { class: "aside" }, "Times overall: how much more probable a word is here than in all. Bars: its tokens here (dark) and in all (pale)."));
+    parts.push(make("div", { class: "wide" }, table));
+    if (!data.signed) parts.push(make("p", { class: "aside" }, `Lift: the word's probability in this ${kind} divided by its share of the corpus. Bars: the word's tokens in this ${kind} (dark) and in the corpus (pale).`));
     if (topic.examples.length)
-      parts.push(make("h4", {}, `Example ${data.what.documents}`), exampleList(topic));
+      parts.push(make("h4", {}, `Example ${data.units.documents}`), exampleList(topic));
     parts.push(...labelLists(topic));
     panel.replaceChildren(...parts);
   }
@@ -147,8 +146,8 @@
     chosen = topic;
     document.querySelectorAll(".chosen").forEach((one) => one.classList.remove("chosen"));
     for (const one of document.querySelectorAll(`svg [data-topic="${topic.id}"]`)) one.classList.add("chosen");
-    const found = document.getElementById(`${kind}-${topic.id}`);
-    if (found) found.classList.add("chosen");
+    const row = document.getElementById(`${kind}-${topic.id}`);
+    if (row) row.classList.add("chosen");
     show(topic);
   }
 
@@ -174,13 +173,13 @@
   const find = document.getElementById("find"), back = document.getElementById("back"), next = document.getElementById("next");
   let page = 0;
   function turnTo(number) {
-    const wanted = find.value.trim().toLowerCase();
-    const shown = rows.filter((_, place) => !wanted || texts[place].includes(wanted));
+    const query = find.value.trim().toLowerCase();
+    const shown = rows.filter((_, place) => !query || texts[place].includes(query));
     const last = Math.max(Math.ceil(shown.length / PAGE) - 1, 0);
     page = Math.min(Math.max(number, 0), last);
     for (const one of rows) one.hidden = true;
     for (const one of shown.slice(page * PAGE, (page + 1) * PAGE)) one.hidden = false;
-    document.getElementById("found").textContent = `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}`;
+    document.getElementById("matches").textContent = `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} ${data.units.topics}`;
     document.getElementById("page").textContent = `Page ${page + 1} of ${last + 1}`;
     document.getElementById("pages").hidden = last === 0;
     back.disabled = page === 0;

@@ -11,10 +11,10 @@ from collapsium.pipeline.reporting.plots.style import (
     COLOURS,
     LATE,
     MARKS,
+    integer_log_ticks,
+    integer_ticks,
     new_panels,
     thousands,
-    whole_numbers,
-    whole_steps,
 )
 from collapsium.pipeline.workflows.compare.grid import RANDOM
 from collapsium.pipeline.workflows.compare.plots.base import Plot, Results
@@ -108,7 +108,7 @@ class ScoreCourse(LinePlot):
             limits.set(axes, least_room=0.01)
             axes.ticklabel_format(axis="y", useOffset=False)
             if across == "steps":
-                whole_steps(axes)
+                integer_log_ticks(axes)
         panels[0].set_ylabel(SCORE)
         _legend(figure, panels)
         return figure
@@ -148,7 +148,7 @@ class TopicsByIterations(LinePlot):
         for axes, rows in panels:
             _draw_each(axes, rows, results, "topics_99", "topics")
             axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1.0))
-            whole_numbers(axes.yaxis)
+            integer_ticks(axes.yaxis)
         return figure
 
 
@@ -266,7 +266,7 @@ def _draw_each(axes: Any, rows: Rows, results: Results, name: str, what: str) ->
         style["linestyle"] = LINES[(begun + size // len(COLOURS)) % len(LINES)]
         axes.plot(x, y, label=label or row["family"], linewidth=1.6, **style)
         limits.add(y)
-    whole_numbers(axes.xaxis)
+    integer_ticks(axes.xaxis)
     axes.set_xlabel("iteration")
     axes.set_ylabel(what)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False, ncols=2, fontsize=9)
