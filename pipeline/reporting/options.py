@@ -82,7 +82,7 @@ class SegmentPlotOptions(Options):
         None, description="id of the document (default: the one with most segments)"
     )
     compare_with: Annotated[Location | None, Value("RUN")] = Field(
-        None, description="another run, drawn next to this one"
+        None, description="second run, drawn next to the first with matching topics in the same colours"
     )
 
 
