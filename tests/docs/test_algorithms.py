@@ -38,3 +38,18 @@ def test_families__have_an_anchor_and_a_line_in_the_index(family):
     pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page.parent.name == "algorithms")
     assert f"(family-{family})=\n" in pages
     assert f"| `{family}` |" in (ROOT / "docs/algorithms/index.md").read_text(encoding="utf-8")
+
+
+PATH = re.compile(r"`((?:pipeline|workers|storage|tests|deploy|docs)/[\w./-]+)`")
+EXAMPLES = {"workers/families/unigrams.py", "pipeline/families/unigrams.py"}
+"""Modules of the recipe by which a family is added."""
+
+
+@pytest.mark.parametrize(
+    "page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/algorithms", "docs/project"]
+)
+def test_paths_that_pages_name__exist(page):
+    top = ROOT / page
+    texts = [one.read_text(encoding="utf-8") for one in ([top] if top.is_file() else top.rglob("*.md"))]
+    paths = {path for text in texts for path in PATH.findall(text)} - EXAMPLES
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
