@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.families.base import FamilyOptions, Simulates, Summary
-from collapsium.pipeline.families.generative import PORTION, expected_counts, portion
+from collapsium.pipeline.families.generative import LIMITS, chunk_documents, expected_counts
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
@@ -155,7 +155,9 @@ def _draw_shard(
     drawing: SimulatingFamily, topics: Arrays, global_state: GlobalState, ids: pa.Array, tokens: float, stream: Stream
 ) -> tuple[Documents | Vectors, pa.Table]:
     """Draw a shard's documents, and the table of their proportions, in portions that memory does not feel."""
-    size = max(int(PORTION / tokens), 1) if drawing.corpus_kind == VECTORS else portion(topics, tokens)
+    size = (
+        max(int(LIMITS.chunk_cells / tokens), 1) if drawing.corpus_kind == VECTORS else chunk_documents(topics, tokens)
+    )
     parts: list[Any] = []
     tables = []
     for number, first in enumerate(range(0, len(ids), size), start=1):

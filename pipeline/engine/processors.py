@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collapsium.pipeline.executors.base import Executor
     from collapsium.storage.runs.run import Run
 
-FIELD = "processors"  # of `run.json`
+FIELD = "processors"
+"""Field of `run.json`."""
 NAMES = {"machine": "system", "kernels": "kernels for", "features": "with", "library": "C library", "blas": "BLAS"}
 
 

@@ -117,7 +117,8 @@ class TopicSizes(TypedDict, total=False):
     moved: list[list[float]]
 
 
-UNRECORDED = ("score", "lost", "words", "stop_reason", "flat")  # follow from the state that a checkpoint holds
+UNRECORDED = ("score", "lost", "words", "stop_reason", "flat")
+"""Fields that follow from the state of a checkpoint, or hold for one process only."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""The half of a model family on the driver.
+"""The driver's half of a model family.
 
-A family has one class here, a `Family`, and one beside the shards, a `collapsium.workers.families.base.ShardModel`,
-which it names. `collapsium.pipeline.families.registry` maps names to classes.
+A family has one class here, a `Family`, and one for the shards, a `collapsium.workers.families.base.ShardModel`, which
+it names. `collapsium.pipeline.families.registry` maps names to classes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RowsT = TypeVar("RowsT", bound="Rows")
 
 @dataclass(frozen=True)
 class Summary:
-    """What a family knows of the corpus when it begins.
+    """Sizes of the corpus and plans of the fit, from which a family begins.
 
     Attributes
     ----------
@@ -42,13 +42,13 @@ class Summary:
     stochastic : bool
         Whether shards are swept in minibatches.
     lengths : numpy.ndarray of int64, shape (documents of a shard,), or None
-        Pairs of each of some documents, where they have been looked at: what a state takes may grow unevenly with them.
+        Pairs of each of some documents, for memory that is not linear in them; None where no shard was read.
     iterations : int
-        Sweeps that are planned; 0 where that is not known.
+        Planned sweeps; 0 where they are not known.
     warm : int
-        Topics of another run that it begins from, which have parted already; 0 for none.
+        Topics of the run of a warm start; 0 without.
     labels : LabelTable or None
-        The labels and numbers of the training corpus that the family was asked to take, if it takes any at all.
+        Labels and covariates of the training corpus, of the fields that the options name; None if the family uses none.
     """
 
     documents: int
@@ -92,26 +92,26 @@ class Footprint:
 
 @dataclass(frozen=True, repr=False)
 class Description(ShortRepr):
-    """Topics or nodes as people read them, of one block of the vocabulary.
+    """Shares and top words of topics or nodes, of one block of the vocabulary.
 
     Attributes
     ----------
     ids : numpy.ndarray of int, shape (topics,)
-        Permanent ids in the order to show. Nodes of a tree go depth-first, siblings by what lies at and below them, the
-        largest first.
+        Permanent ids in the order of display. Nodes of a tree go depth-first, siblings by their shares with those of
+        the nodes below, the largest first.
     share : numpy.ndarray of float64, shape (topics,)
-        Each one's share of the tokens; a node's own, without the nodes below it, so that a tree's shares add up to one.
+        Share of the tokens; of a node without the nodes below it, so that the shares of a tree add up to one.
     words : numpy.ndarray of int, shape (topics, count)
-        The block's most probable words of each, as positions in the block, falling.
+        Most probable words of the block in each topic, as positions in the block, descending.
     probability : numpy.ndarray of float64, shape (topics, count)
         Their probabilities.
     parent : numpy.ndarray of int, shape (topics,), or None
         The id of each node's parent, -1 for the root; None where topics are flat.
     signed : bool
         Whether `words` are columns of vectors and `probability` their loadings, which may be negative: `words` then
-        fall by magnitude.
+        descend by magnitude.
     titles : tuple of str or None
-        What each is called, where the family knows; else None.
+        Titles of the topics, if the family has them.
     """
 
     ids: npt.NDArray[np.int64]
@@ -124,29 +124,29 @@ class Description(ShortRepr):
 
 
 class FamilyOptions(BaseModel):
-    """Base of the families' options: frozen, no other names, and a description for each.
+    """Base of the families' options: frozen, without further names, each with a description.
 
-    A family whose number of topics, or the most of it, is given names that option ``topics``; one that finds their
-    number names what it starts from ``start_topics``. Warm starts and comparisons go by these names. One that
-    takes labels names the fields that it takes ``labels``, none for all, and those of numbers ``covariates``.
+    Warm starts and comparisons rely on some names. ``topics`` is the number of topics or its upper bound,
+    ``start_topics`` the initial number of a family that infers it. ``labels`` are the fields of labels that are used,
+    by default all, and ``covariates`` the fields of numbers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
     @property
     def takes_segments(self) -> bool:
-        """Whether, of a family that takes segments, a fit with these options does."""
+        """True if a fit with these options uses segments, of a family that can."""
         return True
 
     @property
     def takes_labels(self) -> bool:
-        """Whether, of a family that takes labels, a fit with these options does."""
+        """True if a fit with these options uses labels, of a family that can."""
         return True
 
     @field_validator("*", mode="before")
     @classmethod
-    def _one_is_a_list_of_one(cls, value: Any, info: ValidationInfo) -> Any:
-        """Take lists, names with commas between, or a single one, where a tuple is asked for: TOML has no tuples."""
+    def _as_tuple(cls, value: object, info: ValidationInfo) -> object:
+        """Accept lists, names with commas between, or a single value for a tuple, as TOML has no tuples."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         if get_origin(annotation) is tuple and isinstance(value, (str, int, float, list)):
             if isinstance(value, str):
@@ -156,16 +156,16 @@ class FamilyOptions(BaseModel):
 
 
 class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
-    """What a family does on the driver; the states are those of its shard model.
+    """The driver's half of a family; its states are those of the shard model.
 
     Attributes
     ----------
     shard_model : type of ShardModel
-        The half beside the shards.
+        The half for the shards.
     Options : type of FamilyOptions
-        The options; ``Options.model_config["title"]`` says in a line what the family is.
+        The options; ``Options.model_config["title"]`` describes the family in a line.
     corpus_kind : str
-        What its corpora hold, ``documents`` or ``vectors``.
+        Contents of its corpora, ``documents`` or ``vectors``.
     schedules : tuple of str
         The schedules that it can be fitted by.
     is_sampler : bool
@@ -173,7 +173,7 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     requires_labels : bool
         Whether a corpus without labels is refused.
     uses_linear_algebra : bool
-        Whether it calls NumPy's, whose last places depend on the processor.
+        Whether it calls NumPy's linear algebra, whose last places depend on the processor.
     """
 
     shard_model: ClassVar[type[AnyShardModel]]
@@ -185,12 +185,12 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     uses_linear_algebra: ClassVar[bool] = False
 
     def make_shard_model(self, options: OptionsT) -> AnyShardModel:
-        """Return the half beside the shards with its options; options may choose another one than `shard_model`."""
+        """Return the half for the shards with its options; options may select another class than `shard_model`."""
         return self.shard_model(options)
 
     @abstractmethod
     def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> GlobalStateT:
-        """Return the global state before any document has been seen."""
+        """Return the global state before any document was swept."""
 
     @abstractmethod
     def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
@@ -205,7 +205,7 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
         return {}
 
     def figures(self, global_state: GlobalStateT) -> dict[str, float]:
-        """Return the hyperparameters worth watching."""
+        """Return the hyperparameters that are reported of each iteration."""
         return {}
 
     @abstractmethod
@@ -213,19 +213,19 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
         """Describe the topics by the `count` most probable words of a block."""
 
     def moved_tokens(self, delta: Delta) -> float:
-        """Return how many of the tokens swept have moved between topics."""
+        """Return the number of swept tokens that moved between topics."""
         return delta.number("moved")
 
     def needs_another_round(self, global_state: GlobalStateT) -> bool:
-        """Return whether the iteration goes on with one more sweep."""
+        """Return true if the iteration goes on with one more sweep."""
         return False
 
     def uncounted_tokens(self, global_state: GlobalStateT) -> float:
-        """Return how many tokens do not count yet: while there are any, a run does not end before its iterations."""
+        """Return the number of tokens that do not count yet; until it is 0, a run does not stop early."""
         return 0.0
 
     def cannot_change(self, global_state: GlobalStateT) -> bool:
-        """Return whether no token can move: a run ends with the first sweep in which none has moved."""
+        """Return true if a run stops after the first sweep in which no token moved."""
         return False
 
     def word_concentration(self, global_state: GlobalStateT) -> float | None:
@@ -233,12 +233,12 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
         return None
 
     def label_table(self, global_state: GlobalStateT) -> LabelTable | None:
-        """Return the labels and numbers of the training corpus that the model knows; None where it takes none."""
+        """Return the labels and covariates of the training corpus; None if the family uses none."""
         return None
 
 
 class Resumable(Family[OptionsT, GlobalStateT, RowsT]):
-    """A family of which a fit can go on from another run; where its shard model can too, from its local states."""
+    """A family whose fits can go on from another run; from its local states, if the shard model is resumable too."""
 
     @abstractmethod
     def carry(
@@ -249,20 +249,20 @@ class Resumable(Family[OptionsT, GlobalStateT, RowsT]):
         Parameters
         ----------
         global_state : GlobalState
-            As `initialise` made them.
+            The result of `initialise`.
         known : GlobalState
-            Those that the other run ended with.
+            The last global state of the other run.
         options, before : FamilyOptions
             The options of the fit, and of the other run.
 
         Returns
         -------
         global_state : GlobalState
-            They hold what has been learned of what `options` learn. Shards that are still the same then go on from
-            their local states, and others start with each topic in the column that it had.
+            The global state, with the other run's values of hyperparameters that `options` learn. Unchanged shards then
+            go on from their local states; other shards start with each topic in its column.
         columns : int
-            How many columns topics have. Instead of both None, where the local states do not fit: then all shards start
-            from proportions and topics.
+            Number of columns of topics. The result is None instead where local states are not compatible: all shards
+            then start from proportions and topics.
         """
 
 
@@ -275,24 +275,24 @@ class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
 
     @abstractmethod
     def is_stochastic(self, global_state: GlobalStateT) -> bool:
-        """Return whether a model was fitted by minibatches."""
+        """Return true if a model was fitted by minibatches."""
 
     @abstractmethod
     def global_state_for_steps(
         self, global_state: GlobalStateT, summary: Summary, options: OptionsT, minibatches: int
     ) -> GlobalStateT:
-        """Return the global state by which a model that was fitted in batches goes on in steps.
+        """Return the global state of a fitted model for further steps on minibatches.
 
         Parameters
         ----------
         global_state : GlobalState
-            The model's.
+            The global state of the model.
         summary : Summary
-            Of the corpus of which minibatches come.
+            Sizes of the corpus of the minibatches.
         options : FamilyOptions
             The options.
         minibatches : int
-            How many there would have been of what it was fitted to.
+            Minibatches that the training corpus of the model stands for.
 
         Returns
         -------
@@ -302,11 +302,11 @@ class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
 
 
 class Simulates(Family[OptionsT, GlobalStateT, RowsT]):
-    """A family that documents or vectors can be simulated from."""
+    """A family that can simulate documents or vectors."""
 
     @abstractmethod
     def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, GlobalStateT]:
-        """Draw a model to simulate from: topics as `families.generative` keeps them, or rows; and its global state."""
+        """Draw a model: its topics as in `families.generative`, or its rows; and its global state."""
 
     @abstractmethod
     def simulate(
@@ -316,22 +316,22 @@ class Simulates(Family[OptionsT, GlobalStateT, RowsT]):
 
 
 class WeighsLabels(Family[OptionsT, GlobalStateT, RowsT]):
-    """A family whose labels have factors of their own."""
+    """A family whose labels scale the proportions of topics."""
 
     @abstractmethod
     def label_weights(self, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
-        """Return how much each label raises each topic.
+        """Return the log of the factor by which each label scales each topic.
 
         Parameters
         ----------
         global_state : GlobalState
-            The model's.
+            The global state of the model.
 
         Returns
         -------
         numpy.ndarray of float64, shape (labels, topics)
-            Labels and numbers in the order of the training corpus's table, topics by permanent ids: the log of the
-            factor by which a label scales a topic's proportion, before proportions are normalised.
+            Labels and covariates in the order of the training corpus's table, topics by permanent ids. Proportions are
+            scaled before they are normalised.
         """
 
 

@@ -18,12 +18,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shape:
-    """What follows from the parents of a tree's nodes.
+    """Order, levels and total shares of a tree's nodes.
 
     Attributes
     ----------
     rows : numpy.ndarray of int64, shape (nodes,)
-        The nodes depth-first, siblings in the order in which they were given.
+        The nodes depth-first, siblings in the order of the input.
     level : numpy.ndarray of int64, shape (nodes,)
         Steps from the root.
     below : numpy.ndarray of float64, shape (nodes,)
@@ -36,7 +36,7 @@ class Shape:
 
 
 def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: npt.NDArray[np.float64]) -> Shape:
-    """Find the order, the levels and what lies below.
+    """Return the order, the levels and the total shares of a tree's nodes.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: n
     Returns
     -------
     Shape
-        Of all nodes.
+        The shape.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: n
         waiting += [(child, depth + 1) for child in reversed(children.get(names[row], []))]
     if sorted(rows) != list(range(len(names))) or len(set(names)) != len(names):
         raise ValueError("expected a tree: each id once, each node below a root, each parent a node")
-    place = {name: row for row, name in enumerate(names)}
+    row_of = {name: row for row, name in enumerate(names)}
     for row in reversed(rows):
         if parent[row] >= 0:
-            below[place[int(parent[row])]] += below[row]
+            below[row_of[int(parent[row])]] += below[row]
     return Shape(np.array(rows, dtype=np.int64), level, below)
 
 
@@ -88,14 +88,14 @@ def describe(
 
 
 def holding(topic: npt.ArrayLike, part: float = 0.99) -> int:
-    """Return how many of the largest topics hold a part of all tokens.
+    """Return the number of the largest topics that together hold a part of all tokens.
 
     Parameters
     ----------
     topic : array_like, shape (topics,)
-        Tokens of each, or their shares.
+        Tokens of each topic, or their shares.
     part : float, optional
-        Which part.
+        The part, from 0 to 1.
 
     Returns
     -------

@@ -1,7 +1,8 @@
-"""Drawing topics and documents of a bag-of-words model, for families to simulate from; topics are kept sparse."""
+"""Draw sparse topics and bags of words, for simulation."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,22 @@ from collapsium.workers.arrays.state import Arrays
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-FLOOR = 1e-12  # words of a topic that are less probable are left out
-PORTION = 1 << 18  # cells of documents x topics, or tokens, that are drawn at a time
-GUIDE = 1 << 21  # at most so many places of the topics' cumulative probabilities are looked up beforehand
-
 Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DrawingLimits:
+    """Precision and memory of simulation."""
+
+    min_probability: float = 1e-12
+    """Less probable words of a topic are left out."""
+    chunk_cells: int = 1 << 18
+    """Cells of documents x topics, or tokens, that are drawn at a time."""
+    guide_positions: int = 1 << 21
+    """Positions in the topics' cumulative probabilities whose entries are tabulated, at most."""
+
+
+LIMITS = DrawingLimits()
 
 
 def draw_sticks(topics: int, gamma: float, stream: Stream) -> Vector:
@@ -30,38 +42,41 @@ def draw_sticks(topics: int, gamma: float, stream: Stream) -> Vector:
 
 
 def draw_topics(words: int, tokens: Vector, concentration: float | Vector, stream: Stream) -> Arrays:
-    """Draw phi_k ~ Dir(concentration / W, ..., concentration / W) and keep the words that matter.
+    """Draw phi_k ~ Dir(concentration / W, ..., concentration / W), without words of negligible probability.
 
-    A small concentration leaves few words: with 100, some 2200 of each topic, however many words there are. Each kept
-    word takes 20 bytes.
+    A small concentration leaves few words: with 100, some 2200 of each topic, for any size of the vocabulary. Each word
+    takes 20 bytes.
 
     Parameters
     ----------
     words : int
-        W, the size of the vocabulary.
+        Size W of the vocabulary.
     tokens : numpy.ndarray of float64, shape (topics,)
-        How many tokens each topic shall stand for where it is written as expected counts.
+        Tokens of each topic, where it is written as expected counts.
     concentration : float or numpy.ndarray of float64, shape (topics,)
-        The sum of the Dirichlet parameters, of all topics or of each.
+        Sum of the Dirichlet parameters, for all topics or for each.
     stream : Stream
-        Topic k is drawn from its own address, place k.
+        Random stream; topic k is drawn from place k.
 
     Returns
     -------
     Arrays
         ``word`` and ``probability``, of shape (entries,): the words of topic 0, ascending, then those of topic 1, ...;
-        ``start``, of shape (topics + 1,): where each topic's entries begin; ``cumulative``, of shape (entries,): the
-        running sum of the probabilities, from k to k + 1 in topic k; ``guide``: the entries in which evenly spaced
-        places of that sum fall; ``tokens``.
+        ``start``, of shape (topics + 1,): first entry of each topic, and the number of entries; ``cumulative``, of
+        shape (entries,): the running sum of the probabilities, from k to k + 1 in topic k; ``guide``: the entries
+        in which evenly spaced positions of that sum fall; ``tokens``.
     """
     address = stream.at(purpose="simulate topics")
-    each = np.broadcast_to(concentration, tokens.shape)
-    drawn = [_draw_topic(words, float(one), address.at(place=topic).generator()) for topic, one in enumerate(each)]
+    drawn = [
+        _draw_topic(words, float(total), address.at(place=topic).generator())
+        for topic, total in enumerate(np.broadcast_to(concentration, tokens.shape))
+    ]
     start = np.cumsum([0, *(word.size for word, _ in drawn)])
     cumulative = np.concatenate([topic + np.cumsum(probability) for topic, (_, probability) in enumerate(drawn)])
-    cumulative[start[1:] - 1] = np.arange(1, tokens.size + 1)  # exactly, whatever the sums were rounded to
+    # The last entry of each topic is exact, without the rounding of the sums.
+    cumulative[start[1:] - 1] = np.arange(1, tokens.size + 1)
     # A power of two, so that positions times it are exact.
-    spaced = 1 << (max(GUIDE // tokens.size, 1).bit_length() - 1)
+    spaced = 1 << (max(LIMITS.guide_positions // tokens.size, 1).bit_length() - 1)
     guide = np.searchsorted(cumulative, np.arange(tokens.size * spaced + 1) / spaced, side="right")
     return {
         "word": np.concatenate([word for word, _ in drawn]),
@@ -78,19 +93,20 @@ def _draw_topic(
 ) -> tuple[npt.NDArray[np.int32], Vector]:
     """Draw one topic's words, ascending, and their probabilities, which sum to one.
 
-    A Gamma variable with the small shape b is H exp(-E / b), with H ~ Gamma(1 + b) and E ~ Exp(1). The least of W such
-    E is Exp(1) / W, and by how much each other exceeds it is Exp(1) again; so the words that can reach the floor
-    beside the word with the least E are a binomial number, and no other word is drawn at all.
+    A Gamma variable with a small shape b is H exp(-E / b), with H ~ Gamma(1 + b) and E ~ Exp(1). The least of W such E
+    is Exp(1) / W, and each other exceeds it by Exp(1). So the number of further words that can reach the least
+    probability is binomial, and no other word is drawn.
     """
     shape = concentration / words
     first = generator.standard_gamma(1.0 + shape)
-    most = 2.0 * (1.0 + shape) + 100.0  # H is above it with a chance below exp(-75)
-    reach = shape * special.log(most / (FLOOR * first))
+    # H is larger with a probability below exp(-75).
+    most = 2.0 * (1.0 + shape) + 100.0
+    reach = shape * special.log(most / (LIMITS.min_probability * first))
     others = generator.binomial(words - 1, -special.expm1(-reach))
     behind = -special.log1p(special.expm1(-reach) * generator.random(others))
     weight = np.concatenate([[first], generator.standard_gamma(1.0 + shape, others) * special.exp(-behind / shape)])
     word = generator.choice(words, others + 1, replace=False)
-    keep = weight >= FLOOR * weight.sum()
+    keep = weight >= LIMITS.min_probability * weight.sum()
     word, weight = word[keep], weight[keep]
     order = np.argsort(word)
     return word[order].astype(np.int32), weight[order] / weight.sum()
@@ -106,9 +122,9 @@ def expected_counts(topics: Arrays, low: int, high: int) -> Vector:
     return counts
 
 
-def portion(topics: Arrays, tokens: float) -> int:
-    """Return how many documents to draw at a time, so that memory stays small."""
-    return max(int(PORTION / max(tokens, topics["start"].size - 1)), 1)
+def chunk_documents(topics: Arrays, tokens: float) -> int:
+    """Return the number of documents to draw at a time, which bounds memory."""
+    return max(int(LIMITS.chunk_cells / max(tokens, topics["start"].size - 1)), 1)
 
 
 def draw_documents(
@@ -119,24 +135,24 @@ def draw_documents(
     Parameters
     ----------
     topics : Arrays
-        From `draw_topics`.
+        The result of `draw_topics`.
     words : int
-        The size of the vocabulary.
+        Size of the vocabulary.
     prior : numpy.ndarray of float64, shape (topics,)
-        theta_d ~ Dir(prior).
+        Parameters of theta_d ~ Dir(prior).
     documents : int
-        How many.
+        Number of documents.
     tokens : float
         Mean number of tokens of a document, which is Poisson.
     stream : Stream
-        Addressed to the portion.
+        Random stream of the chunk.
 
     Returns
     -------
     documents : Documents
-        Without ids, which depend on the place in the corpus.
+        The documents, without ids, which depend on their position in the corpus.
     theta : numpy.ndarray of float64, shape (documents, topics)
-        Their proportions.
+        Proportions of the documents.
     """
     generator = stream.generator()
     theta = draw_proportions(prior, documents, generator)
@@ -144,7 +160,7 @@ def draw_documents(
 
 
 def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generator: np.random.Generator) -> Documents:
-    """Draw documents of given proportions, shape (documents, topics); see `draw_documents`."""
+    """Draw documents with proportions `theta`, shape (documents, topics); see `draw_documents`."""
     import pyarrow as pa
 
     from collapsium.storage.corpus.shard import Documents
@@ -152,7 +168,8 @@ def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generato
     documents = len(theta)
     owner, topic = _draw_tokens(theta, tokens, generator)
     word = _draw_words(topics, topic, generator)
-    key: Any = np.uint32 if documents * words <= 1 << 32 else np.uint64  # the smaller sorts in half the time
+    # The smaller type sorts in half the time.
+    key: Any = np.uint32 if documents * words <= 1 << 32 else np.uint64
     cell = np.sort(owner.astype(key) * key(words) + word.astype(key))
     first = np.flatnonzero(np.concatenate([[True], cell[1:] != cell[:-1]])) if cell.size else np.zeros(0, np.int64)
     counts = np.diff(first, append=cell.size).astype(np.int32)
@@ -164,21 +181,21 @@ def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generato
 
 
 def draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
-    """Draw theta_d ~ Dir(prior) as H exp(-E / a), normalised: in logarithms, where small parameters do not vanish.
+    """Draw theta_d ~ Dir(prior), in logarithms, so that small parameters do not underflow.
 
     Parameters
     ----------
     prior : numpy.ndarray of float64, shape (topics,) or (documents, topics)
-        Of all documents, or of each; one with a prior of 0 has none of the topic.
+        Parameters of all documents, or of each; a topic with parameter 0 gets proportion 0.
     documents : int
-        How many.
+        Number of documents.
     generator : numpy.random.Generator
-        Moved.
+        Generator, which advances.
 
     Returns
     -------
     numpy.ndarray of float64, shape (documents, topics)
-        theta.
+        Proportions theta.
     """
     theta = log_gammas(prior, documents, generator)
     theta -= theta.max(axis=1, keepdims=True)
@@ -188,7 +205,7 @@ def draw_proportions(prior: Vector, documents: int, generator: np.random.Generat
 
 
 def log_gammas(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
-    """Draw the logarithms of Gamma(prior, 1), shape (documents, topics), also where the variables themselves vanish."""
+    """Draw logarithms of Gamma(prior, 1) variables, shape (documents, topics), also where the variables underflow."""
     shape = (documents, prior.shape[-1])
     drawn: Vector = special.log(generator.standard_gamma(1.0 + prior, size=shape))
     drawn -= generator.standard_exponential(shape) / np.maximum(prior, 1e-300)
@@ -200,8 +217,8 @@ def _draw_tokens(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Draw the tokens' documents, ascending, and their topics.
 
-    Laid end to end, the documents' proportions are a line on which tokens are a Poisson process; so the documents'
-    lengths are Poisson, and the positions, which come sorted, are running sums of exponentials.
+    Tokens are a Poisson process on the cumulative sum of all proportions, document by document. So lengths of documents
+    are Poisson, and the sorted positions are running sums of exponentials.
     """
     documents, topics = theta.shape
     line = np.cumsum(theta)
@@ -214,15 +231,15 @@ def _draw_tokens(
 
 
 def _draw_words(topics: Arrays, topic: npt.NDArray[np.int64], generator: np.random.Generator) -> npt.NDArray[np.int32]:
-    """Draw each token's word from its topic; most fall between two places of the guide within one word."""
+    """Draw each token's word from its topic; the guide decides all but tokens near the bounds of words."""
     cumulative, guide = topics["cumulative"], topics["guide"]
-    # Rounding moves a token to the next topic with a chance of 1e-13; what it moves past the last one is moved back.
+    # Rounding moves a token to the next topic with probability 1e-13; past the last topic it is moved back.
     position = topic + generator.random(topic.size)
-    place = (position * ((guide.size - 1) // (topics["start"].size - 1))).astype(np.int64)
-    place = np.minimum(place, guide.size - 2)
-    entry = guide[place]
-    undecided = np.flatnonzero(entry != guide[place + 1])
-    found = np.searchsorted(cumulative, position[undecided], side="right")
-    entry[undecided] = np.minimum(found, cumulative.size - 1)
+    nearest = (position * ((guide.size - 1) // (topics["start"].size - 1))).astype(np.int64)
+    nearest = np.minimum(nearest, guide.size - 2)
+    entry = guide[nearest]
+    undecided = np.flatnonzero(entry != guide[nearest + 1])
+    searched = np.searchsorted(cumulative, position[undecided], side="right")
+    entry[undecided] = np.minimum(searched, cumulative.size - 1)
     drawn: npt.NDArray[np.int32] = topics["word"][entry]
     return drawn

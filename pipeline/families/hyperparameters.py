@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +11,33 @@ import numpy.typing as npt
 from collapsium.workers import special_functions as special
 from collapsium.workers.special_functions import digamma, gammaln, polygamma
 
-SLICE_LEAST, SLICE_MOST = 1e-6, 1e6  # of a parameter that is sampled
-SLICE_STEPS = 20  # by which a slice is widened at most, each of a factor of e
-
 Vector = npt.NDArray[np.float64]
 
-LEAST, MOST = 1e-8, 1e8  # of a Dirichlet parameter
-STEPS, SETTLED = 100, 1e-10  # of Newton's method, and the relative step at which it ends
+
+@dataclass(frozen=True)
+class NewtonRule:
+    """Bounds and end of Newton's method for Dirichlet parameters."""
+
+    smallest: float = 1e-8
+    largest: float = 1e8
+    """Bounds of a parameter."""
+    max_steps: int = 100
+    tolerance: float = 1e-10
+    """Relative step at which the method ends."""
+
+
+@dataclass(frozen=True)
+class SliceRule:
+    """Bounds and widening of a slice."""
+
+    smallest: float = 1e-6
+    largest: float = 1e6
+    """Bounds of a sampled parameter."""
+    max_steps: int = 20
+    """Steps by which a slice is widened at most, each by a factor of e."""
+
+
+NEWTON, SLICE = NewtonRule(), SliceRule()
 
 
 def asymmetric(prior: Vector, log_proportions: Vector, count: float) -> Vector:
@@ -28,38 +49,39 @@ def asymmetric(prior: Vector, log_proportions: Vector, count: float) -> Vector:
     Parameters
     ----------
     prior : numpy.ndarray of float64, shape (topics,)
-        Where to begin; above zero.
+        Initial values, above zero.
     log_proportions : numpy.ndarray of float64, shape (topics,)
-        S_k.
+        Sums S_k.
     count : float
-        D, how many theta_d there are.
+        Number D of vectors theta_d.
 
     Returns
     -------
     numpy.ndarray of float64, shape (topics,)
-        At least as good as `prior`, none below 1e-8.
+        Parameters at least as good as `prior`, none below 1e-8.
     """
-    found = np.maximum(prior, LEAST)
-    value = _objective(found, log_proportions, count)
-    for _ in range(STEPS):
-        gradient = count * (digamma(found.sum()) - digamma(found)) + log_proportions
-        diagonal = -count * polygamma(1, found)
-        constant = count * polygamma(1, found.sum())
+    current = np.maximum(prior, NEWTON.smallest)
+    value = _objective(current, log_proportions, count)
+    for _ in range(NEWTON.max_steps):
+        gradient = count * (digamma(current.sum()) - digamma(current)) + log_proportions
+        diagonal = -count * polygamma(1, current)
+        constant = count * polygamma(1, current.sum())
         shift = (gradient / diagonal).sum() / (1.0 / constant + (1.0 / diagonal).sum())
         step, scale = (gradient - shift) / diagonal, 1.0
         while True:
-            # Halfway to zero at most: where the maximum is small, a whole step may lead below it.
-            tried = np.clip(found - scale * step, np.maximum(0.5 * found, LEAST), MOST)
+            # Half of the way to zero at most: where the maximum is small, a full step may lead below zero.
+            smallest = np.maximum(0.5 * current, NEWTON.smallest)
+            tried = np.clip(current - scale * step, smallest, NEWTON.largest)
             reached = _objective(tried, log_proportions, count)
-            if reached >= value or scale < SETTLED:
+            if reached >= value or scale < NEWTON.tolerance:
                 break
             scale *= 0.5
         if reached < value:
-            return found
-        change, found, value = np.abs(tried / found - 1.0).max(), tried, reached
-        if change < SETTLED:
+            return current
+        change, current, value = np.abs(tried / current - 1.0).max(), tried, reached
+        if change < NEWTON.tolerance:
             break
-    return found
+    return current
 
 
 def _objective(prior: Vector, log_proportions: Vector, count: float) -> float:
@@ -72,13 +94,13 @@ def symmetric(prior: float, size: int, log_proportions: float, count: float) -> 
     Parameters
     ----------
     prior : float
-        Where to begin; above zero.
+        Initial value, above zero.
     size : int
-        K, how many parameters are alike.
+        Number K of equal parameters.
     log_proportions : float
-        sum_dk E[log theta_dk].
+        The sum over d and k of E[log theta_dk].
     count : float
-        D.
+        Number D of vectors theta_d.
 
     Returns
     -------
@@ -87,53 +109,54 @@ def symmetric(prior: float, size: int, log_proportions: float, count: float) -> 
     """
     if size < 2:
         return prior
-    found = float(np.clip(prior, LEAST, MOST))
-    for _ in range(STEPS):
-        slope = count * size * (digamma(size * found) - digamma(found)) + log_proportions
-        bend = count * size * (size * polygamma(1, size * found) - polygamma(1, found))
-        second = found * bend + slope  # of the objective by log a, as is the slope but for a factor of a
+    current = float(np.clip(prior, NEWTON.smallest, NEWTON.largest))
+    for _ in range(NEWTON.max_steps):
+        slope = count * size * (digamma(size * current) - digamma(current)) + log_proportions
+        curvature = count * size * (size * polygamma(1, size * current) - polygamma(1, current))
+        # The second derivative by log a; both derivatives lack a factor of a.
+        second = current * curvature + slope
         step = -slope / second if second < 0 else np.sign(slope)
-        after = float(np.clip(found * special.exp(np.clip(step, -1.0, 1.0)), LEAST, MOST))
-        if abs(after / found - 1.0) < SETTLED:
+        after = float(np.clip(current * special.exp(np.clip(step, -1.0, 1.0)), NEWTON.smallest, NEWTON.largest))
+        if abs(after / current - 1.0) < NEWTON.tolerance:
             return after
-        found = after
-    return found
+        current = after
+    return current
 
 
 def slice_sampled(
     log_density: Callable[[float], float], value: float, mean: float, generator: np.random.Generator
 ) -> float:
-    """Draw a parameter's next value; the draws leave its posterior under an exponential prior as it is.
+    """Draw a parameter's next value; the draws leave its posterior under an exponential prior invariant.
 
-    The logarithm is moved: stepping out by ones from a place drawn at random, then shrinking to what lies in the slice.
+    The slice is one of the logarithm (Neal 2003): it is widened by steps of one from a random position, then shrunk.
 
     Parameters
     ----------
     log_density : callable
-        Of the parameter, but for a constant: what the data say, without the prior.
+        Log likelihood of the parameter, up to a constant.
     value : float
-        The value so far.
+        Present value.
     mean : float
-        The prior's.
+        Mean of the prior.
     generator : numpy.random.Generator
-        Where the numbers come from.
+        Generator, which advances.
 
     Returns
     -------
     float
-        Between 1e-6 and 1e6.
+        The next value, between 1e-6 and 1e6.
     """
 
     def height(log: float) -> float:
-        if not special.log(SLICE_LEAST) <= log <= special.log(SLICE_MOST):
+        if not special.log(SLICE.smallest) <= log <= special.log(SLICE.largest):
             return -np.inf
         return log_density(float(special.exp(log))) - float(special.exp(log)) / mean + log
 
-    now = float(special.log(np.clip(value, SLICE_LEAST, SLICE_MOST)))
+    now = float(special.log(np.clip(value, SLICE.smallest, SLICE.largest)))
     floor = height(now) - generator.standard_exponential()
     low = now - generator.random()
-    high, left = low + 1.0, int(generator.integers(SLICE_STEPS))
-    right = SLICE_STEPS - 1 - left
+    high, left = low + 1.0, int(generator.integers(SLICE.max_steps))
+    right = SLICE.max_steps - 1 - left
     while left > 0 and height(low) > floor:
         low, left = low - 1.0, left - 1
     while right > 0 and height(high) > floor:

@@ -1,4 +1,4 @@
-"""Opening models: finished ones and, of runs that are going on or were stopped, what their latest checkpoint holds."""
+"""Open models: finished ones, and the latest checkpoints of runs that have not finished."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import weakref
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from collapsium.pipeline.families.registry import shard_model
 from collapsium.storage.corpus.corpus import Corpus
@@ -35,40 +35,39 @@ if TYPE_CHECKING:
 
 
 class Model(StoredModel):
-    """A model, finished or not.
+    """A model: finished, or as a checkpoint has it.
 
     Parameters
     ----------
     url : str or path-like
-        The folder of a run, of a model, of a checkpoint, or of a simulated corpus with its truth. A run that has
-        no model, or one older than its latest checkpoint, is opened as that checkpoint has it; for an ensemble of
-        restarts its first member is opened.
+        Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
+        latest checkpoint if it has no model, or an older one. Of an ensemble, the first member is opened.
 
     Attributes
     ----------
     folder : Folder
-        The model's folder, or the checkpoint's.
+        Folder of the model, or of the checkpoint.
     record : ModelRecord
-        What the model says of itself.
+        Record of the model.
 
     Raises
     ------
     AbsentError
         There is no model, and no checkpoint.
     DamagedError
-        A file does not hold what its format asks for.
+        A file is not of its format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self._checkpoint: Checkpoint | None = None
-        self._given = os.fspath(url)
+        self._opened = os.fspath(url)
         self._place: weakref.finalize[[str, int], Model] | None = None
         url = reference_of(url) or url
-        given = Folder(url)
-        if given.exists(CHECKPOINT):
-            self._open(given)
+        folder = Folder(url)
+        if folder.exists(CHECKPOINT):
+            self._open(folder)
             return
-        latest = _latest(given)
+        latest = _latest(folder)
         try:
             super().__init__(url)
         except AbsentError:
@@ -81,7 +80,7 @@ class Model(StoredModel):
 
     @property
     def folder(self) -> Folder:
-        """The model's folder, or the checkpoint's; `ClosedError` where it was removed as the model was closed."""
+        """Folder of the model, or of the checkpoint; `ClosedError` if it was removed when the model was closed."""
         self._require_open()
         return self._folder
 
@@ -92,20 +91,20 @@ class Model(StoredModel):
     def _require_open(self) -> None:
         if self._place is not None and not self._place.alive:
             raise ClosedError(
-                "the model is closed, and its temporary folder is removed; use it before `close`, or name a folder as "
-                "it is fitted (`out`)"
+                "the model is closed, and its temporary folder is removed; use it before `close`, or name a folder for "
+                "the fit (`out`)"
             )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._folder.url!r})"
 
     def __fspath__(self) -> str:
-        """Return what was opened, so that functions that take a run take the model."""
+        """Return the path that was opened, so that functions of a run accept the model."""
         self._require_open()
-        return self._given
+        return self._opened
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what goes along to a worker; whoever has opened the model goes on owning its folder."""
+    def __getstate__(self) -> dict[str, object]:
+        """Return the state without the ownership of a temporary folder, which stays with this process."""
         return {**super().__getstate__(), "_place": None}
 
     def __enter__(self) -> Model:
@@ -122,16 +121,13 @@ class Model(StoredModel):
         place : str
             A temporary folder on this machine.
         run : str
-            The run in it that the model stands for.
+            Folder of the run in it.
         """
-        self._given = run
+        self._opened = run
         self._place = weakref.finalize(self, _remove, place, os.getpid())
 
     def close(self) -> None:
-        """Remove what lies on disk of a model that was fitted without a folder, which is of no use then.
-
-        Of others nothing is removed.
-        """
+        """Remove the temporary folder of a model that was fitted without `out`, which cannot be used after that."""
         if self._place is not None:
             self._place()
 
@@ -139,112 +135,107 @@ class Model(StoredModel):
     def topic_word(self) -> npt.NDArray[np.float64]:
         """Probabilities of words, shape (topics, words), of which each row sums to 1.
 
-        Row k is the topic with the permanent id k, as `topics` and `infer` name it. It is held in memory: 8 bytes for
-        each topic and word. Of an ensemble it is the first member's, of samples the last one's.
+        Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes for each topic
+        and word. Of an ensemble it is that of the first member, of samples that of the last.
 
         Returns
         -------
         numpy.ndarray of float64, shape (topics, words)
             Ids that no topic has have rows of equal probabilities.
         """
-        found: npt.NDArray[np.float64] = _model_arrays().topic_word(self)
-        return found
+        return _model_arrays().topic_word(self)
 
     @cached_property
     def document_topic(self) -> npt.NDArray[np.float64]:
         """Proportions of the training documents, shape (documents, topics), in the order of the training corpus.
 
-        Column k is the topic with the permanent id k, as in `topic_word`. A row is what `infer` writes; where a family
-        leaves a share to topics that there are none of yet, it sums to less than 1. It is held in memory: 8 bytes for
-        each document and topic; `infer` writes those of a corpus that is too large for that.
+        Column k is the topic with the permanent id k, as in `topic_word`. The array takes 8 bytes for each document
+        and topic; `infer` writes proportions that do not fit into memory. Rows sum to less than 1 where a family leaves
+        a share to topics that do not exist yet.
 
         Returns
         -------
         numpy.ndarray of float64, shape (documents, topics)
-            Of the first member of an ensemble, or the last sample.
+            Proportions of the first member of an ensemble, or the last sample.
         """
-        found: npt.NDArray[np.float64] = _model_arrays().document_topic(self)
-        return found
+        return _model_arrays().document_topic(self)
 
     @cached_property
     def document_ids(self) -> list[str]:
         """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
-        found: list[str] = _model_arrays().document_ids(self)
-        return found
+        return _model_arrays().document_ids(self)
 
     def topics(self, words: int = 10) -> pd.DataFrame:
-        """Return the topics that have tokens as a frame of pandas.
+        """Return the topics that have tokens as a data frame.
 
         Parameters
         ----------
         words : int, optional
-            Words to list of each.
+            Top words of each topic.
 
         Returns
         -------
         pandas.DataFrame
             Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
-            and the share at and below the node; of ensembles also stability.
+            and the share of the node with those below; of ensembles also stability.
         """
         return _model_arrays().topics_frame(self, words)
 
     def document_topics(self) -> pd.DataFrame:
-        """Return `document_topic` as a frame of pandas, indexed by the documents' ids."""
+        """Return `document_topic` as a data frame, indexed by the documents' ids."""
         return _model_arrays().document_topics_frame(self)
 
-    def transform(self, texts: Any, *, seed: int = 0, **reading: Any) -> npt.NDArray[np.float64]:
-        """Return the topic proportions of new documents, read as the model's own were.
+    def transform(self, texts: object, *, seed: int = 0, **reading: object) -> npt.NDArray[np.float64]:
+        """Return the topic proportions of new documents, read like the training documents.
 
-        A warning says if many of their tokens are not in the vocabulary. A text that is missing (None, NaN), empty or
-        without a known word has the proportions of the prior.
+        A warning is given if many of their tokens are not in the vocabulary. A text that is missing (None, NaN), empty
+        or without a known word has the proportions of the prior.
 
         Parameters
         ----------
         texts : sequence of str, column, frame or path
             Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
         seed : int, optional
-            For families that draw random numbers.
+            Seed of families that draw random numbers.
         **reading
-            Options of `ingest`, such as ``text="body"``, where the frame or the files differ from what the model
-            recorded; and ``tokenizer`` or ``segments``, which must be named again where a function or a regular
-            expression was recorded.
+            Options of `ingest`, such as ``text="body"``, where the frame or the files differ from the model's record;
+            and ``tokenizer`` or ``segments``, which must be named again if they were functions or regular expressions.
 
         Returns
         -------
         numpy.ndarray of float64, shape (documents, topics)
-            In the order of the documents; column k is the topic with the permanent id k. Held in memory.
+            Proportions in the order of the documents; column k is the topic with the permanent id k.
 
         Raises
         ------
         CollapsiumError
-            The texts are no strings, or cannot be read as recorded. No error holds a text.
+            The texts are no strings, or cannot be read as recorded. No error quotes a text.
         """
-        found: npt.NDArray[np.float64] = _model_arrays().transform(self, texts, seed=seed, **reading)
-        return found
+        return _model_arrays().transform(self, texts, seed=seed, **reading)
 
     def _open(self, folder: Folder) -> None:
-        """Make of a checkpoint's and its run's records what a model says of itself."""
-        place = Checkpoint(folder)
-        found = place.record()
+        """Open a checkpoint, with a record made of the checkpoint's and the run's."""
+        checkpoint = Checkpoint(folder)
+        saved = checkpoint.record()
         run = Run(folder.address.rsplit("/", 2)[0])
         record = run.record()
         self._corpus = Corpus(recorded_url(run.folder, record["corpus"]["url"]))
         if self._corpus.manifest.digest != record["corpus"]["digest"]:
             raise DamagedError(self._corpus.url, "it is not the corpus that the run was fitted to")
-        self._checkpoint, self.folder = place, folder
+        self._checkpoint, self.folder = checkpoint, folder
         rows = self._corpus.manifest.shards
-        said = {
+        fields = {
             "family": record["family"],
             "options": record["options"],
-            "iterations": found.iteration,
+            "iterations": saved.iteration,
             "corpus": record["corpus"]["digest"],
             "vocabulary": self._corpus.manifest.vocabulary,
-            "blocks": found.blocks,
+            "blocks": saved.blocks,
             "shards": tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows),
-            "parts": {name.replace("local_states/", "documents/"): digest for name, digest in found.parts.items()},
+            "parts": {name.replace("local_states/", "documents/"): digest for name, digest in saved.parts.items()},
             "lineage": lineage_of(self._corpus),
         }
-        self.record = check(ModelRecord, said, f"{folder.url}/{CHECKPOINT}")
+        self.record = check(ModelRecord, fields, f"{folder.url}/{CHECKPOINT}")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -253,12 +244,12 @@ class Model(StoredModel):
 
     @property
     def fitted(self) -> bool:
-        """Whether the training documents' proportions are there; the stochastic schedule has them only in the end."""
+        """True if the model has the training documents' proportions; checkpoints of the stochastic schedule do not."""
         return any(name.startswith("documents/") for name in self.record.parts)
 
     @cached_property
     def shard_model(self) -> AnyShardModel:
-        """The family's half beside the shards, with the options of the model."""
+        """The family's half for the shards, with the options of the model."""
         try:
             return shard_model(self.record.family, self.record.options)
         except OptionError as error:
@@ -266,15 +257,15 @@ class Model(StoredModel):
 
     @cached_property
     def global_state(self) -> GlobalState:
-        """The global state, which was checked."""
+        """The global state, checked."""
         return self.shard_model.global_state_type.from_arrays(self.checks.global_state)
 
     @cached_property
     def checks(self) -> ModelChecks:
-        """The checks of what is read, by the global state, which is read and checked first."""
-        record, where = self.record, f"{self.folder.url}/global_state"
+        """The checks of further parts by the global state, which is read and checked first."""
+        record, path = self.record, f"{self.folder.url}/global_state"
         tokens = None if self._checkpoint is None else self._corpus.manifest.tokens
-        return ModelChecks.of(self.shard_model, record.blocks[-1], self.global_arrays, where, tokens)
+        return ModelChecks.of(self.shard_model, record.blocks[-1], self.global_arrays, path, tokens)
 
     def rows(self, block: int) -> Rows:
         """Read the rows of one block of the vocabulary, and check them."""
@@ -285,14 +276,14 @@ class Model(StoredModel):
         return rows if finished else self.shard_model.finished_rows(rows, self.global_state)
 
     def documents(self, shard: int) -> LocalState:
-        """Read what is kept of one training shard's local state, and check it."""
-        kept = self.document_arrays(shard)
-        where = f"{self.folder.url}/documents/{shard:05d}"
-        self.checks.documents(kept, self.record.shards[shard].documents, where)
-        return self.shard_model.documents_type.from_arrays(kept)
+        """Read the documents of one training shard, and check them."""
+        arrays = self.document_arrays(shard)
+        path = f"{self.folder.url}/documents/{shard:05d}"
+        self.checks.documents(arrays, self.record.shards[shard].documents, path)
+        return self.shard_model.documents_type.from_arrays(arrays)
 
     def check_local(self, number: int, shard: AnyShard) -> None:
-        """Refuse a local state of a checkpoint that is not of its shard; a finished model has none.
+        """Check that a checkpoint's local state is of its shard; a finished model has none.
 
         Parameters
         ----------
@@ -304,7 +295,7 @@ class Model(StoredModel):
         Raises
         ------
         DamagedError
-            An array does not hold what it must.
+            An array does not agree with the shard.
         """
         part = f"documents/{number:05d}"
         if self._checkpoint is not None and part in self.record.parts:
@@ -318,24 +309,46 @@ class Model(StoredModel):
         if part not in self.record.parts:
             raise AbsentError(f"{self.folder.url}: the run is not at its end; it has no {part} yet")
         name = part.replace("documents/", "local_states/")
-        found = self._checkpoint.read(name, self.record.parts[part])
+        arrays = self._checkpoint.read(name, self.record.parts[part])
         saved = self.shard_model.documents_type.array_names()
-        return {array: found[array] for array in found if array in saved} if name != part else found
+        return {array: arrays[array] for array in arrays if array in saved} if name != part else arrays
 
 
-def _model_arrays() -> Any:
-    """Import what makes arrays of a model, when it is first asked for."""
-    return importlib.import_module("collapsium.pipeline.analysis.model_arrays")
+class ModelArrays(Protocol):
+    """The functions of `pipeline.analysis.model_arrays`, which is a layer above this one."""
+
+    def topic_word(self, model: Model) -> npt.NDArray[np.float64]:
+        """Return the probabilities of words."""
+
+    def document_topic(self, model: Model) -> npt.NDArray[np.float64]:
+        """Return the proportions of the training documents."""
+
+    def document_ids(self, model: Model) -> list[str]:
+        """Return the ids of the training documents."""
+
+    def topics_frame(self, model: Model, words: int) -> pd.DataFrame:
+        """Return the topics as a data frame."""
+
+    def document_topics_frame(self, model: Model) -> pd.DataFrame:
+        """Return the proportions as a data frame."""
+
+    def transform(self, model: Model, texts: object, *, seed: int, **reading: object) -> npt.NDArray[np.float64]:
+        """Return the proportions of new documents."""
+
+
+def _model_arrays() -> ModelArrays:
+    """Return the module of the layer above that computes arrays of a model, imported at the first use."""
+    return cast(ModelArrays, importlib.import_module("collapsium.pipeline.analysis.model_arrays"))
 
 
 def _remove(place: str, process: int) -> None:
-    """Remove a folder, but not from a process that was forked off."""
+    """Remove a folder, except from a forked process."""
     if os.getpid() == process:
         shutil.rmtree(place, ignore_errors=True)
 
 
 def _latest(folder: Folder) -> int | None:
-    """Return the iteration of a run's latest checkpoint; None where there is none that can be named."""
+    """Return the iteration of a run's latest checkpoint; None if there is none, or its name cannot be read."""
     if not folder.exists(CHECKPOINTS):
         return None
     try:
@@ -345,7 +358,7 @@ def _latest(folder: Folder) -> int | None:
 
 
 def training_corpus(model: Model) -> Corpus | None:
-    """Return the corpus that a model was fitted to; None where it lies there no more, or no run names it."""
+    """Return the training corpus of a model; None if it was moved, or no run names it."""
     folder = model.folder
     for _ in range(2):
         folder = Folder(folder.address.rpartition("/")[0])

@@ -1,11 +1,11 @@
-"""The families by name, and the checks of what they are asked for."""
+"""The families by name, and the checks of their options, schedules and corpora."""
 
 from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -13,6 +13,8 @@ from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
 from collapsium.storage.errors import OptionError, suggestion
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from collapsium.storage.corpus.corpus import Corpus
     from collapsium.workers.families.base import AnyShardModel
 
@@ -52,7 +54,7 @@ def load_family(name: str) -> AnyFamily:
     Returns
     -------
     Family
-        Its half on the driver.
+        The driver's half.
 
     Raises
     ------
@@ -71,8 +73,8 @@ def _family(address: str) -> AnyFamily:
     return family
 
 
-def shard_model(family: str, options: Mapping[str, Any]) -> AnyShardModel:
-    """Return the half of a family beside the shards, with its options.
+def shard_model(family: str, options: Mapping[str, object]) -> AnyShardModel:
+    """Return the half of a family for the shards, with its options.
 
     Parameters
     ----------
@@ -84,33 +86,33 @@ def shard_model(family: str, options: Mapping[str, Any]) -> AnyShardModel:
     Returns
     -------
     ShardModel
-        What tasks are sent.
+        The half for the shards, which travels with the tasks.
     """
     return load_family(family).make_shard_model(make_options(family, options))
 
 
 def require_schedule(family: str, schedule: str) -> None:
-    """Refuse a schedule that a family cannot be fitted by.
+    """Raise an error if a family cannot be fitted by a schedule.
 
     Parameters
     ----------
     family : str
         The family's name.
     schedule : str
-        The schedule's.
+        Name of the schedule.
 
     Raises
     ------
     OptionError
-        The family does not name it.
+        The family does not have the schedule.
     """
     able = load_family(family).schedules
     if schedule not in able:
-        raise OptionError(f"--schedule {schedule}: family '{family}' can be fitted by {', '.join(able)} alone")
+        raise OptionError(f"expected {' or '.join(able)} with family '{family}', found {schedule!r}", "schedule")
 
 
 def require_corpus(family: str, corpus: Corpus) -> None:
-    """Refuse a corpus that holds something else than a family takes.
+    """Raise an error if a corpus does not hold the documents or vectors that a family requires.
 
     Parameters
     ----------
@@ -122,12 +124,12 @@ def require_corpus(family: str, corpus: Corpus) -> None:
     Raises
     ------
     MismatchError
-        It holds vectors and the family takes documents, or the other way round.
+        The corpus holds vectors and the family requires documents, or the other way round.
     """
     corpus.require(load_family(family).corpus_kind, f"family '{family}'")
 
 
-def make_options(family: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> FamilyOptions:
+def make_options(family: str, options: Mapping[str, object], others: Iterable[str] = ()) -> FamilyOptions:
     """Check a family's options.
 
     Parameters
@@ -137,7 +139,7 @@ def make_options(family: str, options: Mapping[str, Any], others: Iterable[str] 
     options : mapping
         Options by name; what is left out has its default.
     others : iterable of str, optional
-        Names that the caller takes besides, one of which may have been meant by an unknown name.
+        Further names that the caller accepts, for suggestions after an unknown name.
 
     Returns
     -------
@@ -164,7 +166,7 @@ def make_options(family: str, options: Mapping[str, Any], others: Iterable[str] 
         raise OptionError(f"{_expected(first)}, found {first['input']!r}", name) from None
 
 
-def _expected(error: Any) -> str:
+def _expected(error: ErrorDetails) -> str:
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "expected")
     return message.replace("expected greater", "expected a value greater").replace(
         "expected less", "expected a value less"

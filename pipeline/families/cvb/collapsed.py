@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +28,26 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 
-DOCUMENTS_A_TOPIC = 10  # at least, of those that have topics at the start
-MAX_START_EVERY = 8  # at most one document in so many has topics at the start
-FORGETTING = 0.7  # of sums over minibatches: number n counts n^-FORGETTING
-MIN_PARAMETER = 1e-8  # smallest Dirichlet parameter that learning may reach
+
+@dataclass(frozen=True)
+class CollapsedSchedule:
+    """Start of a fit, and learning of hyperparameters."""
+
+    start_documents: int = 10
+    """Documents for each topic that have topics at the start, at least."""
+    max_start_every: int = 8
+    """One document in so many has topics at the start, at least."""
+    forgetting: float = 0.7
+    """Exponent of averages over minibatches: minibatch n has the weight n^-forgetting."""
+    min_parameter: float = 1e-8
+    """Smallest Dirichlet parameter that learning may reach."""
+
+
+SCHEDULE = CollapsedSchedule()
 
 
 class CollapsedOptions(FamilyOptions):
-    """Options of all families of collapsed topics; the families' own come before."""
+    """Options that the families of collapsed topics share."""
 
     topics: int
     beta: float
@@ -79,18 +91,18 @@ class CollapsedOptions(FamilyOptions):
 
     @property
     def active(self) -> bool:
-        """Whether responsibilities are sparse, over each document's active topics."""
+        """True if responsibilities are sparse, over each document's active topics."""
         return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
 
     @property
+    @abstractmethod
     def needs_tables(self) -> bool:
-        """Whether E[s_k] is summed."""
-        raise NotImplementedError
+        """True if E[s_k] is summed."""
 
     @property
+    @abstractmethod
     def needs_moments(self) -> bool:
-        """Whether V[n_kw] and Z[n_kw] are summed."""
-        raise NotImplementedError
+        """True if V[n_kw] and Z[n_kw] are summed."""
 
 
 OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
@@ -115,7 +127,7 @@ class CollapsedFamily(
         return global_state.corpus_tokens
 
     def is_stochastic(self, global_state: GlobalStateT) -> bool:
-        """Return whether a model was fitted by minibatches."""
+        """Return true if a model was fitted by minibatches."""
         return global_state.stochastic
 
     def word_concentration(self, global_state: GlobalStateT) -> float:
@@ -125,7 +137,7 @@ class CollapsedFamily(
     def global_state_for_steps(
         self, global_state: GlobalStateT, summary: Summary, options: OptionsT, minibatches: int
     ) -> GlobalStateT:
-        """Return the global state for steps from a fitted model, its counts scaled to the corpus of the minibatches."""
+        """Return the global state of a fitted model for further steps, with its counts scaled to the new corpus."""
         moments = np.array(global_state.topic_moments)
         moments *= summary.tokens / max(float(moments[0].sum()), 1.0)
         return replace(
@@ -143,7 +155,7 @@ class CollapsedFamily(
         )
 
     def can_carry(self, global_state: GlobalStateT, options: OptionsT, before: OptionsT) -> bool:
-        """Return whether a fit can go on from another run: its responsibilities are of the same kind."""
+        """Return true if a fit can go on from another run, as its responsibilities are of the same kind."""
         same = options.topics == before.topics and options.active == before.active
         return same and not global_state.stochastic
 
@@ -154,19 +166,52 @@ class CollapsedFamily(
     def simulate(
         self, topics: Arrays, global_state: GlobalStateT, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, Vector]:
-        """Draw documents from their Dirichlet prior, and return their proportions too."""
+        """Draw documents and their proportions from the Dirichlet prior."""
         prior = self.simulated_prior(global_state)
         return drawing.draw_documents(topics, int(global_state.vocabulary), prior, documents, tokens, stream)
 
 
+class InitialCounts(TypedDict):
+    """Fields of a global state that all families of collapsed topics initialise alike."""
+
+    vocabulary: float
+    active: bool
+    rows_ahead: bool
+    stochastic: bool
+    moments: bool
+    start_every: int
+    corpus_tokens: float
+    topic_moments: Vector
+    topic_log_absent: Vector
+    topic_ahead: Vector
+    spread_weight: Vector
+
+
+def initial_counts(summary: Summary, options: CollapsedOptions) -> InitialCounts:
+    """Return the fields of the global state that describe counts, before any document was swept."""
+    return {
+        "vocabulary": float(summary.words),
+        "active": options.active and not summary.stochastic,
+        "rows_ahead": rows_ahead(summary, options),
+        "stochastic": summary.stochastic,
+        "moments": options.needs_moments,
+        "start_every": start_every(summary, options),
+        "corpus_tokens": float(summary.tokens),
+        "topic_moments": np.zeros((2, options.topics)),
+        "topic_log_absent": np.zeros(options.topics),
+        "topic_ahead": np.zeros(options.topics),
+        "spread_weight": np.ones(options.topics),
+    }
+
+
 def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
-    """Return whether rows run ahead of the counts."""
+    """Return true if rows are extrapolated ahead of the counts."""
     return options.active and options.momentum > 0 and not summary.stochastic
 
 
 def start_every(summary: Summary, options: CollapsedOptions) -> int:
-    """Return of how many documents one has topics at the start."""
-    return min(max(summary.documents // (DOCUMENTS_A_TOPIC * options.topics), 1), MAX_START_EVERY)
+    """Return n if one document in n has topics at the start."""
+    return min(max(summary.documents // (SCHEDULE.start_documents * options.topics), 1), SCHEDULE.max_start_every)
 
 
 def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
@@ -176,7 +221,8 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
     if step is not None:
         moments[0] = (step.decay * moments[0] + step.topic_gain) / step.shards
         return moments
-    if totals is not None:  # active responsibilities: the background is spread anew
+    if totals is not None:
+        # With active responsibilities, the background is spread anew.
         moments[0] = totals.topic_total
         if totals.topic_variance_total is not None:
             moments[1] = totals.topic_variance_total
@@ -224,18 +270,18 @@ def likelihood_bound(
     Parameters
     ----------
     global_state : CollapsedGlobalState
-        As the sweep was made against.
+        The global state of the sweep.
     delta : Delta
-        Of the sweep and of the folding of its rows.
+        Sums of the sweep and of the folding of its rows.
     bound_documents : float
-        The documents' terms.
+        Terms of the documents.
     words : WordSums or None
-        With the words' terms.
+        Terms of the words.
 
     Returns
     -------
     float
-        In nats.
+        The terms, in nats.
     """
     moments, log_absent = moved_moments(global_state, delta), moved_log_absent(global_state, delta)
     _, log_rising = topic_totals(moments, log_absent, global_state.beta)
@@ -255,36 +301,36 @@ def counted(global_state: GlobalStateT, delta: Delta, parameters: Parameters) ->
 
 
 def require_schedule(summary: Summary, *, moments: bool) -> None:
-    """Refuse options that a stochastic schedule cannot serve: it has no variances of counts by words."""
+    """Raise an error for options that need variances of word counts, which the stochastic schedule does not have."""
     if summary.stochastic and moments:
-        raise OptionError("--schedule stochastic: takes order 0, and does not learn what concerns words")
+        raise OptionError("'stochastic' requires `order` 0, and no parameter of the words in `learn`", "schedule")
 
 
 def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, SweepSums | None]:
-    """Return sums over documents that stand for the whole corpus, and the global state that remembers them.
+    """Return the sums over the documents of the corpus, and the global state with their averages.
 
-    In the stochastic schedule the sums of a minibatch are scaled to the corpus and averaged with those before, with
-    weights that decay; else they are the corpus's already.
+    In the stochastic schedule, the sums of a minibatch are scaled to the corpus and averaged with earlier ones, with
+    decaying weights. In the batch schedule, the sums are those of the corpus.
 
     Parameters
     ----------
     global_state : CollapsedGlobalState
-        As the iteration began.
+        The global state before the iteration.
     delta : Delta
         The sum over the shards.
 
     Returns
     -------
     global_state : CollapsedGlobalState
-        With the averages.
+        The global state with the averages.
     sums : SweepSums or None
-        Of the corpus; None of a start, in which nothing has been swept.
+        Sums over the corpus; None after the start, which sweeps nothing.
     """
     swept, step = delta.read(SweepSums), delta.read(StepSums)
     if swept is None or step is None:
         return global_state, swept
     scale, number = global_state.corpus_tokens / max(swept.tokens, 1.0), global_state.minibatches + 1
-    weight = number**-FORGETTING
+    weight = number**-SCHEDULE.forgetting
     log_eta, tables = swept.log_eta * scale, None if swept.tables is None else swept.tables * scale
     if number > 1 and global_state.corpus_log_eta is not None:
         log_eta = (1 - weight) * global_state.corpus_log_eta + weight * log_eta
@@ -301,21 +347,21 @@ def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, S
 
 
 def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> Footprint:
-    """Return what the state takes: responsibilities of 2 bytes over lists, or of 4 over all topics."""
-    more = 16.0 * config.topics if moments else 0.0
+    """Return the memory of the state: responsibilities take 2 bytes an active topic, or 4 bytes a topic if dense."""
+    moment_bytes = 16.0 * config.topics if moments else 0.0
     if not config.active:
         pair, document = 4.0 * config.topics, 4.0 * config.topics
         largest = pair * summary.pairs + document * summary.documents
         return Footprint(
-            rows=8 * config.topics + more,
-            shown=8 * config.topics + more,
-            swept=4 * config.topics + 2 * more,
-            delta=8 * config.topics + more,
+            rows=8 * config.topics + moment_bytes,
+            shown=8 * config.topics + moment_bytes,
+            swept=4 * config.topics + 2 * moment_bytes,
+            delta=8 * config.topics + moment_bytes,
             pair=pair,
             document=document,
             chunk=2 * largest,
         )
-    listed = _listed(summary, config)
+    active = _mean_active(summary, config)
     if summary.stochastic:
         return Footprint(
             rows=4 * config.topics + 8,
@@ -323,24 +369,25 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
             swept=8 * config.topics + 16,
             delta=4 * config.topics + 8,
             pair=0.0,
-            document=4.0 * config.topics,  # once it has ended, the documents are fitted to the topics
+            # At the end, the documents are folded in.
+            document=4.0 * config.topics,
             chunk=6.0 * CHUNK_RESPONSIBILITIES,
         )
     return Footprint(
-        rows=(8 if config.momentum else 4) * config.topics + 8 + more,
-        shown=4 * config.topics + 8 + more,
-        swept=4 * config.topics + 16 + more,
-        delta=4 * config.topics + 8 + more,
-        pair=2.0 * listed,
-        document=6.0 * listed + 20,
+        rows=(8 if config.momentum else 4) * config.topics + 8 + moment_bytes,
+        shown=4 * config.topics + 8 + moment_bytes,
+        swept=4 * config.topics + 16 + moment_bytes,
+        delta=4 * config.topics + 8 + moment_bytes,
+        pair=2.0 * active,
+        document=6.0 * active + 20,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,
     )
 
 
-def _listed(summary: Summary, config: CollapsedOptions) -> float:
-    """Return how many topics a pair's document may list, in the mean over the pairs."""
+def _mean_active(summary: Summary, config: CollapsedOptions) -> float:
+    """Return the largest number of active topics of a document, a mean over the pairs."""
     most = config.most_active or 0
     if summary.lengths is None or not summary.lengths.sum():
         return float(min(max_active_for(summary.pairs / max(summary.documents, 1), config.topics, most), config.topics))
-    rooms = np.minimum(max_active_for(summary.lengths, config.topics, most), config.topics)
-    return float((summary.lengths * rooms).sum() / summary.lengths.sum())
+    largest_active = np.minimum(max_active_for(summary.lengths, config.topics, most), config.topics)
+    return float((summary.lengths * largest_active).sum() / summary.lengths.sum())

@@ -6,7 +6,7 @@ alpha, beta, gamma ~ Gamma(shape, rate), tau ~ Dir. Truncated at K topics, neste
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from collapsium.pipeline.families.base import Description, Summary
 from collapsium.pipeline.families.cvb import collapsed
 from collapsium.pipeline.families.cvb import topic_moves as moves
 from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily, CollapsedOptions, Vector
+from collapsium.pipeline.families.cvb.divergence import divergence, geometric_mean
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
@@ -28,12 +29,24 @@ from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesSt
 from collapsium.workers.families.cvb.hdp import HdpShardModel, predictive_words
 from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TauSums, WordSums
-from collapsium.workers.special_functions import betaln, digamma, gammaln
+from collapsium.workers.families.cvb.sums import StepSums, SweepSums, WordSums
+from collapsium.workers.special_functions import digamma
 
-# A plateau of equal topics would drive E[alpha] up and keep it there for long: on KOS, K=120, 300 sweeps of order 0
-# reach -7.158 and -7.159 without holding it, -7.146 and -7.148 with it; order 2 loses (-7.54 against -7.47, K=40).
-HOLD = {0: 15, 2: 0}
+
+@dataclass(frozen=True)
+class HoldSchedule:
+    """First sweeps during which hyperparameters retain their initial values, by the order of the updates.
+
+    While topics are still alike, learning would raise E[alpha], and it stays high for long. On KOS with K=120, 300
+    sweeps of order 0 reach -7.158 and -7.159 nats a token without a hold, -7.146 and -7.148 with it. Order 2 loses by
+    it: -7.54 against -7.47 with K=40.
+    """
+
+    order_0: int = 15
+    order_2: int = 0
+
+
+HOLD = HoldSchedule()
 
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 
@@ -68,9 +81,10 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
     )
     moves: bool | None = Field(
         None,
-        description=f"merge, delete and split topics; a move is accepted if it predicts {moves.SHARE:.0%} of "
-        "the tokens better, which are left out of the counts for that (default: true with active "
-        f"responsibilities and {moves.LEAST_SWEEPS} iterations or more, except in a warm start)",
+        description="merge, delete and split topics; a move is accepted if it predicts "
+        f"{moves.SCHEDULE.held_share:.0%} of the tokens better, which are left out of the counts for that "
+        "(default: true with active "
+        f"responsibilities and {moves.SCHEDULE.min_sweeps} iterations or more, except in a warm start)",
     )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
@@ -80,12 +94,12 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
 
     @property
     def needs_tables(self) -> bool:
-        """Whether E[s_k] is summed: alpha or pi is learned."""
+        """True if E[s_k] is summed, to learn alpha or pi."""
         return bool({"alpha", "pi"} & set(self.learn))
 
     @property
     def needs_moments(self) -> bool:
-        """Whether V[n_kw] and Z[n_kw] are summed."""
+        """True if V[n_kw] and Z[n_kw] are summed."""
         return self.order == 2 or bool({"beta", "tau"} & set(self.learn))
 
 
@@ -95,15 +109,17 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
     shard_model, Options = HdpShardModel, HdpOptions
 
     def initialise(self, summary: Summary, options: HdpOptions, stream: Stream) -> HdpGlobalState:
-        """Return the global state before any document has been seen: the priors' means, and pi_k = 1/K."""
+        """Return the global state before any document was swept: the priors' means, and pi_k = 1/K."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
         uniform, learn = np.full(options.topics, 1.0 / options.topics), options.learn
         alpha = np.array([options.alpha_shape, options.alpha_rate])
         gamma = np.array([options.gamma_shape, options.gamma_rate])
-        hold = options.hold if options.hold is not None else 0 if summary.warm else HOLD[options.order]
+        hold = options.hold
+        if hold is None:
+            hold = 0 if summary.warm else HOLD.order_0 if options.order == 0 else HOLD.order_2
         mean, geometric = _initial_alpha(options)
         return HdpGlobalState(
-            vocabulary=float(summary.words),
+            **collapsed.initial_counts(summary, options),
             hold=hold,
             alpha=mean,
             alpha_geometric=geometric,
@@ -121,23 +137,13 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
             beta_prior=np.array([options.beta_shape, options.beta_rate]) if "beta" in learn else None,
             beta_posterior=np.zeros(0),
             tau_prior=options.tau / summary.words,
-            active=options.active and not summary.stochastic,
-            rows_ahead=collapsed.rows_ahead(summary, options),
-            stochastic=summary.stochastic,
-            moments=options.needs_moments,
-            start_every=collapsed.start_every(summary, options),
-            corpus_tokens=float(summary.tokens),
-            topic_moments=np.zeros((2, options.topics)),
-            topic_log_absent=np.zeros(options.topics),
-            topic_ahead=np.zeros(options.topics),
-            spread_weight=np.ones(options.topics),
             moves=_initial_moves(summary, options, stream),
         )
 
     def carry(
         self, global_state: HdpGlobalState, known: HdpGlobalState, options: HdpOptions, before: HdpOptions
     ) -> tuple[HdpGlobalState, int] | None:
-        """Go on from what another run has learned of alpha, gamma, pi and beta."""
+        """Return the global state with alpha, gamma, pi and beta as another run has learned them."""
         if (
             not self.can_carry(global_state, options, before)
             or global_state.moves is not None
@@ -159,11 +165,11 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
         return after, options.topics
 
     def uncounted_tokens(self, global_state: HdpGlobalState) -> float:
-        """Return the tokens that are held out of the counts: a run that ended now would leave them without a topic."""
+        """Return the number of tokens that are held out of the counts, which have no topic yet."""
         return 0.0 if global_state.moves is None else global_state.moves.unsettled
 
     def update(self, global_state: HdpGlobalState, delta: Delta, options: HdpOptions, stream: Stream) -> HdpGlobalState:
-        """Add the changes of the counts and bring the posteriors of the hyperparameters up to date.
+        """Return the next global state: changed counts, and the posteriors of the hyperparameters.
 
         q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
         q(alpha) = Gamma(a + E[s], b - sum_d E[log eta_d]); q(gamma) = Gamma(a + K, b - sum_k E[log(1 - pt_k)]);
@@ -172,9 +178,9 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
         Parameters
         ----------
         global_state : HdpGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
-            The sum over all shards, and what folding it has added.
+            The sum over all shards, and the sums of its folding.
         options : HdpOptions
             The options.
         stream : Stream
@@ -183,7 +189,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
         Returns
         -------
         HdpGlobalState
-            The next ones.
+            The next global state.
         """
         after, sums = collapsed.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
@@ -197,17 +203,19 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
         if global_state.moves is not None:
             after = moves.next_state(global_state, after, delta)
             alive = global_state.moves.topic_alive if after.moves is None else after.moves.topic_alive
-            if global_state.moves.held_share:  # topics that are too many let alpha grow, and it blurs them
-                share, alpha = alive / alive.sum(), float(moves.PRIOR * alive.sum())
+            if global_state.moves.held_share:
+                # Too many topics would raise alpha, and a large alpha blurs topics.
+                share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
                 pi_geometric = np.maximum(share, 1e-200)
                 return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=pi_geometric)
-            if global_state.moves.held_before:  # the first sweep of all tokens: alpha starts as if there had been none
+            if global_state.moves.held_before:
+                # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)
         return after if after.sweeps <= global_state.hold else _learned(global_state, after, sums, delta, options)
 
     def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
-        """Return the second-order bound, in nats; the zeroth order has none. What is held fixed has no divergence."""
+        """Return the second-order bound, in nats, less the divergence of learned hyperparameters; order 0 has none."""
         sums = delta.read(SweepSums)
         if sums is None or sums.bound_documents is None:
             return {}
@@ -239,7 +247,8 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
             pi_geometric=pi,
             beta=1e-9,
             moments=False,
-            active=False,  # the counts are complete: no word has background to spread
+            # The counts are complete: no word has background to spread.
+            active=False,
             topic_moments=np.stack([tokens, np.zeros(options.topics)]),
         )
         return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
@@ -252,37 +261,41 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
 
 def _initial_moves(summary: Summary, options: HdpOptions, stream: Stream) -> MovesState | None:
     """Return the state of merges, deletes and splits; None where there are none."""
-    able = options.active and not summary.stochastic and "pi" in options.learn and options.topics <= moves.MOST_TOPICS
+    able = (
+        options.active
+        and not summary.stochastic
+        and "pi" in options.learn
+        and options.topics <= moves.SCHEDULE.max_topics
+    )
     if options.moves and not able:
         raise OptionError(
-            "--moves true: takes active responsibilities, the batch schedule, pi among what is learned, and at most "
-            f"{moves.MOST_TOPICS} topics"
+            "true requires active responsibilities, the batch schedule, pi in `learn`, and at most "
+            f"{moves.SCHEDULE.max_topics} topics",
+            "moves",
         )
-    long = summary.iterations >= moves.LEAST_SWEEPS and not summary.warm  # what is known shall stay known
-    requested = long if options.moves is None else options.moves
+    # In a warm start, topics are to stay those of the other run.
+    default = summary.iterations >= moves.SCHEDULE.min_sweeps and not summary.warm
+    requested = default if options.moves is None else options.moves
     if not (able and requested) or options.topics == 1:
         return None
     if summary.iterations and not moves.possible(summary.iterations):
-        raise OptionError(f"--moves true: {summary.iterations} iterations end before topics can be judged; take more")
+        raise OptionError(
+            f"true requires more iterations, found {summary.iterations}: they end before moves can be scored", "moves"
+        )
     return moves.initial_state(options.topics, stream.seed, summary.iterations)
 
 
 def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
-    """Return E[alpha] and G[alpha] before anything is known of it, or for ever where it is not learned."""
+    """Return the prior's E[alpha] and G[alpha]; where alpha is not learned, both are the mean."""
     prior = np.array([options.alpha_shape, options.alpha_rate])
     mean = float(prior[0] / prior[1])
-    return mean, _geometric(prior) if "alpha" in options.learn else mean
-
-
-def _geometric(posterior: npt.NDArray[np.float64]) -> float:
-    """Return G[y] = exp(psi(a)) / b of a Gamma with shape a and rate b."""
-    return float(special.exp(digamma(posterior[0])) / posterior[1])
+    return mean, geometric_mean(prior) if "alpha" in options.learn else mean
 
 
 def _learned(
     global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
 ) -> HdpGlobalState:
-    """Return the global state with the posteriors of what is learned."""
+    """Return the global state with the posteriors of the hyperparameters that are learned."""
     words, tables = delta.read(WordSums), sums.tables
     if "pi" in options.learn and tables is not None:
         alive = np.ones(options.topics, dtype=bool) if global_state.moves is None else global_state.moves.topic_alive
@@ -294,12 +307,12 @@ def _learned(
         after = replace(after, gamma_posterior=posterior, gamma=float(posterior[0] / posterior[1]))
     if "alpha" in options.learn and tables is not None:
         posterior = np.array([options.alpha_shape + tables.sum(), options.alpha_rate - sums.log_eta])
-        mean, geometric = float(posterior[0] / posterior[1]), _geometric(posterior)
+        mean, geometric = float(posterior[0] / posterior[1]), geometric_mean(posterior)
         after = replace(after, alpha_posterior=posterior, alpha=mean, alpha_geometric=geometric)
     if "beta" in options.learn and words is not None:
         log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
         posterior = np.array([options.beta_shape + words.tables_of_words, options.beta_rate - log_xi.sum()])
-        mean, geometric = float(posterior[0] / posterior[1]), _geometric(posterior)
+        mean, geometric = float(posterior[0] / posterior[1]), geometric_mean(posterior)
         after = replace(after, beta_posterior=posterior, beta=mean, beta_geometric=geometric)
     if "tau" in options.learn and words is not None:
         after = replace(after, tau_total=options.tau + words.tables_of_words)
@@ -317,7 +330,7 @@ def _held_out_tokens(after: HdpGlobalState, sums: SweepSums | None) -> float:
 def _with_sticks(
     global_state: HdpGlobalState, tables: Vector, gamma: float, alive: npt.NDArray[np.bool_]
 ) -> HdpGlobalState:
-    """Return the global state with q(pt), in the order of the sticks, E[pi] and G[pi]: 0 of topics that are gone."""
+    """Return the global state with q(pt), in the order of the sticks, and E[pi] and G[pi], 0 for deleted topics."""
     topic = global_state.topic_moments[0]
     order = np.argsort(-topic, kind="stable")
     order = order[alive[order]]
@@ -330,57 +343,6 @@ def _with_sticks(
     rest = np.cumprod(posterior[:, 1] / both)
     mean[order] = posterior[:, 0] / both * np.concatenate([[1.0], rest[:-1]])
     geometric[order] = special.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
-    # A stick that nothing holds up would fall to zero, whose logarithm the bound and the tables take.
+    # G[pi] may underflow to zero, and the bound and the tables take its logarithm.
     geometric = np.maximum(geometric, 1e-200)
     return replace(global_state, stick_order=order, stick_posterior=posterior, pi=mean, pi_geometric=geometric)
-
-
-def divergence(global_state: HdpGlobalState, delta: Delta) -> float:
-    """Return the sum of KL(q|p) over the hyperparameters, each from the parameters of its current q.
-
-    Parameters
-    ----------
-    global_state : HdpGlobalState
-        The posteriors under which a sweep was made, with their priors.
-    delta : Delta
-        Of the sweep, with `TauSums` where tau is learned.
-
-    Returns
-    -------
-    float
-        In nats.
-    """
-    total = 0.0
-    for posterior, prior in (
-        (global_state.alpha_posterior, global_state.alpha_prior),
-        (global_state.gamma_posterior, global_state.gamma_prior),
-        (global_state.beta_posterior, global_state.beta_prior),
-    ):
-        if prior is not None and posterior.size:
-            total += _gamma_divergence(posterior, prior)
-    sticks = global_state.stick_posterior
-    if sticks.size:
-        both = sticks.sum(axis=1)
-        log_stick, log_rest = digamma(sticks[:, 0]) - digamma(both), digamma(sticks[:, 1]) - digamma(both)
-        entropy = betaln(*sticks.T) - (sticks[:, 0] - 1) * log_stick - (sticks[:, 1] - 1) * log_rest
-        gamma = global_state.gamma
-        log_gamma = special.log(gamma if global_state.gamma_prior is None else _geometric(global_state.gamma_posterior))
-        total += float((-entropy - log_gamma - (gamma - 1.0) * log_rest).sum())
-    tau = delta.read(TauSums)
-    if tau is not None:
-        words, prior_tau, tau_total = global_state.vocabulary, global_state.tau_prior, global_state.tau_total
-        total += float(gammaln(tau_total)) - tau.tau_gammaln
-        total += words * float(gammaln(prior_tau)) - float(gammaln(words * prior_tau))
-        total += tau.tau_digamma - float(digamma(tau_total)) * tau.tau_more
-    return total
-
-
-def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) -> float:
-    """Return KL between two Gammas given as (shape, rate)."""
-    return float(
-        (q[0] - p[0]) * digamma(q[0])
-        - gammaln(q[0])
-        + gammaln(p[0])
-        + p[0] * special.log(q[1] / p[1])
-        + q[0] * (p[1] - q[1]) / q[1]
-    )

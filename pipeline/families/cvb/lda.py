@@ -15,7 +15,7 @@ from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Summary
 from collapsium.pipeline.families.cvb import collapsed
-from collapsium.pipeline.families.cvb.collapsed import MIN_PARAMETER, CollapsedFamily, CollapsedOptions, Vector
+from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedFamily, CollapsedOptions, Vector
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
@@ -64,17 +64,17 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
 
     @property
     def needs_tables(self) -> bool:
-        """Whether E[s_k] is summed: a_k is learned."""
+        """True if E[s_k] is summed, to learn a_k."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
     @property
     def learns_beta(self) -> bool:
-        """Whether b_w is learned."""
+        """True if b_w is learned."""
         return bool({"beta", "asymmetric-beta"} & set(self.learn))
 
     @property
     def needs_moments(self) -> bool:
-        """Whether V[n_kw] and Z[n_kw] are summed."""
+        """True if V[n_kw] and Z[n_kw] are summed."""
         return self.order == 2 or self.learns_beta
 
 
@@ -84,30 +84,20 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
     shard_model, Options = LdaShardModel, LdaOptions
 
     def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobalState:
-        """Return the global state before any document has been seen."""
+        """Return the global state before any document was swept."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
         return LdaGlobalState(
-            vocabulary=float(summary.words),
+            **collapsed.initial_counts(summary, options),
             alpha=np.full(options.topics, options.alpha),
             beta=options.beta,
             word_tables_prior=options.tau / summary.words,
             asymmetric_beta="asymmetric-beta" in options.learn,
-            active=options.active and not summary.stochastic,
-            rows_ahead=collapsed.rows_ahead(summary, options),
-            stochastic=summary.stochastic,
-            moments=options.needs_moments,
-            start_every=collapsed.start_every(summary, options),
-            corpus_tokens=float(summary.tokens),
-            topic_moments=np.zeros((2, options.topics)),
-            topic_log_absent=np.zeros(options.topics),
-            topic_ahead=np.zeros(options.topics),
-            spread_weight=np.ones(options.topics),
         )
 
     def carry(
         self, global_state: LdaGlobalState, known: LdaGlobalState, options: LdaOptions, before: LdaOptions
     ) -> tuple[LdaGlobalState, int] | None:
-        """Go on from what another run has learned of a_k and B."""
+        """Return the global state with a_k and B as another run has learned them."""
         if not self.can_carry(global_state, options, before):
             return None
         alpha = known.alpha if options.needs_tables else global_state.alpha
@@ -115,7 +105,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
         return replace(global_state, alpha=alpha, beta=beta), options.topics
 
     def update(self, global_state: LdaGlobalState, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobalState:
-        """Add the changes of the counts and, if requested, learn a_k and b_w.
+        """Return the next global state: changed counts, and a_k and b_w if they are learned.
 
         a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose
         tables the asymmetric form adds tau / W.
@@ -123,9 +113,9 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
         Parameters
         ----------
         global_state : LdaGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
-            The sum over all shards, and what folding it has added.
+            The sum over all shards, and the sums of its folding.
         options : LdaOptions
             The options.
         stream : Stream
@@ -134,7 +124,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
         Returns
         -------
         LdaGlobalState
-            The next ones.
+            The next global state.
         """
         after, sums = collapsed.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
@@ -142,16 +132,15 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
         if sums is None:
             return after
         if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
-            each = "asymmetric-alpha" in options.learn
-            tables = sums.tables if each else np.full(options.topics, sums.tables.mean())
-            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
+            tables = sums.tables if "asymmetric-alpha" in options.learn else np.full(options.topics, sums.tables.mean())
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, SCHEDULE.min_parameter))
         words = delta.read(WordSums)
         if words is not None and options.learns_beta:
             log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
             rate = -float(log_xi.sum())
             if rate > 0:
                 pseudo = options.tau if "asymmetric-beta" in options.learn else 0.0
-                beta = max((words.tables_of_words + pseudo) / rate, MIN_PARAMETER)
+                beta = max((words.tables_of_words + pseudo) / rate, SCHEDULE.min_parameter)
                 after = replace(after, beta_rate=rate, beta=beta)
         return after
 
@@ -173,13 +162,14 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
         return description.describe(block.dense_counts, words, global_state.beta, tokens, count)
 
     def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobalState]:
-        """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
+        """Draw topics to simulate from, as counts so large that the prior has no effect."""
         tokens = np.full(options.topics, 1e9 / options.topics)
         global_state = replace(
             self.initialise(summary, options, stream),
             beta=1e-9,
             moments=False,
-            active=False,  # the counts are complete: no word has background to spread
+            # The counts are complete: no word has background to spread.
+            active=False,
             asymmetric_beta=False,
             topic_moments=np.stack([tokens, np.zeros(options.topics)]),
         )

@@ -8,7 +8,6 @@ are accepted by their gains on a small share of the tokens, which count again on
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,25 +19,64 @@ from collapsium.workers.families.cvb.sums import ProposalSums, ScoreSums
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SHARE = 0.1  # of the tokens, held out
-PRIOR = 0.05  # alpha pi_k of each topic meanwhile
-BEGIN, EVERY = 40, 5  # sweeps before the first round, and from one to the next
-LAST = 0.75  # of all sweeps: then the tokens count again
-LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after the last round
-IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
-WORTH = 0.07  # of the topics; if the first round is sure of fewer moves, the truncation is not too large
-SURE_MERGE, SURE_DELETE = 1.0, 3.0  # standard errors that a move gains which it is sure of
-WORST = -1e6  # of scores, in nats a token
-FALL = (
-    0.5  # nats, over the root of how many are held out: a round whose score lies so far below the best ends the search
-)
-LIKE = 5  # topics most like each that it may merge with
-DELETES, FEWEST, MOST = 0.25, 20, 100  # of the topics, the smallest, may be deleted; at least and at most so many
-MOST_TOPICS = 1024  # of a truncation: products of all pairs of topics are made, 8 MB then
-MOST_MERGES, MOST_DELETES = 0.2, 0.1  # of the topics, in a round
-MERGE_ERRORS, DELETE_ERRORS = 0.5, 0.0  # least gain, in standard errors of the sum
-SPLIT, PARTING = 0.5, 15  # share of the topics that are split, the largest; sweeps after which they are judged
-SPLIT_ERRORS = -1.0  # they go together again unless that loses more
+
+@dataclass(frozen=True)
+class MoveSchedule:
+    """Rounds of merges, deletions and splits; the values were tuned on corpora drawn from known topics."""
+
+    held_share: float = 0.1
+    """Share of the tokens that are held out of the counts, to score moves."""
+    held_prior: float = 0.05
+    """Parameter alpha pi_k of each topic while tokens are held out."""
+    begin: int = 40
+    """Sweeps before the first round."""
+    every: int = 5
+    """Sweeps from one round to the next."""
+    last: float = 0.75
+    """Share of all sweeps after which the held-out tokens count again."""
+    min_sweeps: int = 100
+    """Sweeps of a run with moves, at least, as topics must converge after the last round."""
+    max_topics: int = 1024
+    """Largest truncation: products of all pairs of topics take 8 MB then."""
+    idle_rounds: int = 4
+    """Rounds in a row with few moves after which the search ends."""
+    few_moves: float = 0.02
+    """Share of the topics up to which the moves of a round are few."""
+    worth: float = 0.07
+    """Share of the topics; if the first round is sure of fewer moves, the truncation is not too large."""
+    sure_merge: float = 1.0
+    """Standard errors from which on the gain of a merge is sure."""
+    sure_delete: float = 3.0
+    """Standard errors from which on the gain of a deletion is sure."""
+    max_fall: float = 0.5
+    """The search ends if a score, in nats a token, is this over the root of the held-out tokens below the best."""
+    merge_candidates: int = 5
+    """Nearest topics, by correlation of word counts, that each topic may merge with."""
+    delete_candidates: float = 0.25
+    """Share of the topics, the smallest, that may be deleted."""
+    min_delete_candidates: int = 20
+    """Topics that may be deleted, at least."""
+    max_delete_candidates: int = 100
+    """Topics that may be deleted, at most."""
+    max_merges: float = 0.2
+    """Share of the topics that a round merges, at most."""
+    max_deletes: float = 0.1
+    """Share of the topics that a round deletes, at most."""
+    merge_errors: float = 0.5
+    """Least gain of a merge, in standard errors of the sum."""
+    delete_errors: float = 0.0
+    """Least gain of a deletion, in standard errors of the sum."""
+    split_share: float = 0.5
+    """Share of the topics that are split, the largest."""
+    split_sweeps: int = 15
+    """Sweeps after which splits are scored."""
+    split_errors: float = -1.0
+    """The halves of a split are merged again if that gains more than so many standard errors."""
+
+
+SCHEDULE = MoveSchedule()
+WORST_SCORE = -1e6
+"""Score below all others, in nats a token."""
 
 
 def initial_state(topics: int, seed: int, iterations: int) -> MovesState:
@@ -47,9 +85,9 @@ def initial_state(topics: int, seed: int, iterations: int) -> MovesState:
     Parameters
     ----------
     topics : int
-        K.
+        Number of topics K.
     seed : int
-        Of the run.
+        Seed of the run.
     iterations : int
         Planned sweeps.
 
@@ -60,36 +98,36 @@ def initial_state(topics: int, seed: int, iterations: int) -> MovesState:
     """
     return MovesState(
         moves_seed=np.array(seed),
-        held_share=SHARE,
-        held_before=SHARE,
+        held_share=SCHEDULE.held_share,
+        held_before=SCHEDULE.held_share,
         topic_alive=np.ones(topics, dtype=bool),
         moves_into=np.arange(topics),
         moves_split=np.full(topics, -1),
         merge_candidates=np.zeros((2, 0), dtype=np.int64),
         delete_candidates=np.zeros(0, dtype=np.int64),
         delete_spill=np.zeros((0, topics)),
-        moves_last=int(LAST * iterations),
-        moves_best=WORST,
+        moves_last=int(SCHEDULE.last * iterations),
+        moves_best=WORST_SCORE,
         split_pairs=np.zeros((2, 0), dtype=np.int64),
     )
 
 
 def possible(iterations: int) -> bool:
-    """Return whether so many sweeps have room for a round, after which all tokens count again."""
-    return int(LAST * iterations) > BEGIN
+    """Return true if so many sweeps have room for a round, after which all tokens count again."""
+    return int(SCHEDULE.last * iterations) > SCHEDULE.begin
 
 
 def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> HdpGlobalState:
-    """Take the next step of a round.
+    """Return the global state after the next step of a round.
 
     Parameters
     ----------
     before : HdpGlobalState
-        The global state that the sweep was made against.
+        The global state before the sweep.
     after : HdpGlobalState
-        That after it, so far.
+        The global state after it, so far.
     delta : Delta
-        `ProposalSums` or `ScoreSums`, where they were asked for.
+        `ProposalSums` or `ScoreSums`, where the round has them.
 
     Returns
     -------
@@ -99,7 +137,6 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
     old, state = before.moves, after.moves
     if old is None or state is None:
         return after
-    # Moves that were to be carried out have been.
     topics = old.topic_alive.size
     into, split = np.arange(topics), np.full(topics, -1)
     state = replace(state, held_before=old.held_share, ask=0, moving=False, moves_into=into, moves_split=split)
@@ -112,16 +149,17 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
         return replace(after, moves=_with_candidates(before, after, state, proposals))
     if old.ask == 2 and scores is not None:
         return _with_accepted(old, after, state, scores)
-    if old.split_until > sweep:  # topics that were split separate
+    if old.split_until > sweep:
+        # The halves of split topics separate.
         return after
     if old.split_pairs.size:
         return replace(after, moves=replace(state, ask=2, merge_candidates=old.split_pairs))
-    idle = old.moves_idle >= IDLE
-    if idle and old.deletes + old.merges and not old.split_tried and sweep + PARTING < old.moves_last:
+    idle = old.moves_idle >= SCHEDULE.idle_rounds
+    if idle and old.deletes + old.merges and not old.split_tried and sweep + SCHEDULE.split_sweeps < old.moves_last:
         return _with_splits(after, state, sweep)
     if idle or sweep >= old.moves_last:
         return replace(after, moves=replace(state, held_share=0.0, moving=True))
-    if sweep >= BEGIN and sweep % EVERY == 0:
+    if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
         return replace(after, moves=_with_smallest(after, state))
     return after
 
@@ -130,7 +168,8 @@ def _with_smallest(global_state: HdpGlobalState, state: MovesState) -> MovesStat
     """Propose the smallest topics for deletion, the smallest first."""
     alive = np.flatnonzero(state.topic_alive)
     size = global_state.topic_moments[0][alive]
-    count = min(max(int(DELETES * alive.size), FEWEST), MOST, alive.size - 1)
+    count = max(int(SCHEDULE.delete_candidates * alive.size), SCHEDULE.min_delete_candidates)
+    count = min(count, SCHEDULE.max_delete_candidates, alive.size - 1)
     smallest = alive[np.argsort(size, kind="stable")[:count]]
     spill = np.zeros((smallest.size, state.topic_alive.size))
     return replace(state, ask=1, delete_candidates=smallest, delete_spill=spill)
@@ -148,7 +187,7 @@ def _with_candidates(
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-12))
     alike = covariance / np.outer(deviation, deviation)
     np.fill_diagonal(alike, -np.inf)
-    count = min(LIKE, alive.size - 1)
+    count = min(SCHEDULE.merge_candidates, alive.size - 1)
     nearest = np.argsort(-alike, axis=1, kind="stable")[:, :count]
     owner = np.repeat(np.arange(alive.size), count)
     pairs = np.sort(np.stack([owner, nearest.ravel()]), axis=0)
@@ -159,13 +198,13 @@ def _with_candidates(
 
 @dataclass
 class _Chosen:
-    """Accepted moves, no two of which concern the same topic."""
+    """Accepted moves, no two of which concern the same topic; `sure` of them gain many standard errors."""
 
     into: Ints
     taken: npt.NDArray[np.bool_]
     merges: int = 0
-    sure: int = 0  # of all these, those that gain many a standard error
     deletes: int = 0
+    sure: int = 0
 
 
 def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, sums: ScoreSums) -> HdpGlobalState:
@@ -174,8 +213,8 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
     were_split = int(old.split_pairs.shape[1])
     held = max(float(sums.held_score[1]), 1.0)
-    score, fallen = float(sums.held_score[0]) / held, old.moves_best - FALL / np.sqrt(held)
-    errors = SPLIT_ERRORS if were_split else MERGE_ERRORS
+    score, fallen = float(sums.held_score[0]) / held, old.moves_best - SCHEDULE.max_fall / np.sqrt(held)
+    errors = SCHEDULE.split_errors if were_split else SCHEDULE.merge_errors
     _choose_merges(chosen, old, after.topic_moments[0], sums, errors)
     _choose_deletes(chosen, old, sums, int(alive.sum()))
     state = replace(
@@ -186,16 +225,19 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
         delete_spill=np.zeros((0, alive.size)),
     )
     accepted = chosen.merges + chosen.deletes
-    if not were_split and score < fallen:  # moves that gained one by one have lost together
-        return replace(after, moves=replace(state, moves_idle=IDLE))
+    if not were_split and score < fallen:
+        # Moves that each gained have lost together.
+        return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds))
     state = replace(state, moves_best=max(score, old.moves_best))
-    if were_split:  # those that go together again have changed nothing
+    if were_split:
+        # Halves that are merged again have changed nothing.
         state = replace(state, splits=old.splits + were_split - chosen.merges)
         chosen.merges = 0
     first = not old.merges + old.deletes
-    if first and chosen.sure < WORTH * alive.sum():  # chance alone finds some; to follow it costs more than it gains
-        return replace(after, moves=replace(state, moves_idle=IDLE))
-    few = accepted <= FEW * alive.sum()
+    if first and chosen.sure < SCHEDULE.worth * alive.sum():
+        # Chance alone proposes some moves; accepting these costs more than it gains.
+        return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds))
+    few = accepted <= SCHEDULE.few_moves * alive.sum()
     state = replace(state, moves_idle=old.moves_idle + 1 if few and not were_split else 0)
     if not accepted:
         return replace(after, moves=state)
@@ -207,8 +249,8 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     return replace(after, moves=state, topic_ahead=_moved(after.topic_ahead, gone, chosen.into))
 
 
-def _moved(values: npt.NDArray[Any], gone: Ints, into: Ints) -> npt.NDArray[Any]:
-    """Return values with those of topics added to the topics that they become."""
+def _moved(values: Vector, gone: Ints, into: Ints) -> Vector:
+    """Return values by topic, with those of merged topics added to the topics that they become."""
     moved = np.array(values)
     for topic in gone:
         if into[topic] >= 0:
@@ -218,13 +260,13 @@ def _moved(values: npt.NDArray[Any], gone: Ints, into: Ints) -> npt.NDArray[Any]
 
 
 def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlobalState:
-    """Split the largest topics, in so far as there is room, by halves of the documents.
+    """Split the largest topics by halves of their documents, as far as there is room.
 
-    The halves separate for some sweeps; those that then predict no better are merged again.
+    The halves separate for some sweeps. Those that predict no better by then are merged again.
     """
     alive = np.array(state.topic_alive)
     free, size = np.flatnonzero(~alive), after.topic_moments[0]
-    count = min(free.size, int(SPLIT * alive.sum()))
+    count = min(free.size, int(SCHEDULE.split_share * alive.sum()))
     state = replace(state, split_tried=True)
     if not count:
         return replace(after, moves=state)
@@ -235,8 +277,9 @@ def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlo
     alive[new] = True
     pairs = np.stack([split, new]).astype(np.int64)
     state = replace(state, moving=True, moves_split=halves, topic_alive=alive, moves_idle=0)
-    state = replace(state, split_pairs=pairs, split_until=sweep + PARTING)
-    ahead = np.array(after.topic_ahead)  # counts for scores move in the sweep, as in `_with_accepted`
+    state = replace(state, split_pairs=pairs, split_until=sweep + SCHEDULE.split_sweeps)
+    # Counts for scores move in the sweep, as in `_with_accepted`.
+    ahead = np.array(after.topic_ahead)
     ahead[new] = ahead[split] = ahead[split] / 2
     return replace(after, moves=state, topic_ahead=ahead)
 
@@ -244,13 +287,13 @@ def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlo
 def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSums, errors: float) -> None:
     gain, square = sums.merge_gain, sums.merge_square
     first, second = old.merge_candidates
-    most = max(int(MOST_MERGES * old.topic_alive.sum()), 1)
-    for place in np.argsort(-gain, kind="stable"):
+    most = max(int(SCHEDULE.max_merges * old.topic_alive.sum()), 1)
+    for index in np.argsort(-gain, kind="stable"):
         if chosen.merges == most and errors > 0:
             return
-        if gain[place] <= errors * np.sqrt(square[place]) or (errors > 0 and gain[place] <= 0):
+        if gain[index] <= errors * np.sqrt(square[index]) or (errors > 0 and gain[index] <= 0):
             continue
-        k, m = int(first[place]), int(second[place])
+        k, m = int(first[index]), int(second[index])
         if chosen.taken[k] or chosen.taken[m]:
             continue
         if size[m] > size[k]:
@@ -258,19 +301,19 @@ def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSu
         chosen.taken[[k, m]] = True
         chosen.into[m] = k
         chosen.merges += 1
-        chosen.sure += int(gain[place] > SURE_MERGE * np.sqrt(square[place]))
+        chosen.sure += int(gain[index] > SCHEDULE.sure_merge * np.sqrt(square[index]))
 
 
 def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int) -> None:
     gain, square = sums.delete_gain, sums.delete_square
-    most = max(int(MOST_DELETES * topics), 1)
-    for place in np.argsort(-gain, kind="stable"):
-        topic = int(old.delete_candidates[place])
+    most = max(int(SCHEDULE.max_deletes * topics), 1)
+    for index in np.argsort(-gain, kind="stable"):
+        topic = int(old.delete_candidates[index])
         if chosen.deletes == most or topics - chosen.merges - chosen.deletes <= 1:
             return
-        if chosen.taken[topic] or gain[place] <= DELETE_ERRORS * np.sqrt(square[place]):
+        if chosen.taken[topic] or gain[index] <= SCHEDULE.delete_errors * np.sqrt(square[index]):
             continue
         chosen.taken[topic] = True
         chosen.into[topic] = -1
         chosen.deletes += 1
-        chosen.sure += int(gain[place] > SURE_DELETE * np.sqrt(square[place]))
+        chosen.sure += int(gain[index] > SCHEDULE.sure_delete * np.sqrt(square[index]))

@@ -127,10 +127,10 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
             return {}
         authors, concentration = global_state.with_authors(delta).label_topic, global_state.concentration
         positive, author_tokens = authors[authors > 0], authors.sum(axis=1)
-        each = gammaln(alpha + positive) - gammaln(alpha)
-        whole = gammaln(concentration) - gammaln(concentration + author_tokens)
+        by_topic = gammaln(alpha + positive) - gammaln(alpha)
+        by_author = gammaln(concentration) - gammaln(concentration + author_tokens)
         words = topics_falling(global_state, delta) + sums.word_rising
-        return {"objective": sums.author_choices + float(each.sum()) + float(whole.sum()) + words}
+        return {"objective": sums.author_choices + float(by_topic.sum()) + float(by_author.sum()) + words}
 
     def label_table(self, global_state: AuthorTopicGlobalState) -> LabelTable:
         """Return the labels of the training corpus, which are the authors."""

@@ -150,7 +150,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         short = np.bincount(np.flatnonzero(after.free) % lanes, minlength=lanes).min() < max(MIN_FREE_SLOTS, 8 // lanes)
         columns = padded(topic.size + topic.size // 8 + 1) if short else topic.size
         if columns > MAX_TOPICS:
-            raise NumericalError(f"more than {MAX_TOPICS} topics are asked for; take a smaller gamma or a larger beta")
+            raise NumericalError(f"the model has more than {MAX_TOPICS} topics; use a smaller gamma or a larger beta")
         return after.with_slots(columns)
 
     def figures(self, global_state: GibbsHdpGlobalState) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Latent Dirichlet allocation by collapsed Gibbs sampling (Griffiths and Steyvers 2004).
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b). With several shards it is AD-LDA (Newman, Asuncion, Smyth and Welling
-2009). Dirichlet parameters are learned, where asked for, by Minka's fixed point.
+2009). Dirichlet parameters may be learned by Minka's fixed point.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
 
     @property
     def learns_alpha(self) -> bool:
-        """Whether a_k is learned."""
+        """True if a_k is learned."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
     @field_validator("learn")
@@ -105,7 +105,7 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
     def update(
         self, global_state: GibbsLdaGlobalState, delta: Delta, options: GibbsLdaOptions, stream: Stream
     ) -> GibbsLdaGlobalState:
-        """Add the changes of the counts and, where asked for, learn a_k and B.
+        """Return the next global state: changed counts, and a_k and B if they are learned.
 
         a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
         B <- sum_kw b [psi(b+n_kw) - psi(b)] / sum_k [psi(B+n_k) - psi(B)].

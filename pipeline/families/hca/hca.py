@@ -246,8 +246,9 @@ def _with_sweep(global_state: HcaGlobalState, swept: TreeSums, bound: float, opt
     upcoming = global_state.next_sweep.upcoming
     tree, gamma = upcoming.tree, options.gamma
     square = swept.square, swept.beyond, swept.documents
-    whole = Sums(swept.second, swept.products, *square, global_state.vocabulary)
-    sums = whole.moved(Moves(tree))  # without the other side of a leaf that may be split
+    all_sums = Sums(swept.second, swept.products, *square, global_state.vocabulary)
+    # Without the second half of a leaf that may be split.
+    sums = all_sums.moved(Moves(tree))
     ends = np.where(tree.levels >= 0, swept.ends, 0.0)
     components = gaussian.fitted(sums, options.prior(), global_state.next_sweep.tau)
     passes = tree.gathered(ends)
@@ -268,7 +269,7 @@ def _with_sweep(global_state: HcaGlobalState, swept: TreeSums, bound: float, opt
     if left:
         following, left = sweep_chains(tree, sums, components, ends, options, left - 1)
         return replace(after, another_round=True, next_sweep=following, chain_sweeps_left=left)
-    result = SweepResult(sums, whole, components, swept, ends, passes, bound)
+    result = SweepResult(sums, all_sums, components, swept, ends, passes, bound)
     if after.splits.trial_left:
         after = continue_trial(after, result, options)
         if after.another_round:

@@ -63,9 +63,9 @@ class InitialTree:
 
     def ends(self, counts: Vector) -> Vector:
         """Return the vectors at each leaf, from those of each cluster."""
-        found = np.zeros(counts.size)
-        np.add.at(found, self._leaves, counts[self._clusters])
-        return found
+        ends = np.zeros(counts.size)
+        np.add.at(ends, self._leaves, counts[self._clusters])
+        return ends
 
     def sums(self, counts: Vector, products: Vector, square: float, documents: float, words: float) -> Sums:
         """Return what a sweep would have come to.

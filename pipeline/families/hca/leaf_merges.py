@@ -22,9 +22,20 @@ from collapsium.workers.special_functions import gammaln
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-NEAR = 8  # chains that each is set against: those whose spans are most like its own
-LEAST = 0.5  # vectors below which a chain is dropped
-FLAT = 1e-12  # eigenvalue, of the largest, below which a direction is none
+
+@dataclass(frozen=True)
+class LeafMergeRule:
+    """Search for pairs of chains to merge."""
+
+    candidates: int = 8
+    """Chains that each is compared with, those with the most similar spans."""
+    min_vectors: float = 0.5
+    """A chain with fewer vectors is dropped."""
+    min_eigenvalue: float = 1e-12
+    """A direction with a smaller eigenvalue, relative to the largest, is left out."""
+
+
+RULE = LeafMergeRule()
 
 
 def own_nodes(tree: Tree) -> Ints:
@@ -42,14 +53,14 @@ class _Pair:
 
 
 class _Pool:
-    """What chains came to, their vectors being taken from the mean."""
+    """Components and sums of chains, with their vectors relative to the mean."""
 
-    def __init__(self, nodes: Ints, sums: Sums, found: Components, prior: Prior) -> None:
-        self.nodes, self.gram, self.second = nodes, found.gram, sums.second
-        self.prior, self.tau, self.words = prior, found.tau, sums.words
-        factors, mean = sums.second[:, -1], sums.products @ found.solve[:, -1]
+    def __init__(self, nodes: Ints, sums: Sums, components: Components, prior: Prior) -> None:
+        self.nodes, self.gram, self.second = nodes, components.gram, sums.second
+        self.prior, self.tau, self.words = prior, components.tau, sums.words
+        factors, mean = sums.second[:, -1], sums.products @ components.solve[:, -1]
         both = np.outer(factors, mean)
-        self.products = sums.products - both - both.T + found.gram[-1, -1] * np.outer(factors, factors)
+        self.products = sums.products - both - both.T + components.gram[-1, -1] * np.outer(factors, factors)
 
     def evidence(self, second: Vector, products: Vector) -> float:
         """Return what of the bound a chain's best q(w) decides; see `gaussian.evidence`."""
@@ -70,7 +81,7 @@ class _Pool:
         weight = np.repeat(np.sqrt(mass[[one, other]] / mass[[one, other]].sum()), size)
         value, vector = np.linalg.eigh(self.gram[here] * np.outer(weight, weight))
         value, vector = value[-size:], vector[:, -size:]
-        if value[0] <= FLAT * value[-1]:
+        if value[0] <= RULE.min_eigenvalue * value[-1]:
             return _Pair(np.zeros((size, 2 * size)), -np.inf)
         maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[here]
         second = np.zeros((size, size))
@@ -88,7 +99,9 @@ def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
     """Return pairs of chains, each with those whose spans have the smallest angles to its own."""
     count, size = nodes.shape
     value, vector = np.linalg.eigh(gram[nodes[:, :, np.newaxis], nodes[:, np.newaxis, :]])
-    root = vector / np.sqrt(np.maximum(value, FLAT * np.maximum(value[:, -1:], 1e-280)))[:, np.newaxis, :]
+    root = (
+        vector / np.sqrt(np.maximum(value, RULE.min_eigenvalue * np.maximum(value[:, -1:], 1e-280)))[:, np.newaxis, :]
+    )
     basis = np.zeros((len(gram), count * size))
     basis[nodes[:, :, np.newaxis], np.arange(count * size).reshape(count, 1, size)] = root
     cosine = (basis.T @ gram @ basis).reshape(count, size, count, size)
@@ -97,14 +110,16 @@ def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
     pairs = {
         (min(one, int(other)), max(one, int(other)))
         for one in range(count)
-        for other in np.argsort(-alike[one], kind="stable")[: min(NEAR, count - 1)]
+        for other in np.argsort(-alike[one], kind="stable")[: min(RULE.candidates, count - 1)]
     }
-    found = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    first, second = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+    return first, second
 
 
-def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior, gamma: float) -> tuple[Moves, Vector]:
-    """Put together the pairs of chains that the bound prefers as one.
+def pooled(
+    tree: Tree, sums: Sums, components: Components, ends: Vector, prior: Prior, gamma: float
+) -> tuple[Moves, Vector]:
+    """Merge the pairs of chains whose merging raises the bound.
 
     Parameters
     ----------
@@ -112,8 +127,8 @@ def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior
         Of chains under a root that no vector has.
     sums : Sums
         Sums of the sweep.
-    found : Components
-        The best given these.
+    components : Components
+        The best components given the sums.
     ends : numpy.ndarray of float64, shape (columns,)
         Vectors that end at each node.
     prior : Prior
@@ -132,8 +147,8 @@ def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior
     moves = Moves(tree)
     if len(nodes) < 2:
         return moves, ends
-    pool, mass = _Pool(nodes, sums, found, prior), np.maximum(ends[nodes[:, -1]], 1e-300)
-    first, second = _near(nodes, found.gram)
+    pool, mass = _Pool(nodes, sums, components, prior), np.maximum(ends[nodes[:, -1]], 1e-300)
+    first, second = _near(nodes, components.gram)
     alone = [pool.alone(one) for one in range(len(nodes))]
     pairs = {
         (one, other): pool.together(one, other, mass)
@@ -143,7 +158,7 @@ def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior
     sticks = gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
     gains = np.array([pair.gain - alone[one] - alone[other] for (one, other), pair in pairs.items()]) + sticks
     parents, sources, after = np.array(tree.parents), dict(moves.sources), np.array(ends)
-    empty = np.flatnonzero(ends[nodes[:, -1]] < LEAST)
+    empty = np.flatnonzero(ends[nodes[:, -1]] < RULE.min_vectors)
     if empty.size < len(nodes):
         parents[nodes[empty]] = FREE
     gains[np.isin(first, empty) | np.isin(second, empty)] = -np.inf

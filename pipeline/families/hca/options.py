@@ -9,7 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.hca.posterior import Prior
 
-SHRINKING = 0.35  # nodes of a level for each of the level below
+PARENTS_PER_NODE = 0.35
+"""Nodes of a level for each node of the level below, by default."""
 
 
 class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
@@ -72,7 +73,8 @@ class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussi
         """Return the initial number of nodes of each level: a root, and as many leaves as leave room for the others."""
         for leaves in range(self.max_nodes, 0, -1):
             above = [
-                max(1, round(leaves * SHRINKING ** (self.depth - 1 - level))) for level in range(1, self.depth - 1)
+                max(1, round(leaves * PARENTS_PER_NODE ** (self.depth - 1 - level)))
+                for level in range(1, self.depth - 1)
             ]
             sizes = [1, *above, leaves][-self.depth :] if self.depth > 1 else [1]
             if sum(sizes) <= self.max_nodes:

@@ -19,9 +19,19 @@ from collapsium.workers.special_functions import digamma, gammaln
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-ROUNDS = 20  # of q(w) and q(tau) in turn, at most
-FLAT = 1e-9  # share of a factor's square that those below leave, under which it is left as it is
-STEADY = 1e-10  # relative change of tau at which they end
+
+@dataclass(frozen=True)
+class FitRule:
+    """Alternating updates of q(w) and q(tau)."""
+
+    max_rounds: int = 20
+    tolerance: float = 1e-10
+    """Relative change of tau at which they end."""
+    min_remainder: float = 1e-9
+    """A factor stays as it is if the factors below it leave a smaller share of its square."""
+
+
+RULE = FitRule()
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
         The squares of the values are too large.
     """
     shape = prior.shape + 0.5 * sums.documents * sums.words
-    for _ in range(ROUNDS):
+    for _ in range(RULE.max_rounds):
         if not tau > 0.0:
             raise NumericalError(
                 "the noise of the vectors is too large for floating point; expected values whose squares can be summed"
@@ -153,11 +163,11 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
         solve, gram, spread = _solved(sums, prior, tau)
         left = sums.square - 2.0 * float((solve * sums.products).sum()) + float((sums.second * gram).sum())
         left += sums.words * (float(np.diag(sums.second) @ spread) + prior.variance * sums.beyond)
-        found = Components(solve, gram, spread, shape, prior.rate + 0.5 * max(left, 0.0))
-        if abs(found.tau / tau - 1.0) < STEADY:
+        components = Components(solve, gram, spread, shape, prior.rate + 0.5 * max(left, 0.0))
+        if abs(components.tau / tau - 1.0) < RULE.tolerance:
             break
-        tau = found.tau
-    return found
+        tau = components.tau
+    return components
 
 
 def first_tau(sums: Sums, prior: Prior) -> float:
@@ -165,17 +175,19 @@ def first_tau(sums: Sums, prior: Prior) -> float:
     return (prior.shape + 0.5 * sums.documents * sums.words) / (prior.rate + 0.5 * sums.square)
 
 
-def divergence(found: Components, columns: Ints, prior: Prior, words: float) -> float:
+def divergence(components: Components, columns: Ints, prior: Prior, words: float) -> float:
     """Return KL(q | p) of w_i and mu, and of tau."""
-    there = np.append(columns, len(found.spread) - 1)
-    ratio = found.spread[there] / prior.variance
-    value = 0.5 * words * (ratio - 1.0 - special.log(ratio)).sum() + np.diag(found.gram)[there].sum() / (
+    there = np.append(columns, len(components.spread) - 1)
+    ratio = components.spread[there] / prior.variance
+    value = 0.5 * words * (ratio - 1.0 - special.log(ratio)).sum() + np.diag(components.gram)[there].sum() / (
         2 * prior.variance
     )
-    value += (found.shape - prior.shape) * digamma(found.shape) - gammaln(found.shape) + gammaln(prior.shape)
     value += (
-        prior.shape * (special.log(found.rate) - special.log(prior.rate))
-        + found.shape * (prior.rate - found.rate) / found.rate
+        (components.shape - prior.shape) * digamma(components.shape) - gammaln(components.shape) + gammaln(prior.shape)
+    )
+    value += (
+        prior.shape * (special.log(components.rate) - special.log(prior.rate))
+        + components.shape * (prior.rate - components.rate) / components.rate
     )
     return float(value)
 
@@ -228,7 +240,7 @@ def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float)
         inside = sums.second[np.ix_(rest, rest)]
         weights = np.linalg.lstsq(inside, sums.second[rest, node])[0] if rest else np.zeros(0)
         left = own - float(weights @ sums.second[rest, node])
-        if not left > FLAT * own:
+        if not left > RULE.min_remainder * own:
             continue
         scale = float(np.sqrt(passes[node] / left))
         gain += 0.5 * (own - passes[node]) + passes[node] * special.log(scale)

@@ -6,7 +6,7 @@ a direction that lies in the span of both chains' loadings, not nodes that are a
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,20 @@ from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-ROUNDS = 8  # of loadings and maps, to score a grouping
-TRIED = 24  # numbers of groups
-APART = 2.0  # distance of leaves that are in different groups already
+
+@dataclass(frozen=True)
+class GroupingRule:
+    """Search for groups of chains."""
+
+    rounds: int = 8
+    """Rounds of loadings and maps that score a grouping."""
+    numbers: int = 24
+    """Numbers of groups that are tried, at most."""
+    apart: float = 2.0
+    """Distance of leaves that are in different groups of the level above; distances within a group are at most 1."""
+
+
+RULE = GroupingRule()
 
 
 def levels(
@@ -70,7 +81,7 @@ def levels(
 
 
 def joined(
-    tree: Tree, sums: Sums, found: Components, ends: Vector, sizes: list[int], prior: Prior, gamma: float
+    tree: Tree, sums: Sums, components: Components, ends: Vector, sizes: list[int], prior: Prior, gamma: float
 ) -> tuple[Moves, Vector]:
     """Join chains level by level into as many groups as have the largest bound.
 
@@ -80,8 +91,8 @@ def joined(
         Of chains under a root that no vector has; the tree that is made has a level less.
     sums : Sums
         Sums of the sweep.
-    found : Components
-        The best given these.
+    components : Components
+        The best components given the sums.
     ends : numpy.ndarray of float64, shape (columns,)
         Vectors that end at each node.
     sizes : list of int
@@ -98,8 +109,8 @@ def joined(
     ends : numpy.ndarray of float64, shape (columns,)
         That tree's.
     """
-    scores = _GroupingScores(sums, found, prior, gamma)
-    chosen = _Chains(tree, found.gram, ends).grouped(np.zeros((0, 4)), 1)
+    scores = _GroupingScores(sums, components, prior, gamma)
+    chosen = _Chains(tree, components.gram, ends).grouped(np.zeros((0, 4)), 1)
     best, brought, _ = scores.fit(chosen)
     for level in range(1, tree.depth - 2):
         linked, reached, held = chosen.linked(), -np.inf, chosen
@@ -114,15 +125,15 @@ def joined(
 
 def _numbers(least: int, most: int) -> list[int]:
     """Return the numbers of groups to try: all, or so many between the two."""
-    found = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, TRIED))))
-    return [int(number) for number in found]
+    numbers = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, RULE.numbers))))
+    return [int(number) for number in numbers]
 
 
 class _GroupingScores:
     """Scores of groupings of chains: the part of the bound that they decide, with the best maps of their factors."""
 
-    def __init__(self, sums: Sums, found: Components, prior: Prior, gamma: float) -> None:
-        self.sums, self.found, self.prior, self.gamma = sums, found, prior, gamma
+    def __init__(self, sums: Sums, components: Components, prior: Prior, gamma: float) -> None:
+        self.sums, self.components, self.prior, self.gamma = sums, components, prior, gamma
 
     def fit(self, chains: _Chains) -> tuple[Moves, Vector, float]:
         """Return moves, the ends of the tree that they make, and the value, after some rounds of loadings and maps.
@@ -131,12 +142,12 @@ class _GroupingScores:
         that of the mapped sums.
         """
         maps = chains.maps()
-        for _ in range(ROUNDS):
+        for _ in range(RULE.rounds):
             moves, brought = chains.moves(maps)
             maps = self._mapped(chains, moves)
         moves, brought = chains.moves(maps)
         sticks = nested.sticks(moves.tree, moves.tree.gathered(brought), brought, self.gamma)
-        value = gaussian.evidence(self.sums.moved(moves), moves.tree.columns, self.prior, self.found.tau)
+        value = gaussian.evidence(self.sums.moved(moves), moves.tree.columns, self.prior, self.components.tau)
         value += nested.sticks_bound(moves.tree, sticks, brought, self.gamma)
         for leaf, mapping in enumerate(maps):
             own = self.sums.second[np.ix_(chains.nodes[leaf], chains.nodes[leaf])]
@@ -145,9 +156,9 @@ class _GroupingScores:
         return moves, brought, value
 
     def _mapped(self, chains: _Chains, moves: Moves) -> list[Vector]:
-        tau, sums = self.found.tau, self.sums.moved(moves)
+        tau, sums = self.components.tau, self.sums.moved(moves)
         made = gaussian.fitted(sums, self.prior, tau)
-        across = made.solve @ _one_side(self.sums.products, moves) @ self.found.solve  # E[w']'E[w]
+        across = made.solve @ _one_side(self.sums.products, moves) @ self.components.solve  # E[w']'E[w]
         paths = moves.tree.paths()
         maps = []
         for nodes in chains.nodes:
@@ -158,13 +169,13 @@ class _GroupingScores:
 
 
 def _one_side(products: Vector, moves: Moves) -> Vector:
-    """Bring the rows of a matrix of products to another tree."""
-    found: Vector = gaussian.brought(products.T, moves).T
-    return found
+    """Return a matrix of products with its rows moved to another tree."""
+    moved: Vector = gaussian.brought(products.T, moves).T
+    return moved
 
 
 class _Chains:
-    """Leaves that share the nodes of some levels; below these each has factors of its own, turned as it likes."""
+    """Leaves that share the nodes of some levels; below these, each has factors of its own, in any rotation."""
 
     def __init__(self, tree: Tree, gram: Vector, ends: Vector) -> None:
         self.tree, self.gram, self.ends = tree, gram, ends
@@ -177,8 +188,8 @@ class _Chains:
 
     def _product(self, one: int, other: int) -> Vector:
         inside = self.gram[np.ix_(self.nodes[one], self.nodes[other])]
-        found: Vector = self.left[one].T @ inside @ self.left[other]
-        return found
+        product: Vector = self.left[one].T @ inside @ self.left[other]
+        return product
 
     def linked(self) -> Vector:
         """Link leaves by the smallest angle between what is left of their chains."""
@@ -192,7 +203,7 @@ class _Chains:
             for other in range(one):
                 cosine = float(np.linalg.norm(roots[one] @ self._product(one, other) @ roots[other], 2))
                 together = self.above[-1][one] == self.above[-1][other]
-                distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else APART
+                distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else RULE.apart
         empty: Vector = np.zeros((0, 4))
         return linkage(squareform(distance, checks=False), "average") if size > 1 else empty
 
@@ -226,12 +237,12 @@ class _Chains:
             one = self._product(int(inside[0]), int(inside[0]))
             return [_unit(np.linalg.eigh(0.5 * (one + one.T))[1][:, -1])]
         roots = [_inverse_root(self._product(int(one), int(one))) for one in inside]
-        whole = np.zeros((inside.size * size, inside.size * size))
+        products = np.zeros((inside.size * size, inside.size * size))
         for i, one in enumerate(inside):
             for j, other in enumerate(inside):
                 block = weight[i] * weight[j] * roots[i] @ self._product(int(one), int(other)) @ roots[j]
-                whole[i * size : (i + 1) * size, j * size : (j + 1) * size] = block
-        top = np.linalg.eigh(0.5 * (whole + whole.T))[1][:, -1].reshape(inside.size, size)
+                products[i * size : (i + 1) * size, j * size : (j + 1) * size] = block
+        top = np.linalg.eigh(0.5 * (products + products.T))[1][:, -1].reshape(inside.size, size)
         return [_unit(root @ one) for root, one in zip(roots, top, strict=True)]
 
     def maps(self) -> list[Vector]:
@@ -270,11 +281,11 @@ def _inverse_root(matrix: Vector) -> Vector:
     top = float(value[-1])
     if not top > 1e-280:
         return np.zeros(matrix.shape)
-    found: Vector = (vector / np.sqrt(np.maximum(value / top, 1e-12) * top)) @ vector.T
-    return found
+    root: Vector = (vector / np.sqrt(np.maximum(value / top, 1e-12) * top)) @ vector.T
+    return root
 
 
 def _unit(direction: Vector) -> Vector:
     length = float(np.linalg.norm(direction))
-    found: Vector = direction / length if length > 0.0 else np.eye(direction.size)[0]
-    return found
+    unit: Vector = direction / length if length > 0.0 else np.eye(direction.size)[0]
+    return unit

@@ -134,7 +134,7 @@ def accepted(global_state: HcaGlobalState) -> HcaGlobalState:
 def restored(global_state: HcaGlobalState) -> HcaGlobalState:
     """Return the global state from before a trial, for a round that goes back to it."""
     if global_state.saved is None:
-        raise ValueError("expected a trial, found none")
+        raise ValueError("expected a trial, components none")
     splits = with_rejection(global_state.splits, global_state.splits.trial_leaf)
     return replace(
         global_state,
@@ -154,21 +154,21 @@ class TreeScores:
     ----------
     sums : Sums
         Sums of a sweep.
-    found : Components
-        The best given these.
+    components : Components
+        The best components given the sums.
     prior : Prior
         The priors.
     gamma : float
         Concentration.
     """
 
-    def __init__(self, sums: Sums, found: Components, prior: Prior, gamma: float) -> None:
-        self._sums, self._found, self._prior, self._gamma = sums, found, prior, gamma
+    def __init__(self, sums: Sums, components: Components, prior: Prior, gamma: float) -> None:
+        self._sums, self._components, self._prior, self._gamma = sums, components, prior, gamma
 
     def value(self, tried: Moves, ends: Vector) -> float:
         """Return the part of the bound that a tree decides, with these `ends`."""
         sticks = nested.sticks(tried.tree, tried.tree.gathered(ends), ends, self._gamma)
-        value = gaussian.evidence(self._sums.moved(tried), tried.tree.columns, self._prior, self._found.tau)
+        value = gaussian.evidence(self._sums.moved(tried), tried.tree.columns, self._prior, self._components.tau)
         return value + nested.sticks_bound(tried.tree, sticks, ends, self._gamma)
 
     def compared(self, moves: Moves, ends: Vector) -> Moves:
@@ -184,7 +184,7 @@ class TreeScores:
         for node in moves.tree.columns[1:]:
             for other in moves.tree.children(moves.tree.parents[node]):
                 if other > node and node not in excluded and other not in excluded:
-                    sign = -1.0 if self._found.gram[node, other] < 0.0 else 1.0
+                    sign = -1.0 if self._components.gram[node, other] < 0.0 else 1.0
                     tried = moves.merged([(int(node), int(other))], sign)
                     reached = self.value(tried, tried.summed(ends))
                     if reached > most:

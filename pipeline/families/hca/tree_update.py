@@ -33,8 +33,8 @@ class SweepResult:
 
     Attributes
     ----------
-    sums, whole : Sums
-        Sums of the tree, and with the other side of a leaf.
+    sums, all_sums : Sums
+        Sums of the tree, without and with the second half of a leaf.
     components : Components
         The best q given them.
     swept : TreeSums
@@ -46,7 +46,7 @@ class SweepResult:
     """
 
     sums: Sums
-    whole: Sums
+    all_sums: Sums
     components: Components
     swept: TreeSums
     ends: Vector
@@ -55,7 +55,7 @@ class SweepResult:
 
 
 def continue_trial(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
-    """Go on with a split on trial; at its end accept it, or go back to the state before."""
+    """Continue the trial of a split; at its end accept the split, or return to the state before."""
     left = after.splits.trial_left - 1
     if left:
         moves = _expanded(Moves(after.fitted.tree), result, after, options)
@@ -109,7 +109,7 @@ def _trial(tree: Tree, split: Ints, result: SweepResult, options: HcaOptions) ->
     if min(ends[split[:2]]) < 1.0:
         return None
     if tree.columns.size >= options.max_nodes:
-        sums, excluded = result.whole.moved(moves), (int(split[0]), int(split[1]))
+        sums, excluded = result.all_sums.moved(moves), (int(split[0]), int(split[1]))
         scores = _scores(sums, result.components, options)
         pair = scores.best_pair(Moves(moves.tree), ends, excluded)[0]
         if pair is None:
@@ -117,7 +117,7 @@ def _trial(tree: Tree, split: Ints, result: SweepResult, options: HcaOptions) ->
         moves = moves.merged([pair[:2]], pair[2])
         ends[pair[0]] += ends[pair[1]]
         ends[pair[1]] = 0.0
-    return next_sweep(moves, result.whole, result.components, ends, options, ends)
+    return next_sweep(moves, result.all_sums, result.components, ends, options, ends)
 
 
 def sweep_chains(

@@ -32,10 +32,14 @@ from collapsium.workers.kernels.trees.gibbs_records import FREE
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-MAX_LANES = 16  # shards that create nodes in slots of their own in one iteration; more take turns
-SPARE_PATHS = 2  # paths for which a lane has free slots, at least, before a sweep
-EXPECTED_NODES = 1000  # of which a fit's memory is estimated
-SIMULATED_TOKENS = 1e9  # tokens of a tree to simulate from: so many that the prior is negligible
+MAX_LANES = 16
+"""Shards that create nodes in slots of their own in one iteration; more shards share slots."""
+SPARE_PATHS = 2
+"""Paths for which a lane has free slots before a sweep, at least."""
+EXPECTED_NODES = 1000
+"""Assumed nodes of a tree, to estimate memory."""
+SIMULATED_TOKENS = 1e9
+"""Tokens of a simulated tree, so many that the prior is negligible."""
 
 Learned = Literal["eta", "alpha", "gamma"]
 
@@ -83,8 +87,7 @@ class GibbsNcrpOptions(FamilyOptions, title="nested Chinese restaurant process: 
     @model_validator(mode="after")
     def _as_many_as_levels(self) -> GibbsNcrpOptions:
         for name, expected in (("eta", self.depth), ("alpha", self.depth), ("branching", self.depth - 1)):
-            found = len(getattr(self, name))
-            if found not in (1, expected):
+            if len(getattr(self, name)) not in (1, expected):
                 raise ValueError(f"{name}: expected one value, or {expected} with a depth of {self.depth}")
         return self
 
@@ -172,7 +175,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         if np.bincount(free % lanes, minlength=lanes).min() < min(least, max(least, 8) // lanes + 1):
             columns = padded(columns + columns // 8 + 1)
         if columns > MAX_TOPICS:
-            raise NumericalError(f"more than {MAX_TOPICS} nodes are asked for; take a smaller gamma or a larger eta")
+            raise NumericalError(f"the tree has more than {MAX_TOPICS} nodes; use a smaller gamma or a larger eta")
         return after.with_slots(columns)
 
     def needs_another_round(self, global_state: GibbsNcrpGlobalState) -> bool:

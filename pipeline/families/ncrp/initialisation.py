@@ -25,14 +25,18 @@ from collapsium.workers.families.ncrp.state import (
 )
 from collapsium.workers.families.ncrp.tree import FREE, FittedTree, Tree
 
-FIRST_DOCUMENTS = 8  # that a gradual start begins with
-SOME_TOKENS = 1e-9  # uncounted tokens of a fit whose tree is not at its full depth: none is missing
-MAX_LEAVES = 300  # documents that start leaves, by default
-MAX_CLUSTERING_SWEEPS = 30  # of the clustering that starts a fit, and half of the planned iterations at most
+FIRST_DOCUMENTS = 8
+"""Documents with which a gradual start begins."""
+SOME_TOKENS = 1e-9
+"""Uncounted tokens of a fit whose tree is not at its full depth, although all tokens count."""
+MAX_LEAVES = 300
+"""Documents that open leaves at the start, by default."""
+MAX_CLUSTERING_SWEEPS = 30
+"""Sweeps of the clustering that starts a fit, at most; and at most half of the planned iterations."""
 
 
 def initial_global_state(summary: Summary, options: NcrpOptions) -> NcrpGlobalState:
-    """Return the state before any document has been seen: a root alone, and how many leaves shall start.
+    """Return the state before any document was swept: the root alone, and the number of leaves at the start.
 
     Parameters
     ----------

@@ -37,7 +37,8 @@ from collapsium.workers.special_functions import digamma, gammaln
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-SIMULATED_TOKENS = 1e9  # tokens of a tree to simulate from: so many that no prior shows
+SIMULATED_TOKENS = 1e9
+"""Tokens of a simulated tree, so many that the prior is negligible."""
 
 
 class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
@@ -142,11 +143,11 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
         value = sums.bound + sticks_bound(tree, factors, ends, gamma)
         words, prior = global_state.vocabulary, global_state.column_priors(tree)[tree.columns]
         tokens, node_sum = sums.node_tokens[tree.columns], sums.node_sum[tree.columns]
-        whole = tokens + words * prior
+        posterior = tokens + words * prior
         if global_state.point:
-            value += float((node_sum - whole * special.log(whole) + words * prior * special.log(words)).sum())
+            value += float((node_sum - posterior * special.log(posterior) + words * prior * special.log(words)).sum())
         else:
-            value += float((node_sum - gammaln(whole) + gammaln(words * prior)).sum())
+            value += float((node_sum - gammaln(posterior) + gammaln(words * prior)).sum())
         return {"objective": value}
 
     def figures(self, global_state: NcrpGlobalState) -> dict[str, float]:

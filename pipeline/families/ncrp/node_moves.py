@@ -14,8 +14,10 @@ from collapsium.workers.special_functions import gammaln
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-CLEAR_GAP = 0.05  # Hellinger distance by which one number of groups is better than the others
-MAX_GROUP_SHARE = 0.6  # of the leaves; above it a linkage has found no groups
+CLEAR_GAP = 0.05
+"""Hellinger distance by which a number of groups must be better than the others."""
+MAX_GROUP_SHARE = 0.6
+"""Share of the leaves in one group above which a linkage has no groups."""
 
 
 @dataclass(frozen=True)
@@ -151,15 +153,15 @@ def evidence_gains(
     numpy.ndarray of float64, shape (pairs,)
         In nats.
     """
-    one, other, whole = tokens[first], tokens[second], words * prior[first]
-    total = gammaln(one + whole) + gammaln(other + whole) - gammaln(one + other + whole) - gammaln(whole)
-    some, more = np.maximum(passes[first], 0.5), np.maximum(passes[second], 0.5)
-    evidence: Vector = gains + total + gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
+    n, m, mass = tokens[first], tokens[second], words * prior[first]
+    total = gammaln(n + mass) + gammaln(m + mass) - gammaln(n + m + mass) - gammaln(mass)
+    c, d = np.maximum(passes[first], 0.5), np.maximum(passes[second], 0.5)
+    evidence: Vector = gains + total + gammaln(c + d) - gammaln(c) - gammaln(d) - special.log(gamma)
     return evidence
 
 
 def disjoint(first: Ints, second: Ints, value: Vector, passes: Vector) -> list[tuple[int, int]]:
-    """Choose pairs in falling order of value, none below zero, each column once; the larger node comes first."""
+    """Return pairs in descending order of value, none below zero, each column once; the larger node comes first."""
     taken: set[int] = set()
     chosen = []
     for place in np.argsort(-value, kind="stable"):

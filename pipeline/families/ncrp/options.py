@@ -10,7 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from collapsium.pipeline.families.base import FamilyOptions
 
-ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)  # defaults: of the first levels; above the leaves, and of them
+ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)
+"""Default alpha of the first levels; default eta of the levels above the leaves, and of the leaves."""
 Learned = Literal["alpha", "eta", "gamma"]
 
 

@@ -17,7 +17,8 @@ from collapsium.workers.special_functions import betaln, digamma
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-LOG_GAMMA_RANGE = -7.0, 7.0  # in which gamma is learned
+LOG_GAMMA_RANGE = -7.0, 7.0
+"""Range of log gamma, if gamma is learned."""
 
 
 @dataclass(frozen=True)

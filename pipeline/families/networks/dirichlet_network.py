@@ -7,7 +7,8 @@ phi_k ~ Dir(B/W, ..., B/W).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -44,20 +45,21 @@ class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pit
 
     @field_validator("network", mode="before")
     @classmethod
-    def _read(cls, given: Any) -> dict[str, Any]:
-        return read_network(given)
+    def _read(cls, network: object) -> Mapping[str, object]:
+        return read_network(network)
 
     @field_validator("network")
     @classmethod
-    def _sound(cls, given: dict[str, Vectors]) -> dict[str, Vectors]:
-        check_network(given)
-        return given
+    def _consistent(cls, network: dict[str, Vectors]) -> dict[str, Vectors]:
+        check_network(network)
+        return network
 
     @field_validator("words_from")
     @classmethod
-    def _last(cls, given: str | None, info: ValidationInfo) -> str | None:
-        network = info.data.get("network")  # missing where that was refused
-        return source_of_words(network, given) if network else given
+    def _last(cls, words_from: str | None, info: ValidationInfo) -> str | None:
+        # The network is missing if it was refused.
+        network = info.data.get("network")
+        return source_of_words(network, words_from) if network else words_from
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -66,13 +68,13 @@ class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pit
 
     @property
     def takes_labels(self) -> bool:
-        """Whether there are vectors over labels."""
+        """True if there are vectors over labels."""
         return bool(self.labels)
 
     @property
     def takes_segments(self) -> bool:
-        """Whether there are vectors over segments."""
-        return any(one.over == "segment" for one in self.network.values())
+        """True if there are vectors over segments."""
+        return any(vectors.over == "segment" for vectors in self.network.values())
 
 
 class DirichletNetwork(NetworkFamily[DirichletNetworkOptions]):

@@ -30,7 +30,7 @@ from collapsium.workers.families.networks.variational import ExpectedNetworkMode
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-Globals: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
+NetworkState: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
 GlobalStateT = TypeVar("GlobalStateT", bound=NetworkGlobalState)
 NetworkRows: TypeAlias = SampledRows | ExpectedRows
 OptionsT = TypeVar("OptionsT", bound=NetworkOptions)
@@ -39,7 +39,7 @@ INITIAL_DISCOUNT = 0.1
 """First discount where it is learned and none is given."""
 
 
-class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[OptionsT, Globals, NetworkRows]):
+class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[OptionsT, NetworkState, NetworkRows]):
     """Family of networks; tables are sampled or expected, by the option ``inference``.
 
     Attributes
@@ -64,7 +64,7 @@ class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[Options
         """Return kinds of vectors and their parents."""
         return self.fixed_plan
 
-    def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> Globals:
+    def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> NetworkState:
         """Return the global state before any document has been seen."""
         plan = self.plan(options, summary.labels)
         graph, kinds = plan.shared_graph(), len(plan.kinds)
@@ -83,8 +83,8 @@ class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[Options
         return variational.with_expected_tables(state) if options.inference == "variational" else state
 
     def carry(
-        self, global_state: Globals, known: Globals, options: OptionsT, before: OptionsT
-    ) -> tuple[Globals, int] | None:
+        self, global_state: NetworkState, known: NetworkState, options: OptionsT, before: OptionsT
+    ) -> tuple[NetworkState, int] | None:
         """Return the global state of a fit that goes on from another run, whose network has as many kinds."""
         same = options.topics == before.topics and options.inference == before.inference
         if not same or global_state.strength.shape != known.strength.shape:
@@ -97,19 +97,19 @@ class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[Options
             return variational.footprint(summary, options.topics)
         return sampled.footprint(summary, options.topics)
 
-    def update(self, global_state: Globals, delta: Delta, options: OptionsT, stream: Stream) -> Globals:
+    def update(self, global_state: NetworkState, delta: Delta, options: OptionsT, stream: Stream) -> NetworkState:
         """Return the next global state, from the sums of a round of sweeps."""
         if isinstance(global_state, ExpectedNetworkGlobalState):
             return variational.update(global_state, delta, options)
         return sampled.update(global_state, delta, options, stream)
 
-    def objective(self, global_state: Globals, delta: Delta) -> dict[str, float]:
+    def objective(self, global_state: NetworkState, delta: Delta) -> dict[str, float]:
         """Return log p(w, z, s) given the hyperparameters, or the log probability of each pair given all others."""
         if isinstance(global_state, ExpectedNetworkGlobalState):
             return variational.objective(delta)
         return sampled.objective(global_state, delta)
 
-    def figures(self, global_state: Globals) -> dict[str, float]:
+    def figures(self, global_state: NetworkState) -> dict[str, float]:
         """Return the mean alpha_k, B, and the mean b and a of the kinds that have parents."""
         child = np.unique(global_state.plan.links[:, 0])
         figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
@@ -118,32 +118,32 @@ class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[Options
             figures["discount"] = float(global_state.discount[child].mean())
         return figures
 
-    def describe(self, block: NetworkRows, global_state: Globals, count: int) -> Description:
+    def describe(self, block: NetworkRows, global_state: NetworkState, count: int) -> Description:
         """Describe the topics, the largest first."""
         word_topic, topic = (np.asarray(counts, dtype=np.float64) for counts in (block.word_topic, global_state.topic))
         prior = np.full(len(word_topic), global_state.priors.word)
         return description.describe(word_topic, prior, global_state.priors.total, topic, count)
 
-    def word_concentration(self, global_state: Globals) -> float:
+    def word_concentration(self, global_state: NetworkState) -> float:
         """Return B, the concentration of a topic over the words."""
         return global_state.beta
 
-    def label_table(self, global_state: Globals) -> LabelTable | None:
+    def label_table(self, global_state: NetworkState) -> LabelTable | None:
         """Return the labels of the training corpus, where labels have vectors."""
         return global_state.plan.labels()
 
-    def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, Globals]:
+    def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, NetworkState]:
         """Draw topics, and vectors of shared nodes, to simulate from."""
         return generative.draw_model(summary, options.beta, self.initialise(summary, options, stream), stream)
 
     def simulate(
-        self, topics: Arrays, global_state: Globals, documents: int, tokens: float, stream: Stream
+        self, topics: Arrays, global_state: NetworkState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, Vector]:
         """Draw documents of segments, and the proportions of whole documents."""
         return generative.simulate(topics, global_state, documents, tokens, stream)
 
 
-def carry_parameters(global_state: GlobalStateT, known: Globals, options: NetworkOptions) -> GlobalStateT:
+def carry_parameters(global_state: GlobalStateT, known: NetworkState, options: NetworkOptions) -> GlobalStateT:
     """Return a global state with what another run has learned of the parameters that the options learn."""
     return replace(
         global_state,

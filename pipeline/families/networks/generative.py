@@ -23,7 +23,7 @@ from collapsium.workers.families.networks.states import (
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-Globals: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
+NetworkState: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
 
 SEGMENT_TOKENS = 20.0
 """Mean tokens of a segment."""
@@ -37,7 +37,9 @@ STICKS_TOGETHER = 200
 """Sticks that are broken at a time."""
 
 
-def draw_model(summary: Summary, concentration: float, global_state: Globals, stream: Stream) -> tuple[Arrays, Globals]:
+def draw_model(
+    summary: Summary, concentration: float, global_state: NetworkState, stream: Stream
+) -> tuple[Arrays, NetworkState]:
     """Draw topics and the vectors of shared nodes; these are written as counts so large that priors do not show.
 
     Parameters
@@ -77,7 +79,7 @@ def draw_model(summary: Summary, concentration: float, global_state: Globals, st
 
 
 def simulate(
-    topics: Arrays, global_state: Globals, documents: int, tokens: float, stream: Stream
+    topics: Arrays, global_state: NetworkState, documents: int, tokens: float, stream: Stream
 ) -> tuple[Documents, Vector]:
     """Draw documents of Poisson numbers of segments, of 20 tokens each on average.
 
@@ -172,5 +174,5 @@ def _draw_about(mean: Vector, strength: float, discount: float, generator: np.ra
         rest *= float(left[-1])
         if rest < MIN_REST:
             break
-    whole: Vector = vector + rest * mean
-    return whole
+    total: Vector = vector + rest * mean
+    return total

@@ -48,7 +48,7 @@ class NetworkOptions(FamilyOptions):
 
     @property
     def learns_alpha(self) -> bool:
-        """Whether alpha is learned, one value for all topics or a value for each."""
+        """True if alpha is learned, one value for all topics or a value for each."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
     @field_validator("learn")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +30,7 @@ MIN_DISCOUNT, MAX_DISCOUNT = 1e-6, 0.999
 NODE_BYTES = 60.0
 """Bytes of a node, its edge, and the offsets of its counts."""
 SEGMENT_PAIRS = 5.0
-"""Pairs that a segment is taken to have, where memory is planned."""
+"""Assumed pairs of a segment, to estimate memory."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class WordSums(State):
 
 
 def footprint(summary: Summary, topics: int) -> Footprint:
-    """Return what the state takes: 2 bytes a token, 6 a topic of a segment, as many a table, and a segment's node."""
+    """Return the memory of the state: 2 bytes for a token, 6 for a topic of a document, and the nodes of segments."""
     tokens = summary.tokens / max(summary.pairs, 1)
     pair = 2.0 * tokens + 8.0 + NODE_BYTES / SEGMENT_PAIRS
     document = 2.0 * NODE_BYTES + 6.0 * min(topics, summary.tokens / max(summary.documents, 1))
@@ -75,7 +75,7 @@ def with_changes(global_state: SampledNetworkGlobalState, delta: Delta) -> Sampl
 def update(
     global_state: SampledNetworkGlobalState, delta: Delta, options: NetworkOptions, stream: Stream
 ) -> SampledNetworkGlobalState:
-    """Add the changes of the counts, draw the tables of shared nodes, and learn hyperparameters.
+    """Return the next global state: changed counts, drawn tables of shared nodes, and learned hyperparameters.
 
     b ~ p(b) prod_j (b|a)_{T_j} q_j^b, by a slice; a ~ Beta(1 + X, 1 + Y), X and Y being the numbers of factors b + i a
     and m - 1 - t a of p(n, s) that a and 1 - a stand for; alpha and B by Minka's fixed point.
@@ -83,13 +83,13 @@ def update(
     Parameters
     ----------
     global_state : SampledNetworkGlobalState
-        As the sweep began.
+        The global state of the sweep.
     delta : Delta
         Sums over all shards, and of the fold.
     options : NetworkOptions
         The options.
     stream : Stream
-        Addressed to the iteration.
+        Random stream of the iteration.
 
     Returns
     -------
@@ -97,7 +97,8 @@ def update(
         The next global state.
     """
     after, own = with_changes(global_state, delta), delta.read(SampledSums)
-    if own is None:  # the start's delta: nothing has been swept yet
+    if own is None:
+        # The start sweeps nothing.
         return after
     shared = sweep_shared(after, stream, move=options.tables, count_joins="discount" in options.learn)
     after = replace(after, shared_customers=shared.customers, shared_tables=shared.tables)
@@ -125,66 +126,62 @@ def draw_strengths(global_state: SampledNetworkGlobalState, sums: SampledSums, m
     Parameters
     ----------
     global_state : SampledNetworkGlobalState
-        With b and a.
+        The global state, with b and a.
     sums : SampledSums
-        With ``tables`` and ``log_q``.
+        Sums over vectors, with ``tables`` and ``log_q``.
     mean : float
-        Of the prior.
+        Mean of the prior.
     stream : Stream
-        Addressed to the iteration.
+        Random stream of the iteration.
 
     Returns
     -------
     numpy.ndarray of float64, shape (kinds,)
-        Those of kinds without tables stay.
+        The strengths; kinds without tables retain theirs.
     """
     strength, discount = np.array(global_state.strength), np.asarray(global_state.discount)
     generator = stream.at(purpose="strength").generator()
-    beyond, log_q = sums.tables, sums.log_q
-    for kind in range(strength.size):
-        if not beyond[kind].any():
-            continue
+    number = np.arange(sums.tables.shape[1])
+    for kind in _kinds_with_tables(sums):
+        tables, log_q = sums.tables[kind].astype(np.float64), sums.log_q[kind]
         if discount[kind] == 0.0:
-            shape = 1.0 + float(beyond[kind].sum())
-            strength[kind] = generator.gamma(shape) / (1.0 / mean + log_q[kind])
+            strength[kind] = generator.gamma(1.0 + float(sums.tables[kind].sum())) / (1.0 / mean + log_q)
             continue
-        number, some = np.arange(beyond.shape[1]), beyond[kind].astype(np.float64)
+        steps = discount[kind] * number
 
-        def density(b: float, kind: int = kind, number: Any = number, some: Any = some) -> float:
-            return float((some * special.log(b + discount[kind] * number)).sum() - b * log_q[kind])
+        def density(b: float, tables: Vector = tables, steps: Vector = steps, log_q: float = log_q) -> float:
+            return float((tables * special.log(b + steps)).sum() - b * log_q)
 
         strength[kind] = slice_sampled(density, float(strength[kind]), mean, generator)
     return strength
 
 
 def draw_discounts(global_state: SampledNetworkGlobalState, sums: SampledSums, stream: Stream) -> Vector:
-    """Draw each kind's a given its vectors' tables and how customers came to them.
+    """Draw each kind's a given its vectors' tables and joins, with b already drawn.
 
     Parameters
     ----------
-    global_state : SampledNetworkGlobalState
-        With b, already drawn, and a.
-    sums : SampledSums
-        With ``tables`` and ``joins``.
-    stream : Stream
-        Addressed to the iteration.
+    global_state, sums, stream
+        As for `draw_strengths`; of the sums, ``tables`` and ``joins``.
 
     Returns
     -------
     numpy.ndarray of float64, shape (kinds,)
-        Those of kinds without tables stay.
+        The discounts; kinds without tables retain theirs.
     """
     strength, discount = np.asarray(global_state.strength), np.array(global_state.discount)
     generator = stream.at(purpose="discount").generator()
-    beyond, joins = sums.tables, sums.joins
-    for kind in range(strength.size):
-        if not beyond[kind].any():
-            continue
-        number = np.arange(beyond.shape[1])
-        chance = discount[kind] * number / (strength[kind] + discount[kind] * number)
-        opened = float(generator.binomial(beyond[kind], chance).sum())
-        discount[kind] = np.clip(generator.beta(1.0 + opened, 1.0 + joins[kind]), MIN_DISCOUNT, MAX_DISCOUNT)
+    number = np.arange(sums.tables.shape[1])
+    for kind in _kinds_with_tables(sums):
+        probability = discount[kind] * number / (strength[kind] + discount[kind] * number)
+        opened = float(generator.binomial(sums.tables[kind], probability).sum())
+        discount[kind] = np.clip(generator.beta(1.0 + opened, 1.0 + sums.joins[kind]), MIN_DISCOUNT, MAX_DISCOUNT)
     return discount
+
+
+def _kinds_with_tables(sums: SampledSums) -> list[int]:
+    kinds: list[int] = np.flatnonzero(sums.tables.any(axis=1)).tolist()
+    return kinds
 
 
 def objective(global_state: SampledNetworkGlobalState, delta: Delta) -> dict[str, float]:
@@ -193,7 +190,7 @@ def objective(global_state: SampledNetworkGlobalState, delta: Delta) -> dict[str
     Parameters
     ----------
     global_state : SampledNetworkGlobalState
-        As the sweep began.
+        The global state of the sweep.
     delta : Delta
         Sums of the sweep and of its fold.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 SCOPES = {"corpus": CORPUS, "label": LABEL, "document": DOCUMENT, "segment": SEGMENT}
 PARENT = re.compile(r"([\w-]{1,200})(?:\[(-?[0-9]{1,9})\])?")
-MAX_KINDS, MAX_PARENTS = 100, 100  # of a network, and of a kind; papers have three or four
+MAX_KINDS, MAX_PARENTS = 100, 100
+"""Kinds of a network, and parents of a kind, at most; papers have three or four."""
 
 
 class Vectors(FamilyOptions, title="a kind of vectors"):
@@ -48,36 +49,36 @@ class Vectors(FamilyOptions, title="a kind of vectors"):
     )
 
 
-def read_network(given: Any) -> dict[str, Any]:
+def read_network(network: object) -> dict[str, object]:
     """Read a network: a mapping, the name of a TOML file, or TOML itself.
 
     Parameters
     ----------
-    given : mapping or str
-        What the user said.
+    network : mapping or str
+        The network.
 
     Returns
     -------
     dict
-        A table a kind of vectors.
+        A table for each kind of vectors.
 
     Raises
     ------
     ValueError
         There is no such file, or it is not TOML.
     """
-    if isinstance(given, Mapping):
-        return dict(given)
-    if not isinstance(given, str):
+    if isinstance(network, Mapping):
+        return dict(network)
+    if not isinstance(network, str):
         raise ValueError("expected a TOML file, or a table for each kind of vectors")
-    text = given
-    if "\n" not in given and "[" not in given:
+    text = network
+    if "\n" not in network and "[" not in network:
         try:
-            text = read_toml_text(given)
+            text = read_toml_text(network)
         except FileNotFoundError:
-            raise ValueError(f"expected a TOML file; there is no {given}") from None
+            raise ValueError(f"expected a TOML file; there is no {network}") from None
         except (OSError, ValueError) as error:
-            raise ValueError(f"{given} cannot be read ({error})") from None
+            raise ValueError(f"{network} cannot be read ({error})") from None
     try:
         return parse_toml(text)
     except ValueError as error:
@@ -118,14 +119,14 @@ def check_network(network: Mapping[str, Vectors]) -> None:
 
 
 def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
-    """Say from whose vectors words are drawn.
+    """Return the kind of vectors that words are drawn from.
 
     Parameters
     ----------
     network : mapping of str to Vectors
         Kinds, as the user wrote them.
     words : str or None
-        The kind that is asked for; the last one by itself.
+        The requested kind; by default the last one.
 
     Returns
     -------
@@ -146,19 +147,19 @@ def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
 
 
 def ordered(network: Mapping[str, Vectors]) -> dict[str, Vectors]:
-    """Return kinds with parents before children, and else by name: records of runs do not keep what came first."""
+    """Return kinds with parents before children, and else by name, as records of runs do not store their order."""
     left = sorted(network)
-    found: dict[str, Vectors] = {}
+    in_order: dict[str, Vectors] = {}
     while left:
         able = (name for name in left if not _parents(network[name]) & set(left) - {name})
         name = next(able, left[0])
-        found[name] = network[name]
+        in_order[name] = network[name]
         left.remove(name)
-    return found
+    return in_order
 
 
-def _parents(one: Vectors) -> set[str]:
-    return {parsed(text)[0] for text in (*one.parents, *one.otherwise)}
+def _parents(vectors: Vectors) -> set[str]:
+    return {parsed(text)[0] for text in (*vectors.parents, *vectors.otherwise)}
 
 
 def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, text: str) -> None:
@@ -182,14 +183,14 @@ def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, 
 
 def parsed(text: str) -> tuple[str, int]:
     """Read ``name`` or ``name[-1]``; raise `ValueError` if it is neither."""
-    found = PARENT.fullmatch(text.strip())
-    if found is None:
+    match = PARENT.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"'{text}' is no parent; expected a name, or a name and a place before, such as section[-1]")
-    return found[1], int(found[2] or 0)
+    return match[1], int(match[2] or 0)
 
 
 def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None) -> Plan:
-    """Make the plan of a network that has been checked.
+    """Return the plan of a checked network.
 
     Parameters
     ----------
@@ -198,7 +199,7 @@ def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None
     words : str
         The kind whose vectors words are drawn from.
     table : LabelTable or None
-        The training corpus's labels.
+        Labels of the training corpus.
 
     Returns
     -------

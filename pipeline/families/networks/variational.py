@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collapsium.pipeline.families.networks.options import NetworkOptions
 
 PAIR_BYTES, OWN_BYTES = 4.0, 10.0
-"""Bytes of a topic that a pair has, and of one that a segment has."""
+"""Bytes of an active topic of a pair, and of a topic of a segment."""
 PAIR_TOPICS, DISTINCT_SHARE = 8.0, 0.5
-"""Topics that a pair is taken to have, and the share of them that a segment has once."""
+"""Assumed active topics of a pair, and the share of them that a segment counts once."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +85,19 @@ def with_expected_tables(state: SampledNetworkGlobalState) -> ExpectedNetworkGlo
 
 
 def footprint(summary: Summary, topics: int) -> Footprint:
-    """Return what the state takes: the pairs' lists, and the counts of each node's own tokens.
+    """Return the memory of the state: the active topics of pairs, and the counts of each node's tokens.
 
     Parameters
     ----------
     summary : Summary
-        Of the corpus.
+        Sizes of the corpus.
     topics : int
-        K.
+        Number of topics K.
 
     Returns
     -------
     Footprint
-        In bytes.
+        The memory, in bytes.
     """
     entries = min(PAIR_TOPICS, topics)
     pair = 1.0 + PAIR_BYTES * entries + OWN_BYTES * DISTINCT_SHARE * entries + NODE_BYTES / SEGMENT_PAIRS
@@ -115,7 +115,7 @@ def footprint(summary: Summary, topics: int) -> Footprint:
 def update(
     global_state: ExpectedNetworkGlobalState, delta: Delta, options: NetworkOptions
 ) -> ExpectedNetworkGlobalState:
-    """Add the changes of the counts, and learn hyperparameters, as CV-HDP learns them.
+    """Return the next global state: changed counts, and hyperparameters learned as in CV-HDP.
 
     With q(b) = Gamma(1 + X, 1/mean + Y), E[b] = (1 + X) / (1/mean + Y), where X is the sum over vectors of T_j without
     discount and of (b/a) (psi(b/a + T_j) - psi(b/a)) with one, and Y that of psi(b + M_j) - psi(b);
@@ -124,7 +124,7 @@ def update(
     Parameters
     ----------
     global_state : ExpectedNetworkGlobalState
-        As the sweep began.
+        The global state of the sweep.
     delta : Delta
         Sums over all shards, and of the fold.
     options : NetworkOptions
@@ -138,7 +138,8 @@ def update(
     changes, own = delta.read(ExpectedTopicChanges), delta.read(ExpectedRound)
     topic = global_state.topic if changes is None else np.maximum(global_state.topic + changes.topic, 0.0)
     after = replace(global_state, topic=topic)
-    if own is None:  # the start's delta: nothing has been swept yet
+    if own is None:
+        # The start sweeps nothing.
         return after
     after = replace(after, shared_customers=own.shared_customers, shared_log_absent=own.shared_log_absent)
     graph, (after, statistics) = after.plan.shared_graph(), expect_shared(after)
@@ -161,6 +162,6 @@ def update(
 
 
 def objective(delta: Delta) -> dict[str, float]:
-    """Return sum c log sum_k E[nu_j]'(k) phi'_kw, in nats: each pair's word given all others. No bound; it may fall."""
+    """Return sum c log sum_k E[nu_j]'(k) phi'_kw, in nats: each word given all others. It is no bound, and may fall."""
     own = delta.read(ExpectedRound)
     return {} if own is None else {"objective": own.log_likelihood}

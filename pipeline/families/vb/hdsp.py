@@ -13,25 +13,22 @@ log b_mk) ] + (gamma - 1) log p_K, as prod_{k<K} (1 - V_k) = p_K. With log G(g+n
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import FamilyOptions, Footprint, Simulates, Summary, WeighsLabels
+from collapsium.pipeline.families.base import Footprint, Simulates, Summary, WeighsLabels
+from collapsium.pipeline.families.vb.hdsp_options import HdspOptions
 from collapsium.pipeline.families.vb.label_scaling import (
-    MAX_HESSIAN_SIZE,
-    AnyScaling,
     InverseGamma,
     LogLinear,
     WeightSums,
     scaling_of,
 )
 from collapsium.pipeline.families.vb.mean_field import (
-    MAX_SWEEPS,
     MeanFieldFamily,
     per_word,
     topics_footprint,
@@ -60,104 +57,16 @@ from collapsium.workers.special_functions import digamma
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-Learned = Literal["gamma", "alpha", "weights", "variance"]
-
 INITIAL_LOG_FACTOR = 8.0
 """Log of the factor by which a label favours its own topics in the sweeps of LDA."""
 
 TOPICS_PER_SHARED_TOPIC = 10
 """One of so many topics belongs to no label at the start."""
 
-INITIAL_ALPHA_WITH_LABELS = 1000.0
-"""Tokens that labels count for at the start."""
-
 LABEL_ARRAYS = 24
 """Arrays of labels x topics that the global state and its update hold, counted twice as rows are."""
 
 SIMULATED_LABELS, LABELS_PER_SIMULATED_DOCUMENT = 8, 2.0
-
-
-class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
-    """Options of the family."""
-
-    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
-    scaling: Literal["labels", "linear"] = Field(
-        "labels",
-        description="how labels scale the proportions: labels, a weight for each label that a document has, "
-        "with an inverse-gamma prior; linear, the exponential of a linear function of labels and "
-        "covariates, with a normal prior",
-    )
-    labels: tuple[str, ...] = Field((), description="fields of labels to use (default: all fields of the corpus)")
-    covariates: tuple[str, ...] = Field(
-        (),
-        description="with linear scaling: covariates to use; they are standardised, and a missing value "
-        "counts as the mean",
-    )
-    gamma: float = Field(1.0, ge=1, description="initial concentration gamma of the corpus's topics")
-    alpha: float | None = Field(
-        None,
-        gt=0,
-        description="initial concentration alpha of a document's topics (default: 1000 with labels, so that "
-        "topics form by labels; else 1). Labels alone predict best with alpha fixed at 1000 "
-        "(--learn gamma,weights), or at 5 if most labels are missing",
-    )
-    eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic; it is not learned")
-    weight_shape: float = Field(
-        1.0, gt=0, description="labels scaling: initial shape a_w of the weights' inverse-gamma prior"
-    )
-    weight_rate: float = Field(
-        1.0, gt=0, description="labels scaling: initial rate b_w of the weights' inverse-gamma prior"
-    )
-    weight_variance: float = Field(
-        1.0, gt=0, description="linear scaling: initial variance of the weights' normal prior"
-    )
-    learn: tuple[Learned, ...] = Field(
-        ("gamma", "alpha", "weights"),
-        description="hyperparameters to learn: gamma, alpha, weights (a_w and b_w), variance (of the linear "
-        "weights; it shrinks towards zero if most labels are rare). The weights themselves are "
-        "always learned",
-    )
-    start: Literal["labels", "lda"] = Field(
-        "labels",
-        description="initial topics: labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
-        "of LDA without labels, as in the paper, which mostly gives poorer bounds and predictions",
-    )
-    lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="number of these sweeps, made in the first iteration")
-    document_sweeps: int = Field(
-        5,
-        ge=1,
-        le=MAX_SWEEPS,
-        description="largest number of passes over a document in an iteration; each pass updates q(pi) and q(z)",
-    )
-    document_tolerance: float = Field(
-        0.001,
-        ge=0,
-        description="stop the passes over a document when its expected counts change by less than this: in "
-        "tokens, the mean over the topics; 0: make all passes",
-    )
-
-    def initial_alpha(self, labels: int) -> float:
-        """Return the initial concentration of a document's topics, with so many labels."""
-        if self.alpha is not None:
-            return self.alpha
-        return INITIAL_ALPHA_WITH_LABELS if labels else 1.0
-
-    @property
-    def label_scaling(self) -> AnyScaling:
-        """The scaling function."""
-        if self.scaling == "labels":
-            return InverseGamma(self.weight_shape, self.weight_rate, "weights" in self.learn)
-        return LogLinear(self.weight_variance, "variance" in self.learn)
-
-    def sums_curvature(self, labels: int) -> bool:
-        """Return whether the Hessian of the weights is summed: of linear weights, if labels are few."""
-        return self.scaling == "linear" and labels**2 * self.topics <= MAX_HESSIAN_SIZE
-
-    @model_validator(mode="after")
-    def _numbers_are_linear(self) -> HdspOptions:
-        if self.covariates and self.scaling != "linear":
-            raise ValueError("covariates are numbers, which take scaling = linear")
-        return self
 
 
 class Hdsp(

@@ -75,14 +75,14 @@ class WeightSums:
         """Return the sums of all labels; E[pi] = (g + n) / b is a part that does not depend on g, and one that does."""
         sums = labels.label_sums
         halves = [sums[:, place] + prior * sums[:, place + 1] for place in range(0, sums.shape[1], 2)]
-        nothing = np.zeros_like(halves[0])
-        whole = None
+        zero = np.zeros_like(halves[0])
+        combined = None
         if labels.label_curvature is not None:
             curvature = labels.label_curvature
             half = curvature.shape[1] // 2
-            whole = curvature[:, :half] + prior * curvature[:, half:]
-        below = halves[2:] if len(halves) > 2 else [nothing, nothing]
-        return WeightSums(prior, labels.label_total, halves[0], halves[1], below[0], below[1], whole)
+            combined = curvature[:, :half] + prior * curvature[:, half:]
+        below = halves[2:] if len(halves) > 2 else [zero, zero]
+        return WeightSums(prior, labels.label_total, halves[0], halves[1], below[0], below[1], combined)
 
 
 class Scaling(ABC, Generic[WeightsT]):
@@ -220,7 +220,8 @@ def _gamma_prior(weights: InverseGammaWeights) -> Vector:
     if not shape.size:
         return weights.weight_prior
     mean, log_mean = float((shape / rate).mean()), float((digamma(shape) - special.log(rate)).mean())
-    gap = special.log(mean) - log_mean  # log a - psi(a) shall be this
+    # log a - psi(a) is to be this.
+    gap = special.log(mean) - log_mean
     a = float(weights.weight_prior[0])
     for _ in range(MAX_NEWTON_STEPS):
         error, slope = special.log(a) - digamma(a) - gap, 1.0 / a - float(polygamma(1, a))
@@ -306,16 +307,16 @@ def _solved(matrices: Vector, right: Vector) -> Vector:
     float64, shape (systems, n)
         The solutions.
     """
-    left, found = matrices.copy(), right.copy()
-    size = found.shape[1]
+    left, solution = matrices.copy(), right.copy()
+    size = solution.shape[1]
     for row in range(size):
         factors = left[:, row + 1 :, row] / left[:, row, row, np.newaxis]
         left[:, row + 1 :, row:] -= factors[:, :, np.newaxis] * left[:, row, np.newaxis, row:]
-        found[:, row + 1 :] -= factors * found[:, row, np.newaxis]
+        solution[:, row + 1 :] -= factors * solution[:, row, np.newaxis]
     for row in reversed(range(size)):
-        known = (left[:, row, row + 1 :] * found[:, row + 1 :]).sum(axis=1)
-        found[:, row] = (found[:, row] - known) / left[:, row, row]
-    return found
+        known = (left[:, row, row + 1 :] * solution[:, row + 1 :]).sum(axis=1)
+        solution[:, row] = (solution[:, row] - known) / left[:, row, row]
+    return solution
 
 
 def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector, most: float) -> Vector:
@@ -324,8 +325,8 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
     Where |d r_m| <= D in all documents, a step s d with x = s D loses at most (exp(x) - 1 - x) / x^2 times the square
     form of the Hessian, against 1/2 near x = 0; so the best s of this bound has 2 (exp(x) - 1 - x) / x = D.
     """
-    whole = np.moveaxis(curvature, 2, 0) + np.eye(len(gradient)) / variance
-    direction = _solved(whole, gradient.T).T
+    hessian = np.moveaxis(curvature, 2, 0) + np.eye(len(gradient)) / variance
+    direction = _solved(hessian, gradient.T).T
     each = np.abs(direction) * reach[:, np.newaxis]
     farthest = np.minimum(each.sum(axis=0), most * np.abs(direction).max(axis=0, initial=0.0))
     x = special.log1p(farthest)
@@ -354,9 +355,8 @@ def _separate_steps(weight: Vector, variance: float, sums: WeightSums, label_ran
     ]
     low, high = np.where(grows, 0.0, -50.0), np.where(grows, 50.0, 0.0)
     y = np.zeros(weight.shape)
-    for _ in range(
-        MAX_NEWTON_STEPS
-    ):  # halving a bracket until the exponentials bend little in it, then Newton's method
+    # The bracket is halved until the exponentials are nearly linear in it; then come steps of Newton's method.
+    for _ in range(MAX_NEWTON_STEPS):
         slope, bend = gain - (weight + y) / variance, np.full(weight.shape, 1.0 / variance)
         for sign, short, long, power in directions:
             one, other = short * special.exp(least * sign * y), long * special.exp(np.minimum(power * sign * y, 300.0))
@@ -378,5 +378,5 @@ AnyScaling = InverseGamma | LogLinear
 
 
 def scaling_of(rates: LabelRates) -> AnyScaling:
-    """Return the scaling function that rates are made by, with which nothing is learned."""
+    """Return the scaling function of rates, for use without learning."""
     return LogLinear() if rates.inverse_gamma is None else InverseGamma()

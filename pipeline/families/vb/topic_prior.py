@@ -13,7 +13,8 @@ from collapsium.workers.families.vb.states import HdspGlobalState, HdspSums
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-MIN_SHARE = 1e-8  # smallest g_k: at 0 a topic could never come back
+MIN_SHARE = 1e-8
+"""Smallest g_k: from 0 a topic could not recover."""
 
 
 def with_prior_by_size(global_state: HdspGlobalState, total: Vector) -> HdspGlobalState:

@@ -76,7 +76,7 @@ class VbLdaOptions(FamilyOptions, title="latent Dirichlet allocation, mean-field
 
     @property
     def learns_alpha(self) -> bool:
-        """Whether a_k is learned."""
+        """True if a_k is learned."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
 

@@ -111,7 +111,7 @@ def test_limits__of_the_batch_schedule_do_not_depend_on_shards():
 
 @pytest.mark.parametrize("options", [{"order": 2}, {"learn": ["beta"]}])
 def test_stochastic_schedule__refuses_what_it_cannot_serve(small, tmp_path, options):
-    with pytest.raises(OptionError, match="--schedule stochastic: takes order 0"):
+    with pytest.raises(OptionError, match="schedule: 'stochastic' requires `order` 0"):
         fit(small[0], tmp_path / "run", family="lda", topics=3, schedule="stochastic", scheduler="serial", **options)
     assert not (tmp_path / "run").exists()
 

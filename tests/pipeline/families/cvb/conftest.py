@@ -16,16 +16,15 @@ ITERATIONS = 90
 # Few are enough for a test: topics part early on so small a corpus.
 OPTIONS = {"topics": 12, "beta": 3.0, "moves": True}
 FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
-DEFAULTS = {name: getattr(rounds, name) for name in ("BEGIN", "WORTH", "IDLE", "PARTING")}
 
 
 @pytest.fixture(scope="module")
 def early():
     """Rounds that begin early and end soon, and follow what little so small a corpus has to tell."""
-    rounds.BEGIN, rounds.WORTH, rounds.IDLE, rounds.PARTING = 20, 0.0, 1, 5
-    yield
-    for name, value in DEFAULTS.items():
-        setattr(rounds, name, value)
+    schedule = rounds.MoveSchedule(begin=20, worth=0.0, idle_rounds=1, split_sweeps=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "SCHEDULE", schedule)
+        yield
 
 
 @pytest.fixture(scope="module")

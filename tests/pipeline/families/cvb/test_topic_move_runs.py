@@ -117,12 +117,12 @@ def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whol
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"responsibilities": "dense"}, "--moves true: takes active responsibilities"),
-        ({"order": 2}, "--moves true: takes active responsibilities"),
-        ({"schedule": "stochastic"}, "--moves true: takes active responsibilities, the batch schedule"),
+        ({"responsibilities": "dense"}, "moves: true requires active responsibilities"),
+        ({"order": 2}, "moves: true requires active responsibilities"),
+        ({"schedule": "stochastic"}, "moves: true requires active responsibilities, the batch schedule"),
         ({"learn": ("alpha", "gamma")}, "pi among what is learned"),
-        ({"iterations": 20}, "--moves true: 20 iterations end before topics can be judged"),
-        ({"iterations": 1}, "--moves true: 1 iterations end before"),
+        ({"iterations": 20}, "moves: true requires more iterations, found 20: they end before moves can be scored"),
+        ({"iterations": 1}, "moves: true requires more iterations, found 1"),
     ],
     ids=str,
 )

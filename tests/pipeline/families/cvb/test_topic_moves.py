@@ -178,7 +178,7 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
         assert before is None or not held.any() or np.array_equal(held, before)
         before = held if held.any() else before
     tokens = missing(problem)
-    assert abs(before.sum() / tokens - rounds.SHARE) < 4 * math.sqrt(rounds.SHARE / tokens)
+    assert abs(before.sum() / tokens - rounds.SCHEDULE.held_share) < 4 * math.sqrt(rounds.SCHEDULE.held_share / tokens)
     assert not held.any()
 
 
@@ -240,5 +240,5 @@ def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
             alive = state.global_state.moves.topic_alive.sum()
             held = state.global_state.moves.held_before > 0
             assert state.iteration == 0 or state.global_state.alpha == pytest.approx(
-                rounds.PRIOR * alive if held else 1.0
+                rounds.SCHEDULE.held_prior * alive if held else 1.0
             )

@@ -43,7 +43,7 @@ def test_a_round_that_finds_the_score_fallen__moves_nothing_and_is_the_last(scor
     sums = {"held_score": np.array([score * 1e4, 1e4]), **gains}
     found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
     assert found.moving is not ends
-    assert (found.moves_idle == rounds.IDLE) is ends
+    assert (found.moves_idle == rounds.SCHEDULE.idle_rounds) is ends
     if not ends:
         assert found.moves_best == max(score, -6.0)
         assert found.moves_into.tolist() == [0, 0, 2]
@@ -60,6 +60,8 @@ def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
     given = {"family": "hdp", "heldout": tmp_path / "heldout", "iterations": 120, "topics": 60, "score_every": 120}
     for name in ("with", "without"):
         fit(tmp_path / "train", tmp_path / name, moves=name == "with", **given)
-    held = rounds.SHARE * Corpus(tmp_path / "train").manifest.tokens
-    assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.FALL / np.sqrt(held)
+    held = rounds.SCHEDULE.held_share * Corpus(tmp_path / "train").manifest.tokens
+    assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.SCHEDULE.max_fall / np.sqrt(
+        held
+    )
     assert iterations_of(tmp_path / "with")[-1]["topics"] > 2

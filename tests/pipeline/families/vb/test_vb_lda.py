@@ -292,8 +292,8 @@ def test_symmetric__is_stationary_wherever_it_begins(size, true, begin):
 
 def test_symmetric__has_bounds_and_one_parameter_stays():
     assert dirichlet.symmetric(0.5, 1, -3.0, 2.0) == 0.5
-    assert dirichlet.symmetric(0.5, 3, -1e12, 2.0) == pytest.approx(dirichlet.LEAST)
-    assert dirichlet.symmetric(0.5, 3, -3 * 2.0 * np.log(3.0), 2.0) == pytest.approx(dirichlet.MOST)
+    assert dirichlet.symmetric(0.5, 3, -1e12, 2.0) == pytest.approx(dirichlet.NEWTON.smallest)
+    assert dirichlet.symmetric(0.5, 3, -3 * 2.0 * np.log(3.0), 2.0) == pytest.approx(dirichlet.NEWTON.largest)
 
 
 def test_learned_alpha__follows_the_documents(tmp_path):
