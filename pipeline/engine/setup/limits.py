@@ -114,7 +114,7 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
         if self.samples > 1 and not self.sample_every:
             raise OptionError(f"{self.samples} requires `sample_every`, the iterations between two", "samples")
         if self.sample_every and not self.samples:
-            raise OptionError(f"{self.sample_every} requires `samples`, how many are kept", "sample_every")
+            raise OptionError(f"{self.sample_every} requires `samples`, the number of saved states", "sample_every")
         if self.samples and self.tolerance:
             raise OptionError("counts from the last iteration, so it does not go with `tolerance`", "samples")
         return self

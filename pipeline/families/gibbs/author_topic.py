@@ -63,7 +63,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
     requires_labels = True
 
     def initialise(self, summary: Summary, options: AuthorTopicOptions, stream: Stream) -> AuthorTopicGlobalState:
-        """Return the global state before any document has been seen; raise `OptionError` if there are no labels."""
+        """Return the global state before any document was swept; raise `OptionError` if there are no labels."""
         table = require_labels(summary)
         if table.most > MAX_AUTHORS:
             raise OptionError(
@@ -85,7 +85,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
         options: AuthorTopicOptions,
         before: AuthorTopicOptions,
     ) -> tuple[AuthorTopicGlobalState, int] | None:
-        """Go on with the authors and topics of another run, where its authors are the same."""
+        """Return the global state with the authors and topics of another run, if its authors are the same."""
         if options.topics != before.topics or global_state.labels.names != known.labels.names:
             return None
         return global_state, options.topics
@@ -101,7 +101,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
     def update(
         self, global_state: AuthorTopicGlobalState, delta: Delta, options: AuthorTopicOptions, stream: Stream
     ) -> AuthorTopicGlobalState:
-        """Add the changes of the counts."""
+        """Return the global state with the changes of the counts."""
         return super().update(global_state, delta, options, stream).with_authors(delta)
 
     def objective(self, global_state: AuthorTopicGlobalState, delta: Delta) -> dict[str, float]:
@@ -113,7 +113,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
         Parameters
         ----------
         global_state : AuthorTopicGlobalState
-            As the sweep began.
+            The global state of the sweep.
         delta : Delta
             Sums of the sweep and of its fold.
 
@@ -139,7 +139,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
     def draw_model(
         self, summary: Summary, options: AuthorTopicOptions, stream: Stream
     ) -> tuple[Arrays, AuthorTopicGlobalState]:
-        """Draw topics, and the proportions of eight authors and one without a name, to simulate from."""
+        """Draw topics, and the proportions of eight authors and one without a name, for simulation."""
         global_state = self.initialise(replace(summary, labels=simulated_table()), options, stream)
         tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
         generator, authors = stream.at(purpose="simulate authors").generator(), len(global_state.label_topic)

@@ -76,7 +76,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
     Options = GibbsHdpOptions
 
     def initialise(self, summary: Summary, options: GibbsHdpOptions, stream: Stream) -> GibbsHdpGlobalState:
-        """Return the state before any document has been seen: alpha and gamma at their priors' means, pi even."""
+        """Return the state before any document was swept: alpha and gamma at their priors' means, pi even."""
         lanes, first = min(max(summary.shards, 1), LANES), summary.warm or options.start_topics
         pi = np.zeros(_columns(first, lanes))
         pi[:first] = 1.0 / (first + 1)
@@ -99,7 +99,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         options: GibbsHdpOptions,
         before: GibbsHdpOptions,
     ) -> tuple[GibbsHdpGlobalState, int] | None:
-        """Go on with another run's slots, and from the last it has drawn of alpha, gamma and pi."""
+        """Return the global state with another run's slots, and its last draws of alpha, gamma and pi."""
         wide = global_state.with_slots(known.pi.size)
         columns = wide.pi.size
         pi = np.concatenate([known.pi, np.zeros(columns - known.pi.size)])
@@ -114,7 +114,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
     def update(
         self, global_state: GibbsHdpGlobalState, delta: Delta, options: GibbsHdpOptions, stream: Stream
     ) -> GibbsHdpGlobalState:
-        """Add the changes of the counts, draw alpha, gamma and pi, and make room for topics that will be born.
+        """Return the next global state: changed counts, drawn alpha, gamma and pi, and slots for new topics.
 
         alpha ~ Gamma(a + m, b - sum_d log eta_d), eta_d ~ Beta(alpha, n_d); gamma ~ Gamma(a + K, b - log eta),
         eta ~ Beta(gamma, m); (pi, pi_u) ~ Dir(m_1, ..., m_K, gamma), with m_k tables of topic k and m in all.
@@ -122,13 +122,13 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         Parameters
         ----------
         global_state : GibbsHdpGlobalState
-            As the sweep began.
+            The global state of the sweep.
         delta : Delta
             Sums over all shards, and over the words that were folded.
         options : GibbsHdpOptions
             The options.
         stream : Stream
-            Addressed to the iteration.
+            Random stream of the iteration.
 
         Returns
         -------
@@ -162,7 +162,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
     def draw_model(
         self, summary: Summary, options: GibbsHdpOptions, stream: Stream
     ) -> tuple[Arrays, GibbsHdpGlobalState]:
-        """Draw sticks of the first topics, and these; alpha and gamma are at their priors' means."""
+        """Draw the sticks of the first topics, and their words; alpha and gamma are their priors' means."""
         pi = generative.draw_sticks(options.start_topics, options.gamma_shape / options.gamma_rate, stream)
         tokens = np.maximum(SIMULATED_TOKENS * pi, 1.0)
         drawn = replace(
@@ -177,18 +177,18 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
     def simulate(
         self, topics: Arrays, global_state: GibbsHdpGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents, theta_d ~ Dir(alpha pi), and return their proportions too."""
+        """Draw documents, theta_d ~ Dir(alpha pi), and their proportions."""
         prior = global_state.topic_parameters
         return generative.draw_documents(topics, int(global_state.vocabulary), prior, documents, tokens, stream)
 
 
 def _columns(topics: int, lanes: int) -> int:
-    """Return the slots for a number of topics, with some for those that will be born."""
+    """Return the slots for a number of topics, with some for new topics."""
     return padded(topics + max(MIN_FREE_SLOTS * lanes, 8))
 
 
 def _initial_pi(pi: npt.NDArray[np.float64], topic: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return pi of the initial topics: as it is where it covers all, else even."""
+    """Return pi of the initial topics: unchanged if it covers all, else uniform."""
     even = 1.0 / (np.count_nonzero(topic) + 1)
     known = (topic == 0) | (pi > 0)
     return np.where(topic > 0, pi if known.all() else even, 0.0)

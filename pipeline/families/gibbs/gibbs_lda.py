@@ -76,7 +76,7 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
     Options = GibbsLdaOptions
 
     def initialise(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> GibbsLdaGlobalState:
-        """Return the global state before any document has been seen."""
+        """Return the global state before any document was swept."""
         return GibbsLdaGlobalState(
             vocabulary=float(summary.words),
             beta=options.beta,
@@ -91,7 +91,7 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
         options: GibbsLdaOptions,
         before: GibbsLdaOptions,
     ) -> tuple[GibbsLdaGlobalState, int] | None:
-        """Go on with what another run has learned of a_k and B."""
+        """Return the global state with a_k and B as another run has learned them."""
         if options.topics != before.topics:
             return None
         alpha = known.alpha if options.learns_alpha else global_state.alpha
@@ -113,7 +113,7 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
         Parameters
         ----------
         global_state : GibbsLdaGlobalState
-            As the sweep began.
+            The global state of the sweep.
         delta : Delta
             Sums over all shards, and over the words that were folded.
         options : GibbsLdaOptions
@@ -146,7 +146,7 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
     def draw_model(
         self, summary: Summary, options: GibbsLdaOptions, stream: Stream
     ) -> tuple[Arrays, GibbsLdaGlobalState]:
-        """Draw topics to simulate from."""
+        """Draw topics for simulation."""
         tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
         global_state = self.initialise(summary, options, stream)
         topics = generative.draw_topics(summary.words, tokens, options.beta, stream)
@@ -155,7 +155,7 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
     def simulate(
         self, topics: Arrays, global_state: GibbsLdaGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and return their proportions too."""
+        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
         return generative.draw_documents(
             topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
         )

@@ -61,7 +61,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
     requires_labels = True
 
     def initialise(self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream) -> LabelTopicsGlobalState:
-        """Return the global state before any document has been seen.
+        """Return the global state before any document was swept.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
         options: LabelTopicsOptionsT,
         before: LabelTopicsOptionsT,
     ) -> tuple[LabelTopicsGlobalState, int] | None:
-        """Go on with another run's topics, where they are those of the same labels."""
+        """Return the global state with another run's topics, if it has the same labels."""
         if global_state.labels.names != known.labels.names or global_state.sizes != known.sizes:
             return None
         return replace(global_state, carried=True), global_state.topic.size
@@ -124,7 +124,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
         return replace(memory, document=memory.document + labels, chunk=chunk)
 
     def cannot_change(self, global_state: LabelTopicsGlobalState) -> bool:
-        """Return whether each document may have one topic alone."""
+        """Return true if each document may have one topic alone."""
         return global_state.single_topics
 
     def label_table(self, global_state: LabelTopicsGlobalState) -> LabelTable:
@@ -139,7 +139,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
     def draw_model(
         self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream
     ) -> tuple[Arrays, LabelTopicsGlobalState]:
-        """Draw the topics of eight labels, and of the background, to simulate from."""
+        """Draw the topics of eight labels, and of the background, for simulation."""
         global_state = self.initialise(replace(summary, labels=simulated_table()), options, stream)
         tokens = np.full(global_state.topic.size, SIMULATED_TOKENS / global_state.topic.size)
         topics = generative.draw_topics(summary.words, tokens, options.eta * summary.words, stream)
@@ -161,7 +161,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
         tokens : float
             Mean number of tokens of a document.
         stream : Stream
-            Addressed to the documents.
+            Random stream of the documents.
 
         Returns
         -------

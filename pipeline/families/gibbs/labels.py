@@ -25,7 +25,7 @@ MEAN_LABELS = 2.0
 
 
 class LabelOptions(FamilyOptions):
-    """Options that all these families have; their own come behind."""
+    """Options that families with labels share."""
 
     labels: tuple[str, ...] = Field((), description="fields of labels to use (default: all fields of the corpus)")
     alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha of each topic that a document may use")
@@ -59,13 +59,13 @@ def require_labels(summary: Summary) -> LabelTable:
 
 
 def label_count(summary: Summary) -> int:
-    """Return the number of labels, also where they are not known."""
+    """Return the number of labels, or an estimate where they are not known."""
     known = summary.labels is not None and summary.labels.names
     return len(summary.labels.names) if summary.labels is not None and known else SIMULATED_LABELS
 
 
 def mean_labels(summary: Summary) -> float:
-    """Return the mean number of labels of a document, also where they are not known."""
+    """Return the mean number of labels of a document, or an estimate where they are not known."""
     if summary.labels is None:
         return MEAN_LABELS
     return sum(summary.labels.documents) / max(summary.documents, 1)

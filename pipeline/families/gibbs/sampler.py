@@ -1,4 +1,4 @@
-"""Collapsed Gibbs sampling on the driver: what the families share."""
+"""The driver's half of collapsed Gibbs sampling, which its families share."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class GibbsFamily(
     def update(
         self, global_state: GibbsGlobalStateT, delta: Delta, options: OptionsT, stream: Stream
     ) -> GibbsGlobalStateT:
-        """Add the changes of the counts."""
+        """Return the global state with the changes of the counts."""
         return global_state.with_changes(topic_changes(delta))
 
     def objective(self, global_state: GibbsGlobalStateT, delta: Delta) -> dict[str, float]:
-        """Return log p(w, z | a, b), in nats: of tokens and topics, with theta and phi summed out.
+        """Return log p(w, z | a, b), in nats, with theta and phi integrated out.
 
         sum_d log G(A)/G(A+n_d) + sum_dk log G(a_k+n_dk)/G(a_k) + sum_k log G(B)/G(B+n_k) + sum_kw log G(b+n_kw)/G(b).
 
         Parameters
         ----------
         global_state : SampledGlobalState
-            As the sweep began.
+            The global state of the sweep.
         delta : Delta
             Sums of the sweep and of its fold.
 

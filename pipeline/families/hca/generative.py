@@ -1,4 +1,4 @@
-"""Gaussian trees that are drawn, and vectors drawn from them, for families to simulate from."""
+"""Draw Gaussian trees, and vectors from them, for simulation."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def draw_vectors(
     documents : int
         How many vectors.
     stream : Stream
-        Addressed to the portion.
+        Random stream of the chunk of documents.
 
     Returns
     -------

@@ -74,7 +74,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
     uses_linear_algebra = True
 
     def initialise(self, summary: Summary, options: HcaOptions, stream: Stream) -> HcaGlobalState:
-        """Return the global state before any vector has been seen."""
+        """Return the global state before any vector was swept."""
         seeds = max(1, min(SEEDS_PER_LEAF * options.sizes()[-1], summary.documents))
         columns = max(options.max_nodes, seeds, 1 + options.sizes()[-1] * options.depth)
         root = node_moves.first_tree(columns, 0)
@@ -124,18 +124,18 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         Parameters
         ----------
         global_state : HcaGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             `Candidates`, `ClusterSums` or `TreeSums`.
         options : HcaOptions
             The options.
         stream : Stream
-            Addressed to the iteration.
+            Random stream of the iteration.
 
         Returns
         -------
         HcaGlobalState
-            The next ones: components of the tree of this sweep, and of that of the next.
+            The next global state, with the components of the trees of this sweep and of the next.
         """
         clusters, swept = delta.read(ClusterSums), delta.read(TreeSums)
         if delta.read(Candidates) is not None:
@@ -149,7 +149,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         return _with_sweep(global_state, swept, self.objective(global_state, delta)["objective"], options)
 
     def needs_another_round(self, global_state: HcaGlobalState) -> bool:
-        """Return whether the iteration goes on with one more sweep."""
+        """Return true if the iteration goes on with one more sweep."""
         return global_state.another_round
 
     def objective(self, global_state: HcaGlobalState, delta: Delta) -> dict[str, float]:
@@ -160,7 +160,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         Parameters
         ----------
         global_state : HcaGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             As for `update`.
 
@@ -200,7 +200,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
 
     def draw_model(self, summary: Summary, options: HcaOptions, stream: Stream) -> tuple[Arrays, HcaGlobalState]:
-        """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
+        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
         global_state = self.initialise(summary, options, stream)
         rows, drawn = generative.draw_tree(global_state, options, summary.words, stream)
         return {"word_node": rows}, drawn

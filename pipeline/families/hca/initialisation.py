@@ -68,7 +68,7 @@ class InitialTree:
         return ends
 
     def sums(self, counts: Vector, products: Vector, square: float, documents: float, words: float) -> Sums:
-        """Return what a sweep would have come to.
+        """Return the sums of a sweep of this tree.
 
         Parameters
         ----------

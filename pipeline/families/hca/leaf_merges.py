@@ -1,4 +1,4 @@
-"""Chains that span the same: leaves, each with nodes of its own above it, become one where the bound is larger then.
+"""Merge chains with the same span: leaves, each with its own nodes above it, if that raises the bound.
 
 The factors of a chain may be mapped, x' = G x with W' G = W, so that whether two chains are the same is not seen from
 their nodes: what both span is set against what the best one chain for both would be, their vectors' factors mapped to
@@ -39,14 +39,14 @@ RULE = LeafMergeRule()
 
 
 def own_nodes(tree: Tree) -> Ints:
-    """Return the nodes of each leaf's chain, without the root that stands above all, shape (leaves, nodes of each)."""
+    """Return the nodes of each leaf's chain, without the root, shape (leaves, nodes of each)."""
     leaves = np.flatnonzero(tree.levels == tree.depth - 1)
     return tree.paths()[leaves, 1:]
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two chains as one: how the factors of both are mapped, and what is gained."""
+    """The merge of two chains: the maps of their factors, and the gain."""
 
     maps: Vector
     gain: float
@@ -63,7 +63,7 @@ class _Pool:
         self.products = sums.products - both - both.T + components.gram[-1, -1] * np.outer(factors, factors)
 
     def evidence(self, second: Vector, products: Vector) -> float:
-        """Return what of the bound a chain's best q(w) decides; see `gaussian.evidence`."""
+        """Return the part of the bound that depends on a chain's best q(w); see `gaussian.evidence`."""
         solve = self.tau * np.linalg.inv(np.eye(len(second)) / self.prior.variance + self.tau * second)
         cost = self.words * special.log1p(self.prior.variance * self.tau * np.diag(second)).sum()
         return 0.5 * (self.tau * float((solve * products).sum()) - float(cost))
@@ -74,7 +74,7 @@ class _Pool:
         return self.evidence(self.second[own], self.products[own])
 
     def together(self, one: int, other: int, mass: Vector) -> _Pair:
-        """Return two chains as the one that has both spans' largest directions, weighted by their vectors."""
+        """Return the merge of two chains, with the largest directions of both spans, weighted by their vectors."""
         size = self.nodes.shape[1]
         nodes = np.concatenate([self.nodes[one], self.nodes[other]])
         here = np.ix_(nodes, nodes)

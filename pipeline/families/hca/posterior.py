@@ -54,13 +54,13 @@ class Sums:
     words: float
 
     def moved(self, moves: Moves) -> Sums:
-        """Bring them to another tree: nodes that are put together add."""
+        """Return the sums for another tree; sums of merged nodes add."""
         second, products = (brought(brought(one, moves).T, moves).T for one in (self.second, self.products))
         return replace(self, second=second, products=products)
 
 
 def brought(values: Vector, moves: Moves) -> Vector:
-    """Bring the columns of a matrix to another tree."""
+    """Return a matrix with its columns moved to another tree."""
     there = np.append(moves.tree.levels >= 0, True)
     after = np.where(there, values, 0.0)
     for target, made in moves.sources.items():
@@ -193,7 +193,7 @@ def divergence(components: Components, columns: Ints, prior: Prior, words: float
 
 
 def evidence(sums: Sums, columns: Ints, prior: Prior, tau: float) -> float:
-    """Return what of the bound q(w) decides, at its best: tau tr(H K) / 2 - D sum_i log(1 + s0 tau A_ii) / 2."""
+    """Return the part of the bound with the best q(w): tau tr(H K) / 2 - D sum_i log(1 + s0 tau A_ii) / 2."""
     there = np.append(columns, len(sums.second) - 1)
     second, products = sums.second[np.ix_(there, there)], sums.products[np.ix_(there, there)]
     solve = tau * np.linalg.inv(np.eye(there.size) / prior.variance + tau * 0.5 * (second + second.T))
@@ -204,7 +204,7 @@ def evidence(sums: Sums, columns: Ints, prior: Prior, tau: float) -> float:
 
 
 def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float) -> Moves:
-    """Scale and turn factors to what their prior says they are, N(0, I), which updates one at a time do slowly.
+    """Scale and rotate factors towards their prior N(0, I), which separate updates do slowly.
 
     Parameter expansion (Liu, Rubin and Wu 1998): x'_i = u_ii x_i + sum_j u_ij x_j over the nodes j below i, and for
     the root the mean, leaves W x as it was, with loadings that follow. The prior is met best when x'_i is what those

@@ -1,4 +1,4 @@
-"""From chains to a tree: leaves that were fitted each with nodes of its own above it share those that they agree on.
+"""Turn chains into a tree: leaves that were fitted with their own nodes above them share nodes of the same direction.
 
 The factors of a chain may be turned, W x = (W R) R'x with R'x as normal as x, so that what two leaves have in common is
 a direction that lies in the span of both chains' loadings, not nodes that are alike.
@@ -124,7 +124,7 @@ def joined(
 
 
 def _numbers(least: int, most: int) -> list[int]:
-    """Return the numbers of groups to try: all, or so many between the two."""
+    """Return the numbers of groups to try: all, or some between the two."""
     numbers = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, RULE.numbers))))
     return [int(number) for number in numbers]
 
@@ -192,7 +192,7 @@ class _Chains:
         return product
 
     def linked(self) -> Vector:
-        """Link leaves by the smallest angle between what is left of their chains."""
+        """Link leaves by the smallest angle between the unshared directions of their chains."""
         from scipy.cluster.hierarchy import linkage
         from scipy.spatial.distance import squareform
 
@@ -208,7 +208,7 @@ class _Chains:
         return linkage(squareform(distance, checks=False), "average") if size > 1 else empty
 
     def grouped(self, linked: Vector, number: int) -> _Chains:
-        """Join the leaves into some groups, each of which takes up a direction that its leaves have in common."""
+        """Join the leaves into groups, each of which shares a common direction of its leaves."""
         from scipy.cluster.hierarchy import fcluster
 
         size = len(self.nodes)
@@ -228,7 +228,7 @@ class _Chains:
         return after
 
     def _common(self, inside: Ints) -> list[Vector]:
-        """Return a unit vector for each leaf's factors, along which loadings are most alike, whatever their lengths.
+        """Return a unit vector for each leaf's factors, along which the directions of loadings agree most.
 
         The direction nearest to the spans of all: the first of a generalised canonical correlation (Kettenring 1971).
         """
@@ -246,11 +246,11 @@ class _Chains:
         return [_unit(root @ one) for root, one in zip(roots, top, strict=True)]
 
     def maps(self) -> list[Vector]:
-        """Return for each leaf how its factors are turned: those of levels that are shared, and what is left."""
+        """Return the map of each leaf's factors: the shared directions, and the others."""
         return [np.column_stack([*(one[leaf] for one in self.shared), left]).T for leaf, left in enumerate(self.left)]
 
     def moves(self, maps: list[Vector]) -> tuple[Moves, Vector]:
-        """Return the moves that make the tree with the factors of each leaf mapped, and its ends."""
+        """Return the moves to the tree with mapped factors, and its ends."""
         parents = np.full(self.tree.parents.size, FREE, dtype=np.int64)
         parents[0] = ROOT
         sources: dict[int, list[tuple[int, float]]] = {}
@@ -276,7 +276,7 @@ def _weights(nodes: Ints, direction: Vector) -> list[tuple[int, float]]:
 
 
 def _inverse_root(matrix: Vector) -> Vector:
-    """Return the inverse of a symmetric matrix's square root, no eigenvalue being next to nothing; zero of zero."""
+    """Return the inverse square root of a symmetric matrix, with eigenvalues bounded from below; zero of zero."""
     value, vector = np.linalg.eigh(0.5 * (matrix + matrix.T))
     top = float(value[-1])
     if not top > 1e-280:

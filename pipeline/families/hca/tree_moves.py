@@ -37,7 +37,7 @@ WAYS = 2
 
 
 def leaf_to_split(splits: Splits, tree: Tree, gain: Vector, ends: Vector, words: float, tau: float) -> Ints:
-    """Return the leaf of which most remains along its probe, more than noise would, a column, and how to split it.
+    """Return the leaf with the largest residual along its probe above the noise, a free column, and its split.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def leaf_to_split(splits: Splits, tree: Tree, gain: Vector, ends: Vector, words:
 
 
 def split_leaf(tree: Tree, split: Ints, ends: Vector) -> tuple[Moves, Vector]:
-    """Return the moves by which a leaf's other side becomes its sibling, and the ends of the tree that they make."""
+    """Return the moves by which the second half of a leaf becomes its sibling, and the ends of the new tree."""
     leaf, column = int(split[0]), int(split[1])
     parents, after = np.array(tree.parents), np.array(ends)
     parents[column] = parents[leaf]
@@ -108,13 +108,13 @@ def start_trial(following: HcaGlobalState, trial: NextSweep, leaf: int, bound: f
 
 
 def surpassed(splits: Splits, bound: float) -> bool:
-    """Return whether a trial has gained more than the iterations before would have gone on to."""
+    """Return true if a trial has gained more than the iterations before would have gone on to."""
     before = splits.trial_bound
     return bound - before > max(TRIAL_ROUNDS * (before - splits.last_bound), MIN_GAIN * abs(before))
 
 
 def has_converged(splits: Splits, bound: float) -> bool:
-    """Return whether the bound has changed little in an iteration."""
+    """Return true if the bound has changed little in an iteration."""
     return abs(bound - splits.last_bound) < MAX_CHANGE * abs(bound)
 
 
@@ -126,13 +126,13 @@ def with_rejection(splits: Splits, leaf: int) -> Splits:
 
 
 def accepted(global_state: HcaGlobalState) -> HcaGlobalState:
-    """Return the global state with which a split stays: all leaves may be tried again."""
+    """Return the global state with an accepted split, after which all leaves may be tried again."""
     splits = replace(global_state.splits, trial_left=0, calm=0, tried=np.zeros_like(global_state.splits.tried))
     return replace(global_state, saved=None, splits=splits)
 
 
 def restored(global_state: HcaGlobalState) -> HcaGlobalState:
-    """Return the global state from before a trial, for a round that goes back to it."""
+    """Return the global state from before a trial, for a round that restores it."""
     if global_state.saved is None:
         raise ValueError("expected a trial, components none")
     splits = with_rejection(global_state.splits, global_state.splits.trial_leaf)
@@ -172,14 +172,14 @@ class TreeScores:
         return value + nested.sticks_bound(tried.tree, sticks, ends, self._gamma)
 
     def compared(self, moves: Moves, ends: Vector) -> Moves:
-        """Merge the pair of siblings, if there is one, whose merging raises the bound most."""
+        """Return the moves with the merge of siblings that raises the bound most, if there is one."""
         pair, reached = self.best_pair(moves, ends)
         if pair is None or not reached > self.value(moves, moves.summed(ends)):
             return moves
         return moves.merged([pair[:2]], pair[2])
 
     def best_pair(self, moves: Moves, ends: Vector, excluded: tuple[int, ...] = ()) -> tuple[Pair | None, float]:
-        """Return the siblings, except for some, that are best merged, and what the bound is then."""
+        """Return the siblings whose merge gives the largest bound, without excluded ones, and that bound."""
         best, most = None, -np.inf
         for node in moves.tree.columns[1:]:
             for other in moves.tree.children(moves.tree.parents[node]):

@@ -69,14 +69,14 @@ def continue_trial(after: HcaGlobalState, result: SweepResult, options: HcaOptio
 
 
 def _expanded(moves: Moves, result: SweepResult, after: HcaGlobalState, options: HcaOptions) -> Moves:
-    """Bring factors to their prior, unless local states have them."""
+    """Scale factors to their prior, unless local states have them."""
     if after.separate_factors:
         return moves
     return gaussian.expanded(moves, result.sums, result.passes, options.prior(), result.components.tau)
 
 
 def move_nodes(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
-    """Move nodes, or put a split on trial, or choose the leaf that the next sweep splits."""
+    """Move nodes, begin the trial of a split, or choose the leaf that the next sweep splits."""
     tree = after.fitted.tree
     compare = after.rounds % ITERATIONS_PER_COMPARISON == 0
     moves = _moves(Moves(tree), result, options, compare=compare)

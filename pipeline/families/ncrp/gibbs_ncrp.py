@@ -146,13 +146,13 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         Parameters
         ----------
         global_state : GibbsNcrpGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             The sum over all shards, and the sums of folding it.
         options : GibbsNcrpOptions
             The options.
         stream : Stream
-            Addressed to the iteration.
+            Random stream of the iteration.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         return after.with_slots(columns)
 
     def needs_another_round(self, global_state: GibbsNcrpGlobalState) -> bool:
-        """Return whether there are documents outside the tree."""
+        """Return true if there are documents outside the tree."""
         return global_state.another_round
 
     def objective(self, global_state: GibbsNcrpGlobalState, delta: Delta) -> dict[str, float]:
@@ -192,7 +192,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         Parameters
         ----------
         global_state : GibbsNcrpGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             Sums of the sweep and of folding its rows.
 
@@ -230,7 +230,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
     def draw_model(
         self, summary: Summary, options: GibbsNcrpOptions, stream: Stream
     ) -> tuple[Arrays, GibbsNcrpGlobalState]:
-        """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
+        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
         parent = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         level = levels(parent)
         eta = np.resize(np.array(options.eta, dtype=np.float64), options.depth)

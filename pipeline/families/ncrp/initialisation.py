@@ -83,7 +83,7 @@ def initial_global_state(summary: Summary, options: NcrpOptions) -> NcrpGlobalSt
 
 
 def _initialisation(summary: Summary, options: NcrpOptions) -> Initialisation:
-    """Return the state of the start before any document has been seen."""
+    """Return the state of the start before any document was swept."""
     columns, gradual = options.max_nodes, options.start == "gradual"
     leaves = options.leaves or min(MAX_LEAVES, -(-summary.documents // 2))
     most = columns // 2 if gradual else (columns - 1) * 4 // 5
@@ -151,7 +151,7 @@ def admit_seeds(
     seeds : numpy.ndarray of int64, shape (n,)
         Stable hashes of the documents.
     stream : Stream
-        Addressed to the iteration.
+        Random stream of the iteration.
 
     Returns
     -------

@@ -48,7 +48,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
     Options = NcrpOptions
 
     def initialise(self, summary: Summary, options: NcrpOptions, stream: Stream) -> NcrpGlobalState:
-        """Return the state before any document has been seen."""
+        """Return the state before any document was swept."""
         return initial_global_state(summary, options)
 
     def footprint(self, summary: Summary, options: NcrpOptions) -> Footprint:
@@ -72,13 +72,13 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
         Parameters
         ----------
         global_state : NcrpGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             The sum over all shards, and the sums of folding it.
         options : NcrpOptions
             The options.
         stream : Stream
-            Addressed to the iteration.
+            Random stream of the iteration.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
         return move_nodes(replace(after, fitted=upcoming.fitted(end_log)), sums, options, tree, stream)
 
     def needs_another_round(self, global_state: NcrpGlobalState) -> bool:
-        """Return whether the iteration goes on with one more sweep: a start takes several rounds."""
+        """Return true if the iteration goes on with one more sweep: a start takes several rounds."""
         return global_state.another_round
 
     def uncounted_tokens(self, global_state: NcrpGlobalState) -> float:
@@ -126,7 +126,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
         Parameters
         ----------
         global_state : NcrpGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             Sums of the sweep and of folding its rows.
 
@@ -169,7 +169,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
         return Description(columns, share, top, np.take_along_axis(means, top, axis=1), parent=tree.parents[columns])
 
     def draw_model(self, summary: Summary, options: NcrpOptions, stream: Stream) -> tuple[Arrays, NcrpGlobalState]:
-        """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
+        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
         parents = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         tree = Tree(parents, options.depth)
         share = 1.0 / np.bincount(tree.levels)[tree.levels]  # of the documents

@@ -1,4 +1,4 @@
-"""Orders of the nodes of trees, and trees to simulate from."""
+"""Orders of the nodes of trees, and trees for simulation."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def sticks_divergence(tree: Tree, factors: Sticks, gamma: float) -> float:
 
 
 def learned_gamma(tree: Tree, factors: Sticks, ends: Vector, gamma: float) -> float:
-    """Return the gamma that maximises the bound given q(c) and q(v); at least as good as the one given."""
+    """Return the gamma that maximises the bound given q(c) and q(v); at least as good as the present one."""
     from scipy.optimize import minimize_scalar
 
     nodes = tree.columns[1:]

@@ -37,7 +37,7 @@ SCHEDULE = TreeSchedule()
 def move_nodes(
     global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree, stream: Stream
 ) -> NcrpGlobalState:
-    """Merge, prune and grow nodes, and choose what the next sweep computes.
+    """Merge, prune and grow nodes, and plan the next sweep.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def move_nodes(
     tree : Tree
         The tree of the sweep.
     stream : Stream
-        Addressed to the iteration.
+        Random stream of the iteration.
 
     Returns
     -------

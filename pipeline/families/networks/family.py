@@ -45,7 +45,7 @@ class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[Op
     Attributes
     ----------
     shard_model, expected_model : type
-        The half beside the shards with sampled and with expected tables.
+        The half for the shards, with sampled tables and with expected tables.
     fixed_plan : Plan
         Kinds of vectors and their parents, where they do not depend on options.
     """
@@ -56,7 +56,7 @@ class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[Op
     is_sampler = True
 
     def make_shard_model(self, options: OptionsT) -> SampledNetworkModel | ExpectedNetworkModel:
-        """Return the half beside the shards."""
+        """Return the half for the shards."""
         expected = options.inference == "variational"
         return self.expected_model(options) if expected else self.shard_model(options)
 
@@ -65,7 +65,7 @@ class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[Op
         return self.fixed_plan
 
     def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> NetworkState:
-        """Return the global state before any document has been seen."""
+        """Return the global state before any document was swept."""
         plan = self.plan(options, summary.labels)
         graph, kinds = plan.shared_graph(), len(plan.kinds)
         discount = INITIAL_DISCOUNT if "discount" in options.learn and not options.discount else options.discount
@@ -133,7 +133,7 @@ class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[Op
         return global_state.plan.labels()
 
     def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, NetworkState]:
-        """Draw topics, and vectors of shared nodes, to simulate from."""
+        """Draw topics, and vectors of shared nodes, for simulation."""
         return generative.draw_model(summary, options.beta, self.initialise(summary, options, stream), stream)
 
     def simulate(
@@ -144,7 +144,7 @@ class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[Op
 
 
 def carry_parameters(global_state: GlobalStateT, known: NetworkState, options: NetworkOptions) -> GlobalStateT:
-    """Return a global state with what another run has learned of the parameters that the options learn."""
+    """Return a global state with another run's values of the parameters that the options learn."""
     return replace(
         global_state,
         alpha=known.alpha if options.learns_alpha else global_state.alpha,

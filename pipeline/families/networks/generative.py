@@ -40,7 +40,7 @@ STICKS_TOGETHER = 200
 def draw_model(
     summary: Summary, concentration: float, global_state: NetworkState, stream: Stream
 ) -> tuple[Arrays, NetworkState]:
-    """Draw topics and the vectors of shared nodes; these are written as counts so large that priors do not show.
+    """Draw topics and the vectors of shared nodes, as counts so large that the priors have no effect.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def draw_model(
     global_state : NetworkGlobalState
         Before any document has been seen.
     stream : Stream
-        Addressed to the corpus.
+        Random stream of the corpus.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def simulate(
     tokens : float
         Mean number of tokens of a document.
     stream : Stream
-        Addressed to the part of the corpus.
+        Random stream of the chunk of documents.
 
     Returns
     -------

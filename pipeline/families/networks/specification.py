@@ -1,4 +1,4 @@
-"""A network of vectors as a user writes it: a table a kind of vectors, in TOML or as a mapping."""
+"""A network of vectors as a user writes it: a table for each kind of vectors, in TOML or as a mapping."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_KINDS, MAX_PARENTS = 100, 100
 
 
 class Vectors(FamilyOptions, title="a kind of vectors"):
-    """A kind of probability vectors, and what each depends on."""
+    """A kind of probability vectors, and their parents."""
 
     over: Literal["corpus", "label", "document", "segment"] = Field(
         description="the units that have a vector each: corpus, label, document or segment"
@@ -91,7 +91,7 @@ def fields_of(network: Mapping[str, Vectors]) -> tuple[str, ...]:
 
 
 def check_network(network: Mapping[str, Vectors]) -> None:
-    """Check the kinds of a network and what they depend on.
+    """Check the kinds of a network and their parents.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class Hdsp(
     shard_model, Options = HdspShardModel, HdspOptions
 
     def initialise(self, summary: Summary, options: HdspOptions, stream: Stream) -> HdspGlobalState:
-        """Return the global state before any document has been seen."""
+        """Return the global state before any document was swept."""
         table = summary.labels or LabelTable()
         largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
         log_rate = _initial_log_rate(table, options)
@@ -107,7 +107,7 @@ class Hdsp(
     def carry(
         self, global_state: HdspGlobalState, known: HdspGlobalState, options: HdspOptions, before: HdspOptions
     ) -> tuple[HdspGlobalState, int] | None:
-        """Go on from what another run has learned, where it has the same labels and the same scaling."""
+        """Return the global state as another run has learned it, if labels and scaling are the same."""
         same = options.topics == before.topics and options.scaling == before.scaling
         if not same or not np.array_equal(global_state.label_table, known.label_table):
             return None
@@ -144,7 +144,7 @@ class Hdsp(
         Parameters
         ----------
         global_state : HdspGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             `FoldSums` and, except after the start, `HdspSums`.
         options : HdspOptions
@@ -155,7 +155,7 @@ class Hdsp(
         Returns
         -------
         HdspGlobalState
-            The next ones. After sweeps of LDA the iteration goes on with another round.
+            The next global state. After sweeps of LDA, the iteration goes on with another round.
         """
         folded, swept = delta.read(FoldSums), delta.read(HdspSums)
         if folded is None:
@@ -172,7 +172,7 @@ class Hdsp(
         return _learned(replace(after, another_round=False), global_state, swept, delta, options)
 
     def needs_another_round(self, global_state: HdspGlobalState) -> bool:
-        """Return whether the iteration goes on with one more sweep."""
+        """Return true if the iteration goes on with one more sweep."""
         return global_state.another_round
 
     def objective(self, global_state: HdspGlobalState, delta: Delta) -> dict[str, float]:
@@ -181,7 +181,7 @@ class Hdsp(
         Parameters
         ----------
         global_state : HdspGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             As for `update`.
 
@@ -204,22 +204,22 @@ class Hdsp(
         return {"objective": documents + folded.bound_words + totals + float(sticks) + weights}
 
     def figures(self, global_state: HdspGlobalState) -> dict[str, float]:
-        """Return gamma, alpha, the parameters of the weights' prior, and how many topics have 99% of the tokens."""
+        """Return gamma, alpha, the parameters of the weights' prior, and the number of topics with 99% of the tokens."""
         topics = float(description.holding(global_state.topic_total))
         weights = scaling_of(global_state.rates).figures(global_state.rates)
         return {"gamma": global_state.gamma, "alpha": float(global_state.prior.sum()), **weights, "topics_99": topics}
 
     def label_table(self, global_state: HdspGlobalState) -> LabelTable:
-        """Return the labels and numbers of the training corpus."""
+        """Return the labels and covariates of the training corpus."""
         return global_state.labels
 
     def label_weights(self, global_state: HdspGlobalState) -> Vector:
-        """Return how much each label raises each topic: -log E[R], shape (labels, topics)."""
+        """Return the log factor of each label and topic: -log E[R], shape (labels, topics)."""
         weights: Vector = -global_state.rates.label_log
         return weights
 
     def draw_model(self, summary: Summary, options: HdspOptions, stream: Stream) -> tuple[Arrays, HdspGlobalState]:
-        """Draw topics, sticks and weights of some labels to simulate from."""
+        """Draw topics, sticks and weights of some labels for simulation."""
         names = tuple(("label", f"l{number}") for number in range(SIMULATED_LABELS))
         table = LabelTable(names, (1,) * SIMULATED_LABELS, (), SIMULATED_LABELS, 0)
         pi = drawing.draw_sticks(options.topics, options.gamma, stream)
@@ -239,7 +239,7 @@ class Hdsp(
     def simulate(
         self, topics: Arrays, global_state: HdspGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and return their proportions too."""
+        """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and their proportions."""
         import pyarrow as pa
 
         from collapsium.storage.corpus.shard import EXTRAS
@@ -305,7 +305,7 @@ def _learned(
 
 
 def _draw_rates(options: HdspOptions, generator: np.random.Generator) -> LabelRates:
-    """Draw the weights of labels to simulate from."""
+    """Draw the weights of labels for simulation."""
     size = SIMULATED_LABELS, options.topics
     if options.scaling == "labels":
         drawn = options.weight_rate / generator.standard_gamma(options.weight_shape, size)

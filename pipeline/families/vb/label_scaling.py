@@ -90,7 +90,7 @@ class Scaling(ABC, Generic[WeightsT]):
 
     @abstractmethod
     def weights(self, rates: LabelRates) -> WeightsT:
-        """Return the weights of which rates are made."""
+        """Return the weights that give the rates."""
 
     @abstractmethod
     def rates(self, weights: WeightsT) -> LabelRates:
@@ -255,7 +255,7 @@ class LogLinear(Scaling[LogLinearWeights]):
         return rates.log_linear
 
     def rates(self, weights: LogLinearWeights) -> LabelRates:
-        """Return w, twice: it is a point."""
+        """Return w twice, as its posterior is a point."""
         return LabelRates(weights.label_topic, weights.label_topic, log_linear=weights)
 
     def initial_weights(self, log_rate: Vector) -> LogLinearWeights:
@@ -268,7 +268,7 @@ class LogLinear(Scaling[LogLinearWeights]):
         return float(-0.5 * (weight**2).sum() / variance - 0.5 * weight.size * special.log(2 * np.pi * variance))
 
     def next_weights(self, weights: LogLinearWeights, sums: WeightSums, label_range: LabelRange) -> LogLinearWeights:
-        """Move w by a Newton step whose length ascends for sure, or each weight separately where labels are many."""
+        """Move w by a Newton step whose length cannot lower the bound, or each weight separately if labels are many."""
         weight, variance = weights.label_topic, weights.weight_variance
         gradient = gradient_of(weight, variance, sums)
         if sums.curvature is not None:

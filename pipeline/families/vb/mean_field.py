@@ -1,4 +1,4 @@
-"""Families of mean-field topics on the driver: what they share."""
+"""The driver's half of mean-field topics, which their families share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MeanFieldFamily(Resumable[OptionsT, GlobalStateT, MeanFieldRows]):
 
 
 def topics_footprint(topics: int, summary: Summary) -> Footprint:
-    """Return what counts and weights of words in 8 bytes, and counts of documents in 4, take."""
+    """Return the memory of counts and weights of words in 8 bytes, and of counts of documents in 4."""
     return Footprint(
         rows=16.0 * topics,
         shown=8.0 * topics,

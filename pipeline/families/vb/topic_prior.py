@@ -18,7 +18,7 @@ MIN_SHARE = 1e-8
 
 
 def with_prior_by_size(global_state: HdspGlobalState, total: Vector) -> HdspGlobalState:
-    """Give topics proportions by their sizes; the smallest is the last, which takes what all sticks have left."""
+    """Return the topics' shares by their sizes; the smallest is the last, which takes the rest of all sticks."""
     share = (total + 1.0) / (total + 1.0).sum()
     return replace(global_state, prior=global_state.prior.sum() * share, last=int(np.argmin(share)))
 
@@ -33,7 +33,7 @@ def log_rate_rest(global_state: HdspGlobalState, sums: HdspSums, present: Ints) 
 
 
 def gradient(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Vector:
-    """Return the bound's gradient along g_k = alpha p_k, all else being at its best or held, shape (topics,)."""
+    """Return the bound's gradient along g_k = alpha p_k, with all else at its best or fixed, shape (topics,)."""
     before, last, gamma = global_state.prior, global_state.last, global_state.gamma
     slope: Vector = sums.tables / before + log_rate_rest(global_state, sums, present) - (gamma - 1.0) / before.sum()
     slope[last] += (gamma - 1.0) / before[last]

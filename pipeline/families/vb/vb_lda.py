@@ -89,7 +89,7 @@ class VbLda(
     shard_model, Options = VbLdaShardModel, VbLdaOptions
 
     def initialise(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> VbLdaGlobalState:
-        """Return the global state before any document has been seen."""
+        """Return the global state before any document was swept."""
         return VbLdaGlobalState(
             vocabulary=float(summary.words),
             alpha=np.full(options.topics, options.alpha),
@@ -101,7 +101,7 @@ class VbLda(
     def carry(
         self, global_state: VbLdaGlobalState, known: VbLdaGlobalState, options: VbLdaOptions, before: VbLdaOptions
     ) -> tuple[VbLdaGlobalState, int] | None:
-        """Go on from what another run has learned of a_k and B."""
+        """Return the global state with a_k and B as another run has learned them."""
         if options.topics != before.topics:
             return None
         alpha = known.alpha if options.learns_alpha else global_state.alpha
@@ -119,7 +119,7 @@ class VbLda(
         options: VbLdaOptions,
         stream: Stream,
     ) -> VbLdaGlobalState:
-        """Take the topics' totals and, if requested, learn a_k and b_w.
+        """Return the next global state: the topics' totals, and a_k and b_w if they are learned.
 
         Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They
         are held while documents begin from even proportions, as topics that are alike would drive them up.
@@ -127,7 +127,7 @@ class VbLda(
         Parameters
         ----------
         global_state : VbLdaGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             `FoldSums` and, except after the start, `VbLdaSums`.
         options : VbLdaOptions
@@ -138,7 +138,7 @@ class VbLda(
         Returns
         -------
         VbLdaGlobalState
-            The next ones.
+            The next global state.
         """
         folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
         if folded is None:
@@ -165,7 +165,7 @@ class VbLda(
         Parameters
         ----------
         global_state : VbLdaGlobalState
-            As the sweep was made against.
+            The global state of the sweep.
         delta : Delta
             As for `update`.
 
@@ -188,7 +188,7 @@ class VbLda(
         return global_state.beta
 
     def draw_model(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> tuple[Arrays, VbLdaGlobalState]:
-        """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
+        """Draw topics for simulation, as counts so large that the prior has no effect."""
         tokens = np.full(options.topics, 1e9 / options.topics)
         global_state = self.initialise(summary, options, stream)
         global_state = replace(global_state, beta=1e-9, topic_total=tokens, topic_log=digamma(tokens))
@@ -197,7 +197,7 @@ class VbLda(
     def simulate(
         self, topics: Arrays, global_state: VbLdaGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and return their proportions too."""
+        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
         return drawing.draw_documents(
             topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
         )
