@@ -204,7 +204,7 @@ class Hdsp(
         return {"objective": documents + folded.bound_words + totals + float(sticks) + weights}
 
     def figures(self, global_state: HdspGlobalState) -> dict[str, float]:
-        """Return gamma, alpha, the parameters of the weights' prior, and the number of topics with 99% of the tokens."""
+        """Return gamma, alpha, the parameters of the weights' prior, and the topics with 99% of the tokens."""
         topics = float(description.holding(global_state.topic_total))
         weights = scaling_of(global_state.rates).figures(global_state.rates)
         return {"gamma": global_state.gamma, "alpha": float(global_state.prior.sum()), **weights, "topics_99": topics}
