@@ -44,22 +44,23 @@ class InitialTree:
         free = iter(range(1, columns))
         for level in range(1, depth):
             nodes.append({})
-            for place, label in enumerate(labels[level]):
+            for row, label in enumerate(labels[level]):
                 if label not in nodes[level]:
                     nodes[level][int(label)] = next(free)
-                    parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][place]]
+                    parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][row]]
         self.tree = Tree(parents, depth)
         self._leaves = np.array([nodes[-1][int(label)] for label in labels[-1]], dtype=np.int64)
         factors = np.where(stream.generator().random((clusters.size, depth)) < 0.5, -1.0, 1.0)
         factors[:, -1] = 1.0
-        self._weights = np.zeros((columns + 1, columns + 1))  # of clusters in nodes
+        # Weights of clusters in nodes.
+        self._weights = np.zeros((columns + 1, columns + 1))
         self._weights[-1, -1] = 1.0
         self.sources: dict[int, list[tuple[int, float]]] = {}
-        for place, cluster in enumerate(clusters):
+        for row, cluster in enumerate(clusters):
             for level in range(int(chained), depth):
-                node = nodes[level][int(labels[level][place])]
-                self.sources.setdefault(node, []).append((int(cluster), float(factors[place, level])))
-                self._weights[cluster, node] = factors[place, level]
+                node = nodes[level][int(labels[level][row])]
+                self.sources.setdefault(node, []).append((int(cluster), float(factors[row, level])))
+                self._weights[cluster, node] = factors[row, level]
 
     def ends(self, counts: Vector) -> Vector:
         """Return the vectors at each leaf, from those of each cluster."""

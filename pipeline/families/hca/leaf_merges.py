@@ -149,29 +149,26 @@ def pooled(
         return moves, ends
     pool, mass = _Pool(nodes, sums, components, prior), np.maximum(ends[nodes[:, -1]], 1e-300)
     first, second = _near(nodes, components.gram)
-    alone = [pool.alone(one) for one in range(len(nodes))]
-    pairs = {
-        (one, other): pool.together(one, other, mass)
-        for one, other in zip(first.tolist(), second.tolist(), strict=True)
-    }
-    some, more = np.maximum(mass[first], 0.5), np.maximum(mass[second], 0.5)
-    sticks = gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
-    gains = np.array([pair.gain - alone[one] - alone[other] for (one, other), pair in pairs.items()]) + sticks
+    alone = [pool.alone(k) for k in range(len(nodes))]
+    pairs = {(k, m): pool.together(k, m, mass) for k, m in zip(first.tolist(), second.tolist(), strict=True)}
+    mass_k, mass_m = np.maximum(mass[first], 0.5), np.maximum(mass[second], 0.5)
+    sticks = gammaln(mass_k + mass_m) - gammaln(mass_k) - gammaln(mass_m) - special.log(gamma)
+    gains = np.array([pair.gain - alone[k] - alone[m] for (k, m), pair in pairs.items()]) + sticks
     parents, sources, after = np.array(tree.parents), dict(moves.sources), np.array(ends)
     empty = np.flatnonzero(ends[nodes[:, -1]] < RULE.min_vectors)
     if empty.size < len(nodes):
         parents[nodes[empty]] = FREE
     gains[np.isin(first, empty) | np.isin(second, empty)] = -np.inf
     chosen = node_moves.disjoint(first, second, gains, mass)
-    for one, other in chosen:
-        maps = pairs[min(one, other), max(one, other)].maps
-        from_ = np.concatenate([nodes[min(one, other)], nodes[max(one, other)]])
-        for place, node in enumerate(nodes[one]):
+    for k, m in chosen:
+        maps = pairs[min(k, m), max(k, m)].maps
+        merged = np.concatenate([nodes[min(k, m)], nodes[max(k, m)]])
+        for row, node in enumerate(nodes[k]):
             sources[int(node)] = [
-                (int(source), float(weight)) for source, weight in zip(from_, maps[place], strict=True)
+                (int(source), float(weight)) for source, weight in zip(merged, maps[row], strict=True)
             ]
-        parents[nodes[other]] = FREE
-        after[nodes[one]] += after[nodes[other]]
-        after[nodes[other]] = 0.0
+        parents[nodes[m]] = FREE
+        after[nodes[k]] += after[nodes[m]]
+        after[nodes[m]] = 0.0
     counts = {**moves.counts, "merged": len(chosen) * nodes.shape[1], "pruned": empty.size * nodes.shape[1]}
     return replace(moves, tree=Tree(parents, tree.depth), sources=sources, counts=counts), after

@@ -61,11 +61,11 @@ class Sums:
 
 def brought(values: Vector, moves: Moves) -> Vector:
     """Return a matrix with its columns moved to another tree."""
-    there = np.append(moves.tree.levels >= 0, True)
-    after = np.where(there, values, 0.0)
-    for target, made in moves.sources.items():
+    present = np.append(moves.tree.levels >= 0, True)
+    after = np.where(present, values, 0.0)
+    for target, terms in moves.sources.items():
         after[:, target] = 0.0
-        for source, weight in made:
+        for source, weight in terms:
             after[:, target] += weight * values[:, source]
     return after
 
@@ -177,9 +177,9 @@ def first_tau(sums: Sums, prior: Prior) -> float:
 
 def divergence(components: Components, columns: Ints, prior: Prior, words: float) -> float:
     """Return KL(q | p) of w_i and mu, and of tau."""
-    there = np.append(columns, len(components.spread) - 1)
-    ratio = components.spread[there] / prior.variance
-    value = 0.5 * words * (ratio - 1.0 - special.log(ratio)).sum() + np.diag(components.gram)[there].sum() / (
+    rows = np.append(columns, len(components.spread) - 1)
+    ratio = components.spread[rows] / prior.variance
+    value = 0.5 * words * (ratio - 1.0 - special.log(ratio)).sum() + np.diag(components.gram)[rows].sum() / (
         2 * prior.variance
     )
     value += (
@@ -194,9 +194,9 @@ def divergence(components: Components, columns: Ints, prior: Prior, words: float
 
 def evidence(sums: Sums, columns: Ints, prior: Prior, tau: float) -> float:
     """Return the part of the bound with the best q(w): tau tr(H K) / 2 - D sum_i log(1 + s0 tau A_ii) / 2."""
-    there = np.append(columns, len(sums.second) - 1)
-    second, products = sums.second[np.ix_(there, there)], sums.products[np.ix_(there, there)]
-    solve = tau * np.linalg.inv(np.eye(there.size) / prior.variance + tau * 0.5 * (second + second.T))
+    rows = np.append(columns, len(sums.second) - 1)
+    second, products = sums.second[np.ix_(rows, rows)], sums.products[np.ix_(rows, rows)]
+    solve = tau * np.linalg.inv(np.eye(rows.size) / prior.variance + tau * 0.5 * (second + second.T))
     value = (
         tau * float((solve * products).sum()) - sums.words * special.log1p(prior.variance * tau * np.diag(second)).sum()
     )

@@ -87,7 +87,9 @@ def read_network(network: object) -> dict[str, object]:
 
 def fields_of(network: Mapping[str, Vectors]) -> tuple[str, ...]:
     """Return the fields of labels that a network has vectors for."""
-    return tuple(sorted({one.field for one in network.values() if one.over == "label" and one.field is not None}))
+    return tuple(
+        sorted({vectors.field for vectors in network.values() if vectors.over == "label" and vectors.field is not None})
+    )
 
 
 def check_network(network: Mapping[str, Vectors]) -> None:
@@ -109,13 +111,13 @@ def check_network(network: Mapping[str, Vectors]) -> None:
         raise ValueError(f"expected at most {MAX_KINDS} kinds of vectors, found {len(network):,}")
     network = ordered(network)
     names = list(network)
-    for place, (name, one) in enumerate(network.items()):
-        if (one.over == "label") != (one.field is not None):
+    for number, (name, vectors) in enumerate(network.items()):
+        if (vectors.over == "label") != (vectors.field is not None):
             raise ValueError(f"'{name}': vectors over labels name their field, and no others do")
-        if one.every > 1 and one.over != "segment":
+        if vectors.every > 1 and vectors.over != "segment":
             raise ValueError(f"'{name}': every is of vectors over segments")
-        for text in (*one.parents, *one.otherwise):
-            _check_parent(network, names[:place], name, text)
+        for text in (*vectors.parents, *vectors.otherwise):
+            _check_parent(network, names[:number], name, text)
 
 
 def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
@@ -214,19 +216,19 @@ def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None
     network = ordered(network)
     names = list(network)
     kinds, links, mixing = [], [], []
-    for number, (name, one) in enumerate(network.items()):
-        place = -1
-        if one.field is not None:
+    for number, (name, vectors) in enumerate(network.items()):
+        column = -1
+        if vectors.field is not None:
             known = () if table is None else table.fields
-            if one.field not in known:
-                raise OptionError(f"'{name}': the corpus has no labels of the field '{one.field}'", "network")
-            place = known.index(one.field)
-        kinds.append([SCOPES[one.over], one.every, place])
-        for otherwise, parents in enumerate((one.parents, one.otherwise)):
+            if vectors.field not in known:
+                raise OptionError(f"'{name}': the corpus has no labels of the field '{vectors.field}'", "network")
+            column = known.index(vectors.field)
+        kinds.append([SCOPES[vectors.over], vectors.every, column])
+        for otherwise, parents in enumerate((vectors.parents, vectors.otherwise)):
             for text in parents:
                 parent, lag = parsed(text)
                 links.append([number, names.index(parent), lag, otherwise])
-                mixing.append(one.mixing)
+                mixing.append(vectors.mixing)
     return Plan(
         np.array(kinds, dtype=np.int64),
         np.array(links, dtype=np.int64).reshape(-1, 4),

@@ -266,19 +266,21 @@ def _initial_log_rate(table: LabelTable, options: HdspOptions) -> Vector:
     log_rate = np.zeros((len(table), options.topics))
     if options.start == "lda" or not len(table):
         return log_rate
-    labels = [(place, -INITIAL_LOG_FACTOR, float(count)) for place, count in enumerate(table.documents)]
-    for place, one in enumerate(table.numbers, start=len(table.names)):
-        factor = INITIAL_LOG_FACTOR / max(one.largest, 1.0)
-        labels += [(place, sign * factor, one.documents / 2) for sign in (-1, 1)]
+    labels = [(row, -INITIAL_LOG_FACTOR, float(count)) for row, count in enumerate(table.documents)]
+    for row, covariate in enumerate(table.numbers, start=len(table.names)):
+        factor = INITIAL_LOG_FACTOR / max(covariate.largest, 1.0)
+        labels += [(row, sign * factor, covariate.documents / 2) for sign in (-1, 1)]
     counts = np.array([count for _, _, count in labels], dtype=np.float64)
     available = options.topics - options.topics // TOPICS_PER_SHARED_TOPIC
-    each = np.zeros(counts.size, dtype=np.int64)
-    each[np.argsort(-counts, kind="stable")[:available]] = 1
+    topics_of = np.zeros(counts.size, dtype=np.int64)
+    topics_of[np.argsort(-counts, kind="stable")[:available]] = 1
     roots = np.sqrt(counts)
-    each += np.floor(max(available - int(each.sum()), 0) * roots / max(float(roots.sum()), 1.0)).astype(np.int64)
-    ends = np.cumsum(each)
-    for (place, factor, _), last, topics in zip(labels, ends.tolist(), each.tolist(), strict=True):
-        log_rate[place, last - topics : last] = factor
+    topics_of += np.floor(max(available - int(topics_of.sum()), 0) * roots / max(float(roots.sum()), 1.0)).astype(
+        np.int64
+    )
+    ends = np.cumsum(topics_of)
+    for (row, factor, _), last, topics in zip(labels, ends.tolist(), topics_of.tolist(), strict=True):
+        log_rate[row, last - topics : last] = factor
     return log_rate
 
 
