@@ -80,7 +80,7 @@ class Responsibilities(Conformance):
         _, _, global_state = problem_of(small[0], self.family, options)
         given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
         if global_state.moments:
-            with pytest.raises(OptionError, match="--schedule stochastic"):
+            with pytest.raises(OptionError, match="schedule: 'stochastic' requires `order` 0"):
                 fit(small[0], tmp_path / "run", **given)
             assert not (tmp_path / "run").exists()
         else:

@@ -98,7 +98,7 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
 def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, tmp_path):
     last = phases(planted[0])[3]
     out = stopped(planted, tmp_path / "run", last - 2)
-    with pytest.raises(OptionError, match=f"`iterations` {last - 1}: the run was planned with more"):
+    with pytest.raises(OptionError, match=f"iterations: expected as many as the run was planned with, found {last - 1}"):
         resume(out, iterations=last - 1, scheduler="serial")
     assert not (out / "model").exists()
     model = resume(out, iterations=ITERATIONS, scheduler="serial")
@@ -120,7 +120,7 @@ def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whol
         ({"responsibilities": "dense"}, "moves: true requires active responsibilities"),
         ({"order": 2}, "moves: true requires active responsibilities"),
         ({"schedule": "stochastic"}, "moves: true requires active responsibilities, the batch schedule"),
-        ({"learn": ("alpha", "gamma")}, "pi among what is learned"),
+        ({"learn": ("alpha", "gamma")}, "pi in `learn`"),
         ({"iterations": 20}, "moves: true requires more iterations, found 20: they end before moves can be scored"),
         ({"iterations": 1}, "moves: true requires more iterations, found 1"),
     ],

@@ -215,7 +215,7 @@ def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
     assert made(0)[-1].iteration == 1
     assert made(5)[-1].iteration == 5
     assert made(9)[-1].iteration == 9
-    with pytest.raises(OptionError, match="`iterations` 9: the run was planned with more"):
+    with pytest.raises(OptionError, match="iterations: expected as many as the run was planned with, found 9"):
         made(10)
 
 
