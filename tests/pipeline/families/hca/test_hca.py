@@ -367,7 +367,7 @@ def test_warm_starts__are_refused_and_leave_nothing(tmp_path, corpus):
         ({"merge": 0.0}, "merge"),
         ({"prior_variance": -1.0}, "prior.variance"),
         ({"topics": 3}, "unknown option 'topics' of family 'hca'"),
-        ({"schedule": "stochastic"}, "--schedule stochastic: family 'hca'"),
+        ({"schedule": "stochastic"}, "schedule: expected batch with family 'hca'"),
     ],
 )
 def test_options__are_refused_in_a_line(tmp_path, corpus, options, message):
