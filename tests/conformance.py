@@ -442,7 +442,9 @@ class Conformance:
             if schedule in load_family(self.family).schedules:
                 continue
             options = self.matrix[0]
-            with pytest.raises(OptionError, match=f"schedule: expected .* with family '{self.family}', found '{schedule}'"):
+            with pytest.raises(
+                OptionError, match=f"schedule: expected .* with family '{self.family}', found '{schedule}'"
+            ):
                 fit(small[0], tmp_path / "run", family=self.family, schedule=schedule, **options)
             with pytest.raises(OptionError, match=f"schedule: expected .*, found '{schedule}'"):
                 estimate(small[0], family=self.family, schedule=schedule, **options)

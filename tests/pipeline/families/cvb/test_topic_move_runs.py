@@ -98,7 +98,8 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
 def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, tmp_path):
     last = phases(planted[0])[3]
     out = stopped(planted, tmp_path / "run", last - 2)
-    with pytest.raises(OptionError, match=f"iterations: expected as many as the run was planned with, found {last - 1}"):
+    message = f"iterations: expected as many as the run was planned with, found {last - 1}"
+    with pytest.raises(OptionError, match=message):
         resume(out, iterations=last - 1, scheduler="serial")
     assert not (out / "model").exists()
     model = resume(out, iterations=ITERATIONS, scheduler="serial")
