@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.arrays.state import Arrays
-    from collapsium.workers.kernels.jit import Kernel
+    from collapsium.workers.kernels.jit import AnyKernel
 
 AnyShard: TypeAlias = Any
 """A shard of documents or of vectors; the methods of a family declare which of the two they take."""
@@ -83,10 +83,10 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
         return self.documents_type.from_arrays(local.to_arrays())
 
     @abstractmethod
-    def kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration, to be compiled before the first."""
 
-    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that `fold_in` and `predict` call."""
         return self.kernels(global_state)
 
@@ -263,7 +263,7 @@ class Resumable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
 AnyShardModel = ShardModel[Any, Any, Any, Any]
 
 
-def fit_kernels(model: AnyShardModel, global_state: GlobalState) -> list[Kernel[..., Any]]:
+def fit_kernels(model: AnyShardModel, global_state: GlobalState) -> list[AnyKernel]:
     """Return the kernels that a fit of a model calls, with those that every family calls."""
     from collapsium.workers.kernels.special import elementary
 

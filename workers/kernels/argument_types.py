@@ -1,4 +1,4 @@
-"""Types of kernels' arguments: annotations from which the compiler's signature follows.
+"""Types of kernels' arguments: annotations that give the compiler its signatures.
 
 A kernel's parameter is annotated with one of the aliases below, with ``int``, ``float`` or ``numpy.uint64``, or with a
 `typing.NamedTuple` whose fields are so annotated. Arrays that belong together, such as the pairs of a shard's
@@ -34,7 +34,7 @@ class ArgumentType:
     written: bool = False
 
     def convert(self, value: Any) -> Any:
-        """Return a value as the compiler takes it within a tuple, where it converts nothing by itself."""
+        """Return a value in the form that the compiler takes within a tuple, where it converts nothing."""
         if not self.ndim:
             return CONVERTERS[self.dtype](value)
         if self.written or not value.flags.writeable:
@@ -56,48 +56,54 @@ class RecordType:
         Types of its fields.
     """
 
-    record: Any
+    record: type[tuple[object, ...]]
     fields: tuple[ArgumentType | RecordType, ...]
 
     def convert(self, value: Any) -> Any:
-        """Return the tuple with its fields as the compiler takes them."""
+        """Return the tuple with its fields in the form that the compiler takes."""
         return self.record(*[field.convert(item) for field, item in zip(self.fields, value, strict=True)])
 
 
-CONVERTERS: dict[str, Callable[[Any], Any]] = {"int64": int, "float64": float, "uint64": np.uint64}
+Array: TypeAlias = npt.NDArray[Any]
+"""An array in a helper, whose type the compiler infers."""
+
+Number: TypeAlias = Any
+"""A number in a helper, whose type the compiler infers."""
+
+CONVERTERS: dict[str, Callable[[Number], Number]] = {"int64": int, "float64": float, "uint64": np.uint64}
 NUMBERS = {
     int: ArgumentType("int64"),
     float: ArgumentType("float64"),
     np.uint64: ArgumentType("uint64"),
 }
 
-Float32Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float32", 1)]
-Float32Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float32", 2)]
-Float64Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float64", 1)]
-Float64Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float64", 2)]
-Float64Cube: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float64", 3)]
-Int32Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int32", 1)]
-Int32Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int32", 2)]
-Int64Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int64", 1)]
-Int64Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int64", 2)]
-UInt8Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("uint8", 1)]
-UInt16Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("uint16", 1)]
-UInt64Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("uint64", 1)]
+Float32Vector: TypeAlias = Annotated[Array, ArgumentType("float32", 1)]
+Float32Matrix: TypeAlias = Annotated[Array, ArgumentType("float32", 2)]
+Float64Vector: TypeAlias = Annotated[Array, ArgumentType("float64", 1)]
+Float64Matrix: TypeAlias = Annotated[Array, ArgumentType("float64", 2)]
+Float64Cube: TypeAlias = Annotated[Array, ArgumentType("float64", 3)]
+Int32Vector: TypeAlias = Annotated[Array, ArgumentType("int32", 1)]
+Int32Matrix: TypeAlias = Annotated[Array, ArgumentType("int32", 2)]
+Int64Vector: TypeAlias = Annotated[Array, ArgumentType("int64", 1)]
+Int64Matrix: TypeAlias = Annotated[Array, ArgumentType("int64", 2)]
+UInt8Vector: TypeAlias = Annotated[Array, ArgumentType("uint8", 1)]
+UInt16Vector: TypeAlias = Annotated[Array, ArgumentType("uint16", 1)]
+UInt64Vector: TypeAlias = Annotated[Array, ArgumentType("uint64", 1)]
 
-OutFloat32Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float32", 1, written=True)]
-OutFloat32Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float32", 2, written=True)]
-OutFloat64Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float64", 1, written=True)]
-OutFloat64Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float64", 2, written=True)]
-OutFloat64Cube: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("float64", 3, written=True)]
-OutInt32Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int32", 1, written=True)]
-OutInt32Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int32", 2, written=True)]
-OutInt64Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int64", 1, written=True)]
-OutInt64Matrix: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("int64", 2, written=True)]
-OutUInt8Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("uint8", 1, written=True)]
-OutUInt16Vector: TypeAlias = Annotated[npt.NDArray[Any], ArgumentType("uint16", 1, written=True)]
+OutFloat32Vector: TypeAlias = Annotated[Array, ArgumentType("float32", 1, written=True)]
+OutFloat32Matrix: TypeAlias = Annotated[Array, ArgumentType("float32", 2, written=True)]
+OutFloat64Vector: TypeAlias = Annotated[Array, ArgumentType("float64", 1, written=True)]
+OutFloat64Matrix: TypeAlias = Annotated[Array, ArgumentType("float64", 2, written=True)]
+OutFloat64Cube: TypeAlias = Annotated[Array, ArgumentType("float64", 3, written=True)]
+OutInt32Vector: TypeAlias = Annotated[Array, ArgumentType("int32", 1, written=True)]
+OutInt32Matrix: TypeAlias = Annotated[Array, ArgumentType("int32", 2, written=True)]
+OutInt64Vector: TypeAlias = Annotated[Array, ArgumentType("int64", 1, written=True)]
+OutInt64Matrix: TypeAlias = Annotated[Array, ArgumentType("int64", 2, written=True)]
+OutUInt8Vector: TypeAlias = Annotated[Array, ArgumentType("uint8", 1, written=True)]
+OutUInt16Vector: TypeAlias = Annotated[Array, ArgumentType("uint16", 1, written=True)]
 
 
-def argument_types(function: Callable[..., Any]) -> tuple[ArgumentType | RecordType, ...]:
+def argument_types(function: Callable[..., object]) -> tuple[ArgumentType | RecordType, ...]:
     """Return the types of a kernel's arguments, from their annotations.
 
     Parameters
@@ -113,7 +119,7 @@ def argument_types(function: Callable[..., Any]) -> tuple[ArgumentType | RecordT
     Raises
     ------
     TypeError
-        An annotation names no type that the compiler is told.
+        An annotation is none of these types.
     """
     hints = get_type_hints(function, include_extras=True)
     names = function.__code__.co_varnames[: function.__code__.co_argcount]

@@ -18,18 +18,17 @@ from dataclasses import dataclass
 from typing import IO, Any, cast
 
 from collapsium.workers.kernels.compilation_text import progress_text
-from collapsium.workers.kernels.jit import Helper, Kernel, cache_folder, warm
+from collapsium.workers.kernels.jit import AnyKernel, Helper, cache_folder, warm
 
 Report = Callable[[int, int], None]
 """Called with the number of kernels compiled so far, and of all that have to be."""
 
-AnyKernel = Kernel[..., Any]
 _log = logging.getLogger("collapsium.compiling")
 
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """How many child processes compile side by side: one a processor, as far as memory goes."""
+    """Number of child processes that compile in parallel: one for each processor, as far as memory allows."""
 
     child_bytes: int = 500 << 20
     """Memory of a child at its peak: 240 MB for `hdp` and `ncrp`, 380 MB for the largest kernel (of networks) alone.

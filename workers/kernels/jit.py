@@ -1,14 +1,14 @@
-"""The one door to the compiler.
+"""Compile kernels with numba, and cache their machine code on disk.
 
 Kernels are declared with the types of their arguments (`kernels.argument_types`) and compiled when first called, or all
-at once by `warm`.
-Inputs are declared read-only, so a kernel that would change one does not compile, and arrays that arrive read-only
-from another worker fit. The compiler is imported when the first kernel is compiled or loaded: commands that call none
-need not wait for it. Machine code is compiled for one target (`kernels.target`), not for the processor at hand. It is
-kept on disk in a folder named by a digest of all kernel sources and the target: numba itself looks only at the file
-that a kernel stands in and would go on using machine code whose helpers have changed. A file for each kernel says that
-its machine code is there (`Kernel.is_compiled`). A lock for each kernel guards numba's file cache, which is unsafe when
-several processes fill it together.
+at once by `warm`. Inputs are declared read-only: a kernel that would change one does not compile, and arrays that
+arrive read-only from another worker fit. The compiler is imported when the first kernel is compiled or loaded, so that
+commands without kernels do not wait for it.
+
+Machine code is compiled for one target (`kernels.target`), not for the processor of this machine. Its folder is named
+by a digest of all kernel sources and the target: numba compares only the file of the kernel, and would use machine code
+whose helpers have changed. An empty file for each kernel marks its machine code as complete (`Kernel.is_compiled`). A
+lock for each kernel guards numba's file cache, which several processes cannot fill together.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
 from collapsium.workers.kernels.target import compile_for_target, machine_code_cache, target
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
-_OPTIONS: dict[str, Any] = {
+_OPTIONS: dict[str, object] = {
     "nogil": True,
     "fastmath": {"reassoc", "nsz", "contract", "arcp"},
     "error_model": "numpy",
 }
-_INLINED: dict[str, Any] = {**_OPTIONS, "forceinline": True}
+_INLINED: dict[str, object] = {**_OPTIONS, "forceinline": True}
 _INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))
 _log = logging.getLogger("collapsium.compiling")
-_registered: list[Kernel[..., Any]] = []
-_compiling = threading.RLock()  # numba's folder is one for all threads
+_registered: list[AnyKernel] = []
+
+_compiling = threading.RLock()
+"""Held while compiling, as numba has one cache folder for all threads."""
 
 
-class Kernel(Generic[P, R]):
+class Kernel(Generic[P, R_co]):
     """A function that is compiled on its first call.
 
     Parameters
@@ -51,24 +54,24 @@ class Kernel(Generic[P, R]):
     Attributes
     ----------
     python : callable
-        The function as it was written, for the tests with the compiler off.
+        The function that is compiled; tests with the compiler off call it.
     """
 
-    def __init__(self, function: Callable[P, R]) -> None:
+    def __init__(self, function: Callable[P, R_co]) -> None:
         functools.update_wrapper(self, function)
         self.python = function
         self._records: tuple[tuple[int, RecordType], ...] = ()
-        self._compiled: Callable[P, R] | None = None
+        self._compiled: Callable[P, R_co] | None = None
         _registered.append(self)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the kernel."""
-        compiled: Callable[..., R] = self._compiled or self.compile()
+        compiled: Callable[..., R_co] = self._compiled or self.compile()
         if not self._records:
             return compiled(*args, **kwargs)
         values: list[Any] = list(args)
-        for place, record in self._records:
-            values[place] = record.convert(values[place])
+        for index, record in self._records:
+            values[index] = record.convert(values[index])
         return compiled(*values, **kwargs)
 
     @property
@@ -78,15 +81,15 @@ class Kernel(Generic[P, R]):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether machine code is loaded, or lies in the cache of this machine."""
+        """True if machine code is loaded, or in the cache of this machine."""
         folder = cache_folder()
         return _INTERPRETED or self._compiled is not None or (folder is not None and self._mark(folder).exists())
 
-    def compile(self) -> Callable[P, R]:
-        """Compile, or load the machine code of an earlier process.
+    def compile(self) -> Callable[P, R_co]:
+        """Return the machine code, compiled or loaded from the cache.
 
-        Called in the main thread, the compiler runs in a thread of its own: Python calls handlers of signals in the
-        main thread, and an interrupt that they raise within one of the compiler's callbacks would be lost.
+        Called in the main thread, the compiler runs in another one: Python calls handlers of signals in the main
+        thread, and an interrupt that they raise within one of the compiler's callbacks would be lost.
 
         Returns
         -------
@@ -105,33 +108,36 @@ class Kernel(Generic[P, R]):
         finally:
             threads.shutdown(wait=False)
 
-    def _compile(self) -> Callable[P, R]:
+    def _compile(self) -> Callable[P, R_co]:
         with _compiling:
             if self._compiled is None:
-                self._compiled = self._made()
+                self._compiled = self._new_machine_code()
         return self._compiled
 
-    def _made(self) -> Callable[P, R]:
+    def _new_machine_code(self) -> Callable[P, R_co]:
         import numba
         from filelock import FileLock
         from numba.core import config
 
         if _INTERPRETED:
             return self.python
-        chosen, folder = compile_for_target(), cache_folder()
+        for_target, folder = compile_for_target(), cache_folder()
         arguments = argument_types(self.python)
-        self._records = tuple((place, one) for place, one in enumerate(arguments) if isinstance(one, RecordType))
-        types = tuple(_compiler_type(one) for one in arguments)
+        self._records = tuple((index, item) for index, item in enumerate(arguments) if isinstance(item, RecordType))
+        types = tuple(_compiler_type(argument) for argument in arguments)
         dispatcher: Any = numba.njit(**_OPTIONS)(self.python)
-        if folder is not None and not chosen and not self._mark(folder).exists():
+        if folder is not None and not for_target and not self._mark(folder).exists():
             self._compile_elsewhere()
             folder = folder if self._mark(folder).exists() else None
-        if folder is None and not chosen:
+        if folder is None and not for_target:
             _log.warning(
-                "%s is compiled for this processor, not for %s: other bits may come out", self.address, target()
+                "%s is compiled for this processor, not for %s: results may differ in last bits",
+                self.address,
+                target(),
             )
         with ExitStack() as stack:
-            if folder is not None:  # processes compile different kernels side by side
+            if folder is not None:
+                # The lock is of one kernel: processes compile different kernels in parallel.
                 stack.enter_context(FileLock(self._mark(folder).with_suffix(".lock")))
                 previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
                 stack.callback(setattr, config, "CACHE_DIR", previous)
@@ -140,11 +146,11 @@ class Kernel(Generic[P, R]):
             dispatcher.disable_compile()
             if folder is not None:
                 self._mark(folder).touch()
-        compiled: Callable[P, R] = dispatcher
+        compiled: Callable[P, R_co] = dispatcher
         return compiled
 
     def _compile_elsewhere(self) -> None:
-        """Compile in a process of its own: in this one other code has set the compiler to another target."""
+        """Compile in another process: in this one, other code has set the compiler to another target."""
         import subprocess
         import sys
 
@@ -155,12 +161,15 @@ class Kernel(Generic[P, R]):
         )
 
     def _mark(self, folder: Path) -> Path:
-        """Return the file that says that machine code is in the cache."""
+        """Return the file that marks the machine code in the cache as complete."""
         return folder / f"{self.python.__module__.rpartition('.')[2]}.{self.python.__name__}.done"
 
 
+AnyKernel: TypeAlias = Kernel[..., object]
+
+
 def _compiler_type(argument: ArgumentType | RecordType) -> Any:
-    """Return an argument's type as the compiler has it."""
+    """Return the compiler's type of an argument."""
     from numba import types
 
     if isinstance(argument, RecordType):
@@ -170,12 +179,12 @@ def _compiler_type(argument: ArgumentType | RecordType) -> Any:
 
 
 def kernel(function: Callable[P, R]) -> Kernel[P, R]:
-    """Declare a kernel, by the types that its parameters are annotated with (`argument_types`)."""
+    """Declare a kernel, whose parameters are annotated with their types (`argument_types`)."""
     return Kernel(function)
 
 
 class Helper(Generic[R]):
-    """A function that kernels call; the compiler takes it for what `numba.njit` makes of it when it first meets it.
+    """A function that kernels call, wrapped by `numba.njit` when the compiler first meets it.
 
     Parameters
     ----------
@@ -185,7 +194,7 @@ class Helper(Generic[R]):
         The compiler's options.
     """
 
-    def __init__(self, function: Callable[..., R], options: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., R], options: dict[str, object]) -> None:
         functools.update_wrapper(self, function)
         self.python, self.options = function, options
 
@@ -207,11 +216,11 @@ class Helper(Generic[R]):
 
 
 def helper(function: Callable[..., R]) -> Callable[..., R]:
-    """Declare a function that kernels call and the compiler inlines; it checks the arguments, starred ones too.
+    """Declare a function that kernels call and the compiler always inlines.
 
-    It is always inlined: one that is left to be called stands twice in a process that compiles its kernel, by itself
-    and beside the kernel, optimised apart from each other. That process runs the one, those that load the machine code
-    the other, and sums would differ in their last places.
+    A function that is not inlined would exist twice in the process that compiles its kernel, by itself and in the
+    kernel's machine code, optimised separately. That process would run the one, and processes that load the machine
+    code the other, and sums would differ in their last bits.
 
     Parameters
     ----------
@@ -227,11 +236,11 @@ def helper(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def borrower(function: Callable[..., R]) -> Callable[..., R]:
-    """Declare a helper that only borrows arrays, out of tuples too, and makes none.
+    """Declare a helper that reads arrays out of tuples without counting references, and allocates none.
 
-    The compiler counts references to an array whenever one is taken out of a tuple, by atomic additions that took two
-    thirds of a sweep's time where helpers are handed their state in tuples. A borrower counts none; whoever calls it
-    holds the arrays.
+    The compiler counts references to an array whenever it is taken out of a tuple, by atomic additions that took two
+    thirds of a sweep's time where helpers take their state in tuples. A borrower counts none, as its caller has the
+    arrays.
 
     Parameters
     ----------
@@ -246,23 +255,23 @@ def borrower(function: Callable[..., R]) -> Callable[..., R]:
     return function if _INTERPRETED else Helper(function, {**_INLINED, "_nrt": False})
 
 
-def warm(kernels: Iterable[Kernel[..., Any]] | None = None) -> int:
-    """Compile kernels, so that no sweep waits for it; return their number.
+def warm(kernels: Iterable[AnyKernel] | None = None) -> int:
+    """Compile kernels, so that no sweep waits for them, and return their number.
 
     Parameters
     ----------
     kernels : iterable of Kernel, optional
-        Which; by default all that have been imported.
+        The kernels; by default all that have been imported.
 
     Returns
     -------
     int
-        How many there are.
+        Number of kernels.
     """
-    chosen = list(_registered if kernels is None else kernels)
-    for one in chosen:
-        one.compile()
-    return len(chosen)
+    compiled = list(_registered if kernels is None else kernels)
+    for kernel_ in compiled:
+        kernel_.compile()
+    return len(compiled)
 
 
 @functools.cache
@@ -274,7 +283,8 @@ def cache_folder() -> Path | None:
 
     from platformdirs import user_cache_path
 
-    here = Path(__file__).parent  # numba keeps the machine code of each installation by itself
+    # numba separates the machine code of installations too.
+    here = Path(__file__).parent
     digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target()} {here}".encode())
     for source in sorted(here.rglob("*.py")):
         digest.update(str(source.relative_to(here)).encode() + source.read_bytes())
@@ -291,7 +301,7 @@ def cache_folder() -> Path | None:
 
 
 def _private_temporary() -> Path:
-    """Return a folder that no other user can write to: machine code is loaded from it."""
+    """Return a folder that no other user can write to, as machine code is loaded from it."""
     import tempfile
 
     path = Path(tempfile.gettempdir()) / f"collapsium-{os.getuid()}"

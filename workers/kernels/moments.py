@@ -7,14 +7,10 @@ E+ = E / P+, V+ = V / P+ - exp(Z) E+^2, F[f] = P+ ( f(E+) + V+ f''(E+) / 2 ).
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy.typing as npt
-
+from collapsium.workers.kernels.argument_types import Array
 from collapsium.workers.kernels.jit import helper
 from collapsium.workers.kernels.special import digamma, tetragamma, trigamma
-
-Array = npt.NDArray[Any]
 
 LARGEST = 1.0 - 1e-7  # a responsibility of exactly 1 would make log(1 - q) infinite
 SINGLE = 1e-9  # E+ - 1 below which a positive count is as good as always 1

@@ -5,15 +5,10 @@ The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), twice, wit
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import OutFloat64Vector, UInt64Vector
+from collapsium.workers.kernels.argument_types import Array, Number, OutFloat64Vector, UInt64Vector
 from collapsium.workers.kernels.jit import helper, kernel
-
-Array = npt.NDArray[Any]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -22,7 +17,7 @@ _UNUSED, _UNIT = np.uint64(11), 2.0**-53
 
 
 @helper
-def mixed(bits: Any) -> Any:
+def mixed(bits: Number) -> Number:
     """Mix the bits of a whole number so that any change of it changes half of them (the finaliser of splitmix64)."""
     bits = (bits ^ (bits >> _SHIFTS[0])) * _FIRST
     bits = (bits ^ (bits >> _SHIFTS[1])) * _SECOND
@@ -30,7 +25,7 @@ def mixed(bits: Any) -> Any:
 
 
 @helper
-def uniform(key: Array, number: int) -> Any:
+def uniform(key: Array, number: int) -> Number:
     """Return a stream's number `number`, uniform on [0, 1) in steps of 2^-53."""
     bits = mixed(key[1] ^ mixed(key[0] + np.uint64(number) * _STEP))
     return np.float64(bits >> _UNUSED) * _UNIT

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
     Int32Vector,
     Int64Vector,
+    Number,
     OutInt32Vector,
     OutInt64Vector,
     UInt8Vector,
@@ -54,7 +53,7 @@ def number_runs(
     int
         How many distinct runs there are.
     """
-    slots: Any = room[0]
+    slots: Number = room[0]
     table = np.full(slots, -1, dtype=np.int32)
     hashes = np.empty(slots, dtype=np.int64)
     runs, distinct = 0, 0
@@ -64,8 +63,8 @@ def number_runs(
             if inside[data[place]] == 0:
                 place += 1
                 continue
-            begin: Any = place
-            key: Any = 18652613
+            begin: Number = place
+            key: Number = 18652613
             while place < end and inside[data[place]] != 0:
                 key = ((key ^ np.int64(data[place])) * 16777619) & 0x7FFFFFFF
                 place += 1

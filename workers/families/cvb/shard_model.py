@@ -42,7 +42,7 @@ from collapsium.workers.kernels.cvb import active_sums, words
 from collapsium.workers.kernels.cvb import dense as dense_kernels
 from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
 from collapsium.workers.kernels.cvb.records import WordMoments
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -80,9 +80,9 @@ class CollapsedShardModel(
         arrays: Mapping[str, Any] = local.to_arrays()
         return CollapsedDocuments.from_arrays(arrays)  # type: ignore[no-any-return]
 
-    def kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
-        kernels: list[Kernel[..., Any]] = [words.log_eta]
+        kernels: list[AnyKernel] = [words.log_eta]
         if global_state.stochastic:
             return [*kernels, stochastic_kernels.sweep_stochastic, prediction.fold_in, *active.KERNELS]
         kernels += [words.word_tables, words.topic_totals] if global_state.moments else []
@@ -91,11 +91,11 @@ class CollapsedShardModel(
             kernels += [*active.KERNELS, active_kernels.sweep_active]
             kernels += [active_sums.active_tables] if self.options.needs_tables else []
             return [*kernels, *([active_sums.active_moments] if global_state.moments else [])]
-        sweep: Kernel[..., Any] = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth
+        sweep: AnyKernel = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth
         kernels += [sweep, words.add_counts, prediction.pair_probability]
         return [*kernels, *([words.add_log_absent] if global_state.moments else [])]
 
-    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that folding in and predicting call."""
         return FOLD_IN_KERNELS
 

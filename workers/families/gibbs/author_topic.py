@@ -47,7 +47,7 @@ from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
 from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
 from collapsium.workers.kernels.gibbs.topics import word_rising
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -176,11 +176,11 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorL
     global_state_type, local_type, documents_type = AuthorTopicGlobalState, AuthorLocal, AuthorDocuments
     arrays, uses_labels = AUTHOR_TOPIC_ARRAYS, True
 
-    def kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_authors, prediction.pair_probability, word_rising)
 
-    def fold_in_kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that `fold_in` and `predict` call."""
         return (prediction.pair_probability,)
 

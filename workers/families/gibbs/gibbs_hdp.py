@@ -38,7 +38,7 @@ from collapsium.workers.families.topic_arrays import GIBBS_HDP_ARRAYS
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -138,7 +138,7 @@ class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobalState]):
     global_state_type = GibbsHdpGlobalState
     arrays = GIBBS_HDP_ARRAYS
 
-    def kernels(self, global_state: GibbsHdpGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GibbsHdpGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_tokens, list_documents, word_rising, log_eta, active_probability, draw_tables)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from collapsium.workers.families.topic_arrays import GIBBS_LDA_ARRAYS
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta
 from collapsium.workers.kernels.gibbs.topics import list_documents, sweep_tokens, word_rising
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -91,7 +91,7 @@ class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobalSt
     global_state_type = GibbsLdaGlobalState
     arrays = GIBBS_LDA_ARRAYS
 
-    def kernels(self, global_state: GibbsLdaGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GibbsLdaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_tokens, list_documents, word_rising, log_eta, active_probability)
 

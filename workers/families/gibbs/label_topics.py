@@ -41,7 +41,7 @@ from collapsium.workers.families.gibbs.token_counts import (
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
 from collapsium.workers.kernels.gibbs.records import FixedTopics, OutDocumentTopics, TopicCounts, WordPrior
 from collapsium.workers.kernels.gibbs.topics import list_documents, word_rising
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.special_functions import gammaln
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLo
     global_state_type, local_type, documents_type = LabelTopicsGlobalState, LabelLocal, LabelDocuments
     arrays, uses_labels = LABEL_TOPICS_ARRAYS, True
 
-    def kernels(self, global_state: LabelTopicsGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: LabelTopicsGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return (sweep_labels, label_probability, list_documents, word_rising)
 
-    def fold_in_kernels(self, global_state: LabelTopicsGlobalState) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: LabelTopicsGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that `fold_in` and `predict` call."""
         return (fold_in_labels, label_probability)
 

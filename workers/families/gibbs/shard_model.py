@@ -39,7 +39,7 @@ from collapsium.workers.families.gibbs.token_counts import (
 from collapsium.workers.kernels.cvb import records
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.gibbs.topics import word_rising
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -125,7 +125,7 @@ class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalStateT, GibbsLoc
 
     local_type, documents_type = GibbsLocal, GibbsDocuments
 
-    def fold_in_kernels(self, global_state: GibbsGlobalStateT) -> Sequence[Kernel[..., Any]]:
+    def fold_in_kernels(self, global_state: GibbsGlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that `fold_in` and `predict` call."""
         return FOLD_IN_KERNELS
 

@@ -42,7 +42,7 @@ from collapsium.workers.families.hca.sums import NodeSums
 from collapsium.workers.families.hca.vector_paths import VectorPaths
 from collapsium.workers.families.ncrp.arrays import HCA_ARRAYS
 from collapsium.workers.families.ncrp.tree import DocumentEnds, Vector
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.gaussian import nearest, sweep_components, sweep_factors
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
     local_type, documents_type = VectorFactors, VectorFactors
     arrays = HCA_ARRAYS
 
-    def kernels(self, global_state: HcaGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: HcaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return [nearest, sweep_components, *([sweep_factors] if global_state.factorised else [])]
 

@@ -42,7 +42,7 @@ from collapsium.workers.families.ncrp.gibbs_state import (
 )
 from collapsium.workers.families.ncrp.gibbs_sweep import TreeSweep, level_histogram, word_histogram
 from collapsium.workers.kernels.gibbs.topics import draw_topics
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.gibbs_documents import count_histogram, fold_documents, sweep_documents
 from collapsium.workers.kernels.trees.gibbs_records import CandidatePaths
 from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
@@ -63,7 +63,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobalState, Gib
     arrays = GIBBS_NCRP_ARRAYS
     folds_in_at_a_point = True
 
-    def kernels(self, global_state: GibbsNcrpGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GibbsNcrpGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return [sweep_documents, move_subtrees, count_histogram]
 

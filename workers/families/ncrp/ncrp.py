@@ -36,7 +36,7 @@ from collapsium.workers.families.ncrp.arrays import NCRP_ARRAYS
 from collapsium.workers.families.ncrp.documents import DocumentPaths, WordLogs, best_paths, level_proportions
 from collapsium.workers.families.ncrp.state import NcrpDocuments, NcrpGlobalState, NcrpLocal, NcrpOptions, NcrpRows
 from collapsium.workers.families.ncrp.tree import DocumentEnds, Tree, Vector
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.levels import sweep_levels
 from collapsium.workers.kernels.trees.nodes import merge_gains, path_probability, root_products
 from collapsium.workers.kernels.trees.paths import MIN_PROBABILITY, sweep_paths
@@ -59,7 +59,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
     documents_type = NcrpDocuments
     arrays = NCRP_ARRAYS
 
-    def kernels(self, global_state: NcrpGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: NcrpGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         sweep_documents = sweep_levels if global_state.factorised else sweep_paths
         return [sweep_documents, root_products, merge_gains, path_probability]

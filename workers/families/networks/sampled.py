@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from collapsium.workers.families.networks.states import (
 )
 from collapsium.workers.families.networks.sums import NodeTotals, SampledSums, SharedChanges
 from collapsium.workers.kernels.gibbs.topics import word_rising
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.networks.means import count_node_topics, network_means, pair_probabilities
 from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 from collapsium.workers.kernels.networks.stirling import fill_ratios
@@ -61,7 +61,7 @@ class SampledNetworkModel(
     local_type, documents_type = SampledLocal, SampledDocuments
     arrays = SAMPLED_ARRAYS
 
-    def kernels(self, global_state: SampledNetworkGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: SampledNetworkGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return [*KERNELS, *([sweep_shared_nodes] if len(global_state.shared_customers) else [])]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ from collapsium.workers.families.networks.states import (
 )
 from collapsium.workers.families.networks.sums import ExpectedSums, NodeTotals
 from collapsium.workers.kernels.cvb.active import UNIT
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.networks.expected_records import (
     ExpectedStatistics,
     ExpectedSweepResults,
@@ -95,7 +95,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
     local_type, documents_type = ExpectedLocal, ExpectedDocuments
     arrays = EXPECTED_ARRAYS
 
-    def kernels(self, global_state: ExpectedNetworkGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: ExpectedNetworkGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return KERNELS
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from collapsium.workers.families.vb.shard_model import (
     sweep_delta,
 )
 from collapsium.workers.families.vb.states import Counts, HdspGlobalState, LabelledDocumentTopics, MeanFieldRows, Vector
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb.gamma_proportions import (
     expected_proportions,
     gamma_proportions,
@@ -62,7 +62,7 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, Labe
     arrays = HDSP_ARRAYS
     uses_labels = True
 
-    def kernels(self, global_state: HdspGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: HdspGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return [*super().kernels(global_state), sweep_gamma_proportions, gamma_proportions, expected_proportions]
 

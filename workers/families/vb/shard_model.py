@@ -32,7 +32,7 @@ from collapsium.workers.families.vb.states import (
     WordCounts,
 )
 from collapsium.workers.kernels import prediction
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb import mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, PassLimits
 from collapsium.workers.special_functions import digamma
@@ -80,7 +80,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
     def proportions(self, local: LocalT, global_state: GlobalStateT) -> Vector:
         """Return the expected proportions of documents, shape (documents, topics)."""
 
-    def kernels(self, global_state: GlobalStateT) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return MEAN_FIELD_KERNELS
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from collapsium.workers.families.vb.states import (
     VbLdaLocal,
     Vector,
 )
-from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb import mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 
@@ -65,7 +65,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
     global_state_type, local_type, documents_type = VbLdaGlobalState, VbLdaLocal, DocumentTopics
     arrays = VB_LDA_ARRAYS
 
-    def kernels(self, global_state: VbLdaGlobalState) -> Sequence[Kernel[..., Any]]:
+    def kernels(self, global_state: VbLdaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         return [*super().kernels(global_state), mean_field.sweep_mean_field]
 

@@ -5,26 +5,25 @@ Teh 2009): an active topic weighs (a_k + E'[n_dk]) (b_w + E'[n_kw]) / (B + E'[n_
 (S_w - sum over active a_k phi_kw) (1 + E'[n_d,rest] / a_rest), with phi_kw = (b_w + E[n_kw]) / (B + E[n_k]) and
 S_w = sum_k a_k phi_kw: inactive topics share the document's background in proportion to a_k.
 
-Responsibilities are whole multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift,
-and no order of addition changes them. What truncation leaves over belongs to the background.
+Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
+order of addition changes them. The rest that truncation leaves belongs to the background.
 
-A helper updates a whole document and indexes flat arrays: a slice a pair would count references, which costs more than
-the arithmetic. Cells of the running rows are gathered for several pairs ahead (a document's pairs have different
-words), so that their cache misses overlap.
+A helper updates all pairs of a document and indexes flat arrays: a slice for each pair would count references, which
+costs more than the arithmetic. Cells of the running rows are gathered for several pairs ahead, so that their cache
+misses overlap: a document's pairs have different words.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import Float32Vector
+from collapsium.workers.kernels.argument_types import Array, Float32Vector, Number
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
+    FlatRows,
     NewActiveState,
+    PairWorkspace,
     Priors,
     RowChanges,
     RunningCounts,
@@ -33,78 +32,35 @@ from collapsium.workers.kernels.cvb.records import (
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs
 
-Array = npt.NDArray[Any]
+UNIT = 32768
+"""Steps of a responsibility of one."""
 
-UNIT = 32768  # steps of a responsibility of one
-ONE_BITS = np.float32(0x3F800000)  # the bits of 1.0 in float32, as a whole number
-AHEAD = 16  # pairs whose cells are gathered together
 STEP = np.float32(1.0 / UNIT)
-NEARLY = np.float32(UNIT - 0.01)  # so that rounding in float32 never makes the sum of a pair's steps exceed UNIT
+
+NEARLY = np.float32(UNIT - 0.01)
+"""A little less than `UNIT`: rounding in float32 never makes the sum of a pair's steps exceed `UNIT`."""
+
+AHEAD = 16
+"""Pairs whose cells are gathered together."""
+
+ONE_BITS = np.float32(0x3F800000)
+"""The bits of 1.0 in float32, read as an integer."""
+
 ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 MIN_PRIOR, MIN_TOTAL = np.float32(1e-12), np.float32(1e-37)
-ROUNDING = np.float32(1e-5)  # of S_w: a background weight below is rounding error alone
-MIN_INACTIVE_PRIOR = 1e-9  # of the prior: with so little left to inactive topics, a document has no background
 
+ROUNDING = np.float32(1e-5)
+"""Share of S_w below which a background weight is rounding error alone."""
 
-class _Work(NamedTuple):
-    """Numbers of the active topics of the document at hand, float32 of shape (topics,) unless stated.
-
-    Attributes
-    ----------
-    counts, prior, inverse, ratio : numpy.ndarray
-        E[n_dk], a_k, 1 / (B + E[n_k]), and a_k / (B + E[n_k]) of S_w.
-    before, weight : numpy.ndarray
-        Responsibilities and weights of a pair; `weight` has room for one more.
-    bits : numpy.ndarray of int32
-        The bits of `weight`.
-    power : float32
-        Power of the weights.
-    """
-
-    counts: Array
-    prior: Array
-    inverse: Array
-    ratio: Array
-    before: Array
-    weight: Array
-    bits: Array
-    power: Any
-
-
-class _FlatRows(NamedTuple):
-    """Rows of words, flattened, and cells of several pairs' rows beside one another.
-
-    Attributes
-    ----------
-    topics : int
-        Cells of a row.
-    expected, moved : numpy.ndarray of float32, shape (rows * topics,)
-        E[n_kw] as the sweep began, and how far it has moved.
-    word_prior : numpy.ndarray of float64, shape (rows,)
-        b_w.
-    background_weight : numpy.ndarray of float32, shape (rows,)
-        S_w.
-    background_change : numpy.ndarray of float64, shape (rows,)
-        Change of each word's background tokens.
-    cells, moves : numpy.ndarray of float32, shape (topics * AHEAD,)
-        Gathered from `expected` and `moved`.
-    """
-
-    topics: int
-    expected: Array
-    moved: Array
-    word_prior: Array
-    background_weight: Array
-    background_change: Array
-    cells: Array
-    moves: Array
+MIN_INACTIVE_PRIOR = 1e-9
+"""Share of the prior below which the inactive topics of a document have no background."""
 
 
 @kernel
 def initialise(
     pairs: DocumentPairs, active: ActiveTopics, noise: Float32Vector, state: NewActiveState, rows: RowChanges
 ) -> None:
-    """Give all pairs of a document the same responsibilities, in proportion to noise; twin: `naive.active.initialise`.
+    """Fill equal responsibilities of all pairs of a document, in proportion to noise; twin: `naive.active.initialise`.
 
     Parameters
     ----------
@@ -113,7 +69,7 @@ def initialise(
     active : ActiveTopics
         Their active topics.
     noise : float32, shape (active,)
-        Above 0.
+        Positive numbers.
     state : NewActiveState
         Filled.
     rows : RowChanges
@@ -171,12 +127,12 @@ def sweep_active(
     priors : Priors
         a_k and b_w.
     rows : SweepRows
-        Of the shard's words.
+        Rows of the shard's words.
     power : float
-        Responsibilities are in proportion to their weights to this power: 1 for the update itself, about so much if
-        less, which flattens them (a higher temperature), 2 to sharpen them.
+        Power of the weights to which responsibilities are proportional: 1 for the plain update, less to flatten them (a
+        higher temperature; the power is approximate), 2 to sharpen them.
     running : RunningCounts
-        Moved by these documents.
+        Changed by these documents.
     after : NewActiveState
         Filled.
     """
@@ -188,8 +144,8 @@ def sweep_active(
     own, inverse, known_ratio = np.empty_like(here), np.empty_like(here), np.empty_like(here)
     weight = np.empty(topics + 1, dtype=np.float32)
     bits, exponent = weight.view(np.int32), np.float32(power)
-    work = _Work(here, own, inverse, known_ratio, np.empty_like(here), weight, bits, exponent)
-    flat = _FlatRows(
+    work = PairWorkspace(here, own, inverse, known_ratio, np.empty_like(here), weight, bits, exponent)
+    flat = FlatRows(
         topics,
         rows.expected.reshape(-1),
         running.changes.active.reshape(-1),
@@ -225,28 +181,26 @@ def sweep_active(
 
 @borrower
 def _update_over_all(
-    document: int, pairs: DocumentPairs, before: ActiveState, after: NewActiveState, work: _Work, rows: _FlatRows
-) -> Any:
+    document: int, pairs: DocumentPairs, before: ActiveState, after: NewActiveState, work: PairWorkspace, rows: FlatRows
+) -> Number:
     """Update the pairs of a document whose topics are all active: cells lie side by side.
 
     Excluding the own copy from N = B + E[n_k] takes no division: with y = q/N, 1 / (N - q) is (1 + y) (1 + y^2) / N to
     within y^4. Return the change of the background tokens.
     """
     position, counts = pairs.position, pairs.counts
-    at, responsibilities, new_responsibilities = (
-        before.starts[document],
-        before.responsibilities,
-        after.responsibilities,
-    )
+    at, responsibilities = before.starts[document], before.responsibilities
+    new_responsibilities = after.responsibilities
     here, own, inverse, old, weight = work.counts, work.prior, work.inverse, work.before, work.weight
     cell, moved = rows.expected, rows.moved
     size, change = own.size, ZERO
     for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
         row, tokens = np.int64(position[pair]), np.float32(counts[pair])
         first, b = row * size, max(np.float32(rows.word_prior[row]), MIN_PRIOR)
-        if at < 0 or first < 0:  # never so; it tells the compiler that no index counts from the end
+        # Never true: it tells the compiler that no index counts from the end.
+        if at < 0 or first < 0:
             break
-        total, held, kept = ZERO, ZERO, ZERO
+        total, before_sum, after_sum = ZERO, ZERO, ZERO
         for j in range(size):
             q = np.float32(responsibilities[at + j]) * STEP
             inv = inverse[j]
@@ -254,7 +208,7 @@ def _update_over_all(
             value = (max(here[j] - q, ZERO) + own[j]) * (max(cell[first + j] + moved[first + j] - q, ZERO) + b)
             value *= inv * (ONE + y) * (ONE + y * y)
             old[j], weight[j] = q, value
-            held += q
+            before_sum += q
             total += value
         if work.power != ONE:
             total = _temper(weight, work.bits, size, total, work.power)
@@ -263,14 +217,14 @@ def _update_over_all(
             steps = np.uint16(np.int32(weight[j] * scale))
             new_responsibilities[at + j] = steps
             q = np.float32(steps) * STEP
-            kept += q
+            after_sum += q
             weight[j] = tokens * (q - old[j])
         for j in range(size):
             moved[first + j] += weight[j]
         for j in range(size):
             here[j] += weight[j]
-        change += tokens * (held - kept)
-        rows.background_change[row] += float(counts[pair]) * (float(held) - float(kept))
+        change += tokens * (before_sum - after_sum)
+        rows.background_change[row] += float(counts[pair]) * (float(before_sum) - float(after_sum))
         at += size
     return change
 
@@ -280,23 +234,20 @@ def _update_over_active(
     document: int,
     pairs: DocumentPairs,
     topic: Array,
-    background: tuple[Any, Any],
+    background: tuple[Number, Number],
     before: ActiveState,
     after: NewActiveState,
-    work: _Work,
-    rows: _FlatRows,
-) -> Any:
+    work: PairWorkspace,
+    rows: FlatRows,
+) -> Number:
     """Update the pairs of a document over its active topics.
 
     Its background is a pair of numbers: its tokens, and 1 / a_rest. Return the background tokens after the update.
     """
     first_pair, size, topics = pairs.offsets[document], topic.size, rows.topics
     documents_pairs = pairs.offsets[document + 1] - first_pair
-    at, responsibilities, new_responsibilities = (
-        before.starts[document],
-        before.responsibilities,
-        after.responsibilities,
-    )
+    at, responsibilities = before.starts[document], before.responsibilities
+    new_responsibilities = after.responsibilities
     here, own, inverse, old, weight = work.counts, work.prior, work.inverse, work.before, work.weight
     cells, moves, known_ratio = rows.cells, rows.moves, work.ratio
     rest, growth = background
@@ -307,23 +258,22 @@ def _update_over_active(
         at_cell, b = pair % AHEAD * size, max(np.float32(rows.word_prior[row]), MIN_PRIOR)
         if at < 0 or at_cell < 0:
             break
-        total, held, kept, known = ZERO, ZERO, ZERO, ZERO
+        total, before_sum, after_sum, known = ZERO, ZERO, ZERO, ZERO
         for j in range(size):
             q = np.float32(responsibilities[at + j]) * STEP
-            known += known_ratio[j] * (cells[at_cell + j] + b)  # as S_w is of the rows as they were
+            # S_w is of the rows at the start of the sweep, so this sum is too.
+            known += known_ratio[j] * (cells[at_cell + j] + b)
             x, inv = cells[at_cell + j] + moves[at_cell + j], inverse[j]
             y = q * inv
             value = (max(here[j] - q, ZERO) + own[j]) * (max(x - q, ZERO) + b) * inv * (ONE + y) * (ONE + y * y)
             old[j], weight[j] = q, value
-            held += q
+            before_sum += q
             total += value
-        others = rows.background_weight[row] - known
-        if others < rows.background_weight[row] * ROUNDING:  # rounding alone: the background weighs nothing
-            others = ZERO
-        others *= ONE + max(rest - ONE + held, ZERO) * growth
+        others = _background_weight(rows.background_weight[row], known, rest - ONE + before_sum, growth)
         if work.power == ONE:
             total += others
-        else:  # as many equal topics
+        else:
+            # Inactive topics are taken as equal.
             weight[size] = others / np.float32(topics - size)
             total = _temper(weight, work.bits, size + 1, total + weight[size], work.power)
             total += weight[size] * np.float32(topics - size - 1)
@@ -332,14 +282,14 @@ def _update_over_active(
             steps = np.uint16(np.int32(weight[j] * scale))
             new_responsibilities[at + j] = steps
             q = np.float32(steps) * STEP
-            kept += q
+            after_sum += q
             weight[j] = tokens * (q - old[j])
         for j in range(size):
             moves[at_cell + j] += weight[j]
         for j in range(size):
             here[j] += weight[j]
-        rest += tokens * (held - kept)
-        rows.background_change[row] += float(pairs.counts[first_pair + pair]) * (float(held) - float(kept))
+        rest += tokens * (before_sum - after_sum)
+        rows.background_change[row] += float(pairs.counts[first_pair + pair]) * (float(before_sum) - float(after_sum))
         at += size
         if pair % AHEAD == AHEAD - 1 or pair == documents_pairs - 1:
             _scatter(pairs.position, first_pair + pair - pair % AHEAD, pairs.offsets[document + 1], topic, rows)
@@ -347,11 +297,20 @@ def _update_over_active(
 
 
 @helper
-def _temper(weight: Array, bits: Array, size: int, total: Any, power: Any) -> Any:
+def _background_weight(total: Number, known: Number, tokens: Number, growth: Number) -> Number:
+    """Return the weight of the background: S_w without the active topics, times 1 + E'[n_d,rest] / a_rest."""
+    weight = total - known
+    if weight < total * ROUNDING:
+        weight = ZERO
+    return weight * (ONE + max(tokens, ZERO) * growth)
+
+
+@helper
+def _temper(weight: Array, bits: Array, size: int, total: Number, power: Number) -> Number:
     """Raise weights to a power, up to a factor, and return their sum.
 
-    The bits of a float, read as a whole number, are its logarithm to within 0.09 of a factor of two: a power is a
-    product of them, and more exact the nearer it is to 1. A square is taken as one, of weights brought about 1.
+    The bits of a float, read as an integer, are its logarithm to within 0.09 of a factor of two. A power is therefore a
+    product of bits, and more exact the nearer it is to 1. A square is computed as such, of weights scaled to about 1.
     """
     scale = np.float32(size) / max(total, MIN_TOTAL)
     if power == TWO:
@@ -369,8 +328,8 @@ def _temper(weight: Array, bits: Array, size: int, total: Any, power: Any) -> An
 
 
 @borrower
-def _gather(position: Array, begin: int, end: int, topic: Array, rows: _FlatRows) -> None:
-    """Bring the cells of the next pairs' rows together, so that their cache misses overlap."""
+def _gather(position: Array, begin: int, end: int, topic: Array, rows: FlatRows) -> None:
+    """Fill the cells of the next pairs' rows, gathered so that their cache misses overlap."""
     to = 0
     for pair in range(begin, min(begin + AHEAD, end)):
         first = np.int64(position[pair]) * rows.topics
@@ -383,8 +342,8 @@ def _gather(position: Array, begin: int, end: int, topic: Array, rows: _FlatRows
 
 
 @borrower
-def _scatter(position: Array, begin: int, end: int, topic: Array, rows: _FlatRows) -> None:
-    """Put the changes of the pairs' rows back."""
+def _scatter(position: Array, begin: int, end: int, topic: Array, rows: FlatRows) -> None:
+    """Write the gathered changes back to the pairs' rows."""
     at = 0
     for pair in range(begin, min(begin + AHEAD, end)):
         first = np.int64(position[pair]) * rows.topics

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Float32Vector,
     Float64Vector,
     Int64Vector,
+    Number,
     OutInt64Vector,
     OutUInt16Vector,
 )
@@ -22,8 +23,6 @@ from collapsium.workers.kernels.cvb.active import ONE, ROUNDING, STEP, UNIT, ZER
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState, Priors, RowChanges
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs
-
-Array = npt.NDArray[Any]
 
 HALVINGS = 16  # of the interval of the limit where too many topics pass the threshold
 
@@ -96,7 +95,7 @@ class _Rows(NamedTuple):
     word_prior: Array
     ratio: Array
     weight: Array
-    even: Any
+    even: Number
 
 
 class _Work(NamedTuple):

@@ -6,12 +6,12 @@ A word's background tokens are spread in proportion to weight_k (even + active_k
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Float64Vector,
     Int64Vector,
@@ -22,8 +22,6 @@ from collapsium.workers.kernels.argument_types import (
 )
 from collapsium.workers.kernels.cvb.records import SpreadRows
 from collapsium.workers.kernels.jit import helper, kernel
-
-Array = npt.NDArray[Any]
 
 
 class RowDelta(NamedTuple):

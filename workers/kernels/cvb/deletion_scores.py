@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Vector,
     Float64Matrix,
     Int32Vector,
     Int64Vector,
+    Number,
     OutFloat64Matrix,
     OutFloat64Vector,
 )
@@ -23,8 +24,6 @@ from collapsium.workers.kernels.cvb.merge_scores import fill_probabilities, fill
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs
-
-Array = npt.NDArray[Any]
 
 
 class Deletions(NamedTuple):
@@ -259,7 +258,7 @@ def score_deletions(
 
 
 @helper
-def _recipients(candidate: Array, reassigned: Array) -> Any:
+def _recipients(candidate: Array, reassigned: Array) -> Number:
     """Return the topics that get tokens of each candidate."""
     candidates, topics = reassigned.shape
     deleted = np.empty(candidates, dtype=np.int64)

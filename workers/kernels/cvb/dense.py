@@ -12,15 +12,16 @@ so, and no loop writes more than two arrays: with three the compiler gives up ve
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
+    Number,
     OutFloat64Matrix,
     OutFloat64Vector,
 )
@@ -28,8 +29,6 @@ from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Pr
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
 from collapsium.workers.kernels.records import DocumentPairs
-
-Array = npt.NDArray[Any]
 
 MIN_PRIOR = np.float32(1e-12)  # products and squares of two are still numbers in float32
 MAX_EXPONENT = np.float32(60.0)  # of the second order: beyond it a topic is certain or out of the question
@@ -193,8 +192,8 @@ def sweep_zeroth(
 
 @helper
 def _weigh_zeroth(
-    here: Array, prior: Array, base: Array, b: Any, changed: Array, inverse: Array, old: Array, weight: Array
-) -> Any:
+    here: Array, prior: Array, base: Array, b: Number, changed: Array, inverse: Array, old: Array, weight: Array
+) -> Number:
     """Fill a pair's update before it is normalised, and return what normalises it.
 
     Priors are added after the own copy is taken out: in float32 a small one would be lost beside it. Excluding the
@@ -213,7 +212,7 @@ def _weigh_zeroth(
 
 
 @helper
-def _move(scale: Any, count: Any, old: Array, weight: Array, new: Array, here: Array, row_change: Array) -> None:
+def _move(scale: Number, count: Number, old: Array, weight: Array, new: Array, here: Array, row_change: Array) -> None:
     """Store a pair's new responsibilities and move its tokens in the running counts."""
     tokens = np.float32(count)
     for k in range(weight.size):
@@ -317,7 +316,7 @@ def sweep_second(
 
 
 @borrower
-def _weigh_second(work: DocumentWork, row: WordRow, b: Any, old: Array, weight: Array) -> Any:
+def _weigh_second(work: DocumentWork, row: WordRow, b: Number, old: Array, weight: Array) -> Number:
     """Fill a pair's second-order update before it is normalised, and return what normalises it."""
     zero = np.float32(0.0)
     total = zero

@@ -6,18 +6,15 @@ of a held-out token's word, but for a factor. A move's gain is the change of its
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import Int32Vector, Int64Vector, OutFloat64Vector
+from collapsium.workers.kernels.argument_types import Array, Int32Vector, Int64Vector, Number, OutFloat64Vector
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs
-
-Array = npt.NDArray[Any]
 
 SMALL = 0.01  # up to here, the logarithm of 1 + x is a series
 
@@ -40,7 +37,7 @@ class Merges(NamedTuple):
 
 
 @helper
-def log_ratio(x: float) -> Any:
+def log_ratio(x: float) -> Number:
     """Return log(1 + x), of small x by a series; 1 + x below a thousandth counts as a thousandth."""
     if -SMALL < x < SMALL:
         return x * (1.0 - x * (0.5 - x * (1.0 / 3.0 - 0.25 * x)))

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Float32Vector,
     Float64Matrix,
     Float64Vector,
     Int64Vector,
+    Number,
     OutFloat32Matrix,
     OutFloat32Vector,
     OutFloat64Vector,
@@ -241,3 +243,57 @@ class WordMoments(NamedTuple):
     mean: Float64Matrix
     variance: Float64Matrix
     log_absent: Float64Matrix
+
+
+class PairWorkspace(NamedTuple):
+    """Numbers of the active topics of a document, float32 of shape (topics,) unless stated.
+
+    Attributes
+    ----------
+    counts, prior, inverse, ratio : numpy.ndarray
+        E[n_dk], a_k, 1 / (B + E[n_k]), and a_k / (B + E[n_k]) of S_w.
+    before, weight : numpy.ndarray
+        Responsibilities and weights of a pair; `weight` has room for one more.
+    bits : numpy.ndarray of int32
+        The bits of `weight`.
+    power : float32
+        Power of the weights.
+    """
+
+    counts: Array
+    prior: Array
+    inverse: Array
+    ratio: Array
+    before: Array
+    weight: Array
+    bits: Array
+    power: Number
+
+
+class FlatRows(NamedTuple):
+    """Rows of words, flattened, and cells of several pairs' rows beside one another.
+
+    Attributes
+    ----------
+    topics : int
+        Cells of a row.
+    expected, moved : numpy.ndarray of float32, shape (rows * topics,)
+        E[n_kw] at the start of the sweep, and its change since.
+    word_prior : numpy.ndarray of float64, shape (rows,)
+        b_w.
+    background_weight : numpy.ndarray of float32, shape (rows,)
+        S_w.
+    background_change : numpy.ndarray of float64, shape (rows,)
+        Change of each word's background tokens.
+    cells, moves : numpy.ndarray of float32, shape (topics * pairs gathered together,)
+        Gathered from `expected` and `moved`.
+    """
+
+    topics: int
+    expected: Array
+    moved: Array
+    word_prior: Array
+    background_weight: Array
+    background_change: Array
+    cells: Array
+    moves: Array

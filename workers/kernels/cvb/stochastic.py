@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import Float64Vector, OutFloat32Matrix, OutFloat64Vector
+from collapsium.workers.kernels.argument_types import Array, Float64Vector, Number, OutFloat32Matrix, OutFloat64Vector
 from collapsium.workers.kernels.cvb.records import Priors
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import LARGEST, expected_tables, positive, power
 from collapsium.workers.kernels.records import DocumentPairs
-
-Array = npt.NDArray[Any]
 
 MIN_TOTAL = np.float32(1e-30)
 
@@ -154,7 +151,7 @@ def sweep_stochastic(
 
 @helper
 def _probabilities(
-    position: Array, word_prior: Array, row_topic: Array, decay: Any, inverse: Array, phi: Array
+    position: Array, word_prior: Array, row_topic: Array, decay: Number, inverse: Array, phi: Array
 ) -> None:
     """Fill phi_kw of a document's pairs."""
     for pair in range(position.size):
@@ -171,11 +168,11 @@ def _expect(document: _Document, passes: int) -> None:
     topics, tokens = own.size, np.float32(0.0)
     for pair in range(counts.size):
         tokens += np.float32(counts[pair])
-    whole = np.float32(0.0)
+    prior_total = np.float32(0.0)
     for k in range(topics):
-        whole += own[k]
+        prior_total += own[k]
     for k in range(topics):
-        here[k] = tokens * own[k] / whole
+        here[k] = tokens * own[k] / prior_total
     for _ in range(passes):
         share[:] = np.float32(0.0)
         for pair in range(counts.size):

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Int32Vector,
     Int64Vector,
+    Number,
     OutFloat64Matrix,
     OutFloat64Vector,
     OutInt32Vector,
@@ -26,20 +27,18 @@ from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import mixed
 from collapsium.workers.kernels.records import DocumentPairs
 
-Array = npt.NDArray[Any]
-
 STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Moves(NamedTuple):
-    """Accepted moves of topics, and the addresses of the documents that they are carried out in.
+    """Accepted moves of topics, and the hash keys of the documents in which they are carried out.
 
     Attributes
     ----------
     into : int64, shape (topics,)
         The topic that each becomes; -1 for none.
     split : int64, shape (topics,)
-        The topic that it becomes in about half of the documents, by a hash of their addresses; -1 for the same.
+        The topic that it becomes in about half of the documents, by a stable hash; -1 for the same.
     key : uint64
         Address of the shard's documents.
     first_document : int
@@ -75,7 +74,7 @@ class MovedState(NamedTuple):
 
 @kernel
 def hold_out(pairs: DocumentPairs, words: Int32Vector, key: np.uint64, share: float, held_out: OutInt32Vector) -> None:
-    """Draw the number of held-out copies of each pair, by a hash of their address; twin: `naive.topic_moves.hold_out`.
+    """Draw the number of held-out copies of each pair, by a stable hash; twin: `naive.topic_moves.hold_out`.
 
     Parameters
     ----------
@@ -135,13 +134,13 @@ def move_topics(active: ActiveTopics, moves: Moves, new_topics: OutUInt16Vector,
 
 
 @helper
-def _in_half(key: Any, document: int) -> Any:
+def _in_half(key: Number, document: int) -> Number:
     """Return whether a document is in the half in which topics that split become another."""
     return mixed(np.uint64(key) + np.uint64(document + 1) * STRIDE) >> np.uint64(63) == np.uint64(1)
 
 
 @helper
-def _target(topic: Any, into: Array, split: Array, in_half: Any) -> Any:
+def _target(topic: Number, into: Array, split: Array, in_half: Number) -> Number:
     """Return the topic that a topic becomes in a document; -1 for none."""
     k = np.int64(topic)
     return split[k] if in_half and split[k] >= 0 else into[k]
@@ -206,13 +205,13 @@ def move_responsibilities(
             place[new_topics[new_begin + j]] = j
         for pair in range(offsets[document], offsets[document + 1]):
             row, each, had = position[pair], counts[pair] / UNIT, (counts[pair] - released[pair]) / UNIT
-            left, kept = np.int64(UNIT), np.int64(UNIT)
+            left, new_left = np.int64(UNIT), np.int64(UNIT)
             for j in range(size):
                 steps, k = np.int64(responsibilities[at + j]), np.int64(active_topics[begin + j])
                 target = _target(k, into, split, in_half)
                 left -= steps
                 if target >= 0:
-                    kept -= steps
+                    new_left -= steps
                     new_responsibilities[to + place[target]] += np.uint16(steps)
                     new_counts[new_begin + place[target]] += each * steps
                 if target == k:
@@ -221,8 +220,8 @@ def move_responsibilities(
                     row_change[row, k] -= np.float32(had * steps)
                     if target >= 0:
                         row_change[row, target] += np.float32(each * steps)
-            background_change[row] += each * kept - had * left
-            new_background[document] += each * kept
+            background_change[row] += each * new_left - had * left
+            new_background[document] += each * new_left
             at += size
             to += new_size
 
@@ -236,7 +235,7 @@ def gram(row_topic: Float32Matrix, least: float, products: OutFloat64Matrix) -> 
     row_topic : float32, shape (words, topics)
         E[n_kw].
     least : float
-        Cells that do not pass it count as nothing: most words occur in few topics.
+        Cells up to this are left out, as most words occur in few topics.
     products : float64, shape (topics, topics)
         Increased by sum_w E[n_kw] E[n_lw], for k up to l only.
     """

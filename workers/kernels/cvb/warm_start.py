@@ -5,18 +5,13 @@ Weights are single precision and their sums double, so that a pair's steps never
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import OutFloat32Matrix, OutFloat64Matrix
+from collapsium.workers.kernels.argument_types import Array, OutFloat32Matrix, OutFloat64Matrix
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, NewActiveState, RowChanges
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs
-
-Array = npt.NDArray[Any]
 
 NEARLY = UNIT - 0.01  # steps of a pair, so that rounding never makes their sum exceed UNIT
 

@@ -4,11 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import OutInt32Matrix, UInt64Vector
+from collapsium.workers.kernels.argument_types import Array, Number, OutInt32Matrix, UInt64Vector
 from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
-from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.records import DocumentPairs
+
+
+@helper
+def _sum_masses(
+    local_counts: Array, local_totals: Array, size: int, topic_prior: float, weight: Array, cumulative: Array
+) -> Number:
+    """Fill the cumulative probability masses of a document's authors, and return their sum."""
+    total = 0.0
+    for j in range(size):
+        own, mass = local_counts[j], 0.0
+        for k in range(weight.size):
+            mass += (own[k] + topic_prior) * weight[k]
+        total += mass / local_totals[j]
+        cumulative[j] = total
+    return total
+
+
+@helper
+def _draw_topic(author_counts: Array, topic_prior: float, weight: Array, remaining: float) -> int:
+    """Draw an author's topic in proportion to (n_ak + alpha) times its weight, by a share of the sum of these."""
+    k = 0
+    while k < weight.size - 1 and remaining >= (author_counts[k] + topic_prior) * weight[k]:
+        remaining -= (author_counts[k] + topic_prior) * weight[k]
+        k += 1
+    return k
 
 
 @kernel
@@ -77,21 +102,13 @@ def sweep_authors(
                 inverse[old] = 1.0 / (totals[old] + total_prior)
                 for k in range(topics):
                     weight[k] = (word_counts[k] + word_parameter) * inverse[k]
-                total = 0.0
-                for j in range(size):
-                    own, mass = local_counts[j], 0.0
-                    for k in range(topics):
-                        mass += (own[k] + topic_prior) * weight[k]
-                    total += mass / local_totals[j]
-                    cumulative[j] = total
+                total = _sum_masses(local_counts, local_totals, size, topic_prior, weight, cumulative)
                 remaining, j = uniform(key, 2 * token) * total, 0
                 while j < size - 1 and remaining >= cumulative[j]:
                     j += 1
                 mass = (cumulative[j] - (cumulative[j - 1] if j else 0.0)) * local_totals[j]
-                remaining, k, own = uniform(key, 2 * token + 1) * mass, 0, local_counts[j]
-                while k < topics - 1 and remaining >= (own[k] + topic_prior) * weight[k]:
-                    remaining -= (own[k] + topic_prior) * weight[k]
-                    k += 1
+                own = local_counts[j]
+                k = _draw_topic(own, topic_prior, weight, uniform(key, 2 * token + 1) * mass)
                 own[k] += 1.0
                 local_totals[j] += 1.0
                 totals[k] += 1.0

@@ -1,22 +1,23 @@
 """Collapsed Gibbs sampling of the topics of tokens, with a number of topics that is fixed or that grows.
 
 The weights of all topics are computed side by side, in chunks whose sums are stored, so that a draw searches one chunk
-only. They are float32, so a probability has a relative error of some 1e-7; counts are whole numbers.
+only. They are float32, so a probability has a relative error of some 1e-7; counts are integers.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Vector,
     Float64Matrix,
     Float64Vector,
     Int32Matrix,
     Int32Vector,
+    Number,
     OutFloat32Vector,
     OutFloat64Vector,
     OutInt64Vector,
@@ -33,7 +34,7 @@ from collapsium.workers.kernels.special import digamma
 CHUNK = 32
 """Topics whose weights are summed together; arrays by topic are padded to a multiple."""
 MAX_FACTORS = 16
-"""Factors of a rising factorial that are multiplied one by one; beyond, special functions are faster."""
+"""Most factors of a rising factorial that are multiplied one by one; beyond, special functions are faster."""
 TALLIED_COUNTS = 4096
 """Counts below this are tallied; each greater one is evaluated by itself."""
 
@@ -51,7 +52,7 @@ def _draw_topic(
     """Draw a topic in proportion to its coefficient times (n_kw + b), or -1 in proportion to `new_weight`."""
     total, parameter = new_weight, np.float32(word_parameter)
     for chunk in range(sums.size):
-        chunk_sum: Any = np.float32(0.0)
+        chunk_sum: Number = np.float32(0.0)
         for place in range(CHUNK):
             k = chunk * CHUNK + place
             one = coefficient[k] * (np.float32(word_counts[k]) + parameter)
@@ -75,6 +76,50 @@ def _draw_topic(
     while k > 0 and weight[k] <= 0.0:
         k -= 1
     return k
+
+
+@helper
+def _count_document(
+    topics: Array, prior: Array, inverse: Array, local_counts: OutFloat64Vector, coefficient: OutFloat32Vector
+) -> None:
+    """Add a document's tokens to its counts by topic, and fill the coefficients of its topics."""
+    for token in range(topics.size):
+        local_counts[topics[token]] += 1.0
+    for token in range(topics.size):
+        k = topics[token]
+        coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
+
+
+@helper
+def _clear_document(
+    topics: Array, prior: Array, inverse: Array, local_counts: OutFloat64Vector, coefficient: OutFloat32Vector
+) -> None:
+    """Set the counts of a document's topics to zero, and their coefficients to those of an empty document."""
+    for token in range(topics.size):
+        k = topics[token]
+        local_counts[k] = 0.0
+        coefficient[k] = prior[k] * inverse[k]
+
+
+@helper
+def _free_topic(k: int, prior: Array, remainder: Array, reusable: Array, free: Array, free_count: Array) -> None:
+    """Return a_k of a topic without tokens to a_rest, and its slot to the free ones if it is reusable."""
+    remainder[0] += prior[k]
+    prior[k] = 0.0
+    if reusable[k]:
+        free[free_count[0]] = k
+        free_count[0] += 1
+
+
+@helper
+def _create_topic(gamma: float, number: float, prior: Array, remainder: Array, free: Array, free_count: Array) -> int:
+    """Return the slot of a new topic, whose a_k is broken off a_rest by v ~ Beta(1, gamma)."""
+    free_count[0] -= 1
+    k = free[free_count[0]]
+    stick = -math.expm1(math.log1p(-number) / gamma)
+    prior[k] = max(stick * remainder[0], 1e-300)
+    remainder[0] = max(remainder[0] - prior[k], 0.0)
+    return int(k)
 
 
 @kernel
@@ -128,16 +173,12 @@ def sweep_tokens(
         begin = token
         for pair in range(offsets[document], offsets[document + 1]):
             token += counts[pair]
-        for counted in range(begin, token):
-            local_counts[token_topic[counted]] += 1.0
-        for counted in range(begin, token):
-            k = token_topic[counted]
-            coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
+        _count_document(token_topic[begin:token], prior, inverse, local_counts, coefficient)
         token = begin
         for pair in range(offsets[document], offsets[document + 1]):
             word_counts = word_topic[position[pair]]
             for _ in range(counts[pair]):
-                # Drawn before the sweep was broken off.
+                # Drawn before the sweep was interrupted.
                 if token < progress[2]:
                     token += 1
                     continue
@@ -149,22 +190,14 @@ def sweep_tokens(
                 totals[k] -= 1.0
                 word_counts[k] -= 1
                 if gamma > 0.0 and totals[k] == 0.0:
-                    remainder[0] += prior[k]
-                    prior[k] = 0.0
-                    if reusable[k]:
-                        free[free_count[0]] = k
-                        free_count[0] += 1
+                    _free_topic(k, prior, remainder, reusable, free, free_count)
                 inverse[k] = 1.0 / (totals[k] + total_prior)
                 coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
                 new_weight = remainder[0] * word_parameter / total_prior
                 number = uniform(key, 2 * token)
                 k = _draw_topic(coefficient, word_counts, word_parameter, new_weight, number, weight, sums)
                 if k < 0:
-                    free_count[0] -= 1
-                    k = free[free_count[0]]
-                    stick = -math.expm1(math.log1p(-uniform(key, 2 * token + 1)) / gamma)
-                    prior[k] = max(stick * remainder[0], 1e-300)
-                    remainder[0] = max(remainder[0] - prior[k], 0.0)
+                    k = _create_topic(gamma, uniform(key, 2 * token + 1), prior, remainder, free, free_count)
                 local_counts[k] += 1.0
                 totals[k] += 1.0
                 word_counts[k] += 1
@@ -172,15 +205,12 @@ def sweep_tokens(
                 coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
                 token_topic[token] = k
                 token += 1
-        for counted in range(begin, token):
-            k = token_topic[counted]
-            local_counts[k] = 0.0
-            coefficient[k] = prior[k] * inverse[k]
+        _clear_document(token_topic[begin:token], prior, inverse, local_counts, coefficient)
     progress[0] = offsets.size - 1
 
 
 @helper
-def _log_rising(prior: float, count: float) -> Any:
+def _log_rising(prior: float, count: float) -> Number:
     """Return log G(a + n) / G(a)."""
     if count > MAX_FACTORS:
         return math.lgamma(prior + count) - math.lgamma(prior)
@@ -191,7 +221,7 @@ def _log_rising(prior: float, count: float) -> Any:
 
 
 @helper
-def _expected_tables(prior: float, count: float) -> Any:
+def _expected_tables(prior: float, count: float) -> Number:
     """Return a (psi(a + n) - psi(a)), the mean number of tables of n customers."""
     if count > MAX_FACTORS:
         return prior * (digamma(prior + count) - digamma(prior))

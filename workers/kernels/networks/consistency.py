@@ -32,7 +32,7 @@ def find_unseated(
     shared_customers: OutInt64Matrix,
     unseated: OutInt64Vector,
 ) -> None:
-    """Find tables and customers of documents' nodes that exclude one another; twin: `naive.network.unseated`.
+    """Find tables and customers of documents' nodes that exclude one another; twin: `naive.network_sums.unseated`.
 
     A node has at least one table of a topic that it has customers of, and at most as many as customers; a root has
     customers alone. Indices must be sound.
@@ -107,7 +107,7 @@ def find_unlisted(
     topics: int,
     unlisted: OutInt64Vector,
 ) -> None:
-    """Find nodes whose own topics are not those of their tokens; twin: `naive.network.count_node_topics`.
+    """Find nodes whose own topics are not those of their tokens; twin: `naive.network_sums.count_node_topics`.
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ class ExpectedStatistics(NamedTuple):
 
 
 class ExpectedSweepResults(NamedTuple):
-    """What a sweep over responsibilities writes besides the counts of words.
+    """Results of a sweep over responsibilities, besides the counts of words.
 
     Attributes
     ----------

@@ -13,11 +13,10 @@ Arrays have a row a node: first those above documents, of which mean and respons
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.workers.kernels.argument_types import Number
 from collapsium.workers.kernels.jit import borrower, helper
 from collapsium.workers.kernels.moments import LARGEST
 from collapsium.workers.kernels.networks.expected_records import OwnExpectedTopics
@@ -29,8 +28,6 @@ from collapsium.workers.kernels.networks.workspaces import (
     ExpectedPriors,
     ExpectedTotals,
 )
-
-Array = npt.NDArray[Any]
 
 EXACT_CUSTOMERS, RELATIVE_STEP = 32, 16
 """Customers that come one by one; further customers come in steps of one part in so many of those before."""
@@ -63,7 +60,7 @@ def seated(customers: float, log_absent: float, base: float, discount: float) ->
 
 
 @borrower
-def expected_row_of(document: ExpectedDocument, node: int) -> Any:
+def expected_row_of(document: ExpectedDocument, node: int) -> Number:
     """Return the row of a node: shared nodes come first."""
     return node if node < document.shared else document.shared + node - document.first_node
 

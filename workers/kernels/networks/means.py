@@ -103,7 +103,7 @@ def count_node_topics(
     topic: OutUInt16Vector,
     tokens: OutInt32Vector,
 ) -> None:
-    """Fill the topics of each node's own tokens; twin: `naive.network.count_node_topics`.
+    """Fill the topics of each node's own tokens; twin: `naive.network_sums.count_node_topics`.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def count_node_topics(
 def pair_probabilities(
     segments: DocumentPairs, node: Int64Vector, mean: Float32Matrix, phi: Float64Matrix, probability: OutFloat64Vector
 ) -> None:
-    """Fill sum_k nu_jk phi_kw of each pair; twin: `naive.network.pair_probabilities`.
+    """Fill sum_k nu_jk phi_kw of each pair; twin: `naive.network_sums.pair_probabilities`.
 
     Parameters
     ----------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import borrower, helper
 from collapsium.workers.kernels.networks.paths import edge_row_of, is_root, row_of, set_terms
 from collapsium.workers.kernels.networks.records import (
@@ -30,8 +29,6 @@ from collapsium.workers.kernels.networks.workspaces import (
 )
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.special import digamma
-
-Array = npt.NDArray[Any]
 
 DOCUMENT, TOKEN, FILLED, DRAWN = 0, 1, 2, 3
 """Places in `SweepResults.progress`."""
@@ -251,7 +248,7 @@ def load_document(sampler: Sampler, tables: TableEntries, last_node: int, initia
 
 
 @borrower
-def draw_joins(ratios: Array, discount: float, m: int, t: int, key: Array, progress: Array) -> Any:
+def draw_joins(ratios: Array, discount: float, m: int, t: int, key: Array, progress: Array) -> Number:
     """Draw how many customers who joined a table speak for 1 - a: with n of them, p(a) ~ (1 - a)^n a^(tables - 1)."""
     # The numbers S^m_t are sums over the ways in which customers came, one by one from the last. The last opened a
     # table with probability S^{m-1}_{t-1} / S^m_t, or joined one, of weight m - 1 - t a = (m - 1 - t) + t (1 - a).

@@ -1,42 +1,37 @@
 """Gibbs sampling over a network of probability vectors: paths of tables along which tokens are removed and added.
 
-Every vector is integrated out (Buntine, Du and Nurmi 2010). Whole counts remain: m_ik customers of topic k at node i,
+Every vector is integrated out (Buntine, Du and Nurmi 2010). Integer counts remain: m_ik customers of topic k at node i,
 which are its own tokens and the tables of its children, sit at t_ik tables, each of which is a customer of one of the
 node's parents. A token has a path: from its node to the node at which it joins a table that exists, or to a root.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
+from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import borrower
 from collapsium.workers.kernels.networks.records import GraphArrays
 from collapsium.workers.kernels.networks.stirling import stirling_ratio
 from collapsium.workers.kernels.networks.workspaces import RowMap, Sampler
 from collapsium.workers.kernels.random import uniform
 
-Array = npt.NDArray[Any]
-
 CHUNK = 16
 """Topics whose weights are summed together; arrays by topic are padded to a multiple."""
 
 
 @borrower
-def is_root(graph: GraphArrays, node: int) -> Any:
+def is_root(graph: GraphArrays, node: int) -> Number:
     """Return whether a node has no parents."""
     return graph.node_edges[node] == graph.node_edges[node + 1]
 
 
 @borrower
-def row_of(rows: RowMap, node: int) -> Any:
+def row_of(rows: RowMap, node: int) -> Number:
     """Return the row of a node's counts."""
     return node if node < rows.shared else rows.node_row[node - rows.first_node]
 
 
 @borrower
-def edge_row_of(graph: GraphArrays, rows: RowMap, node: int, edge: int) -> Any:
+def edge_row_of(graph: GraphArrays, rows: RowMap, node: int, edge: int) -> Number:
     """Return the row of an edge's tables: an edge of a node that shares its row shares too."""
     if node < rows.shared:
         return edge
@@ -44,7 +39,7 @@ def edge_row_of(graph: GraphArrays, rows: RowMap, node: int, edge: int) -> Any:
 
 
 @borrower
-def divisor_of(sampler: Sampler, node: int, row: int) -> Any:
+def divisor_of(sampler: Sampler, node: int, row: int) -> Number:
     """Return the divisor of Z_i: b + M_i, or at a root sum alpha + M_i."""
     if is_root(sampler.graph, node):
         return sampler.priors.concentration + sampler.totals.customers[row]
@@ -66,7 +61,8 @@ def set_terms(sampler: Sampler, node: int, row: int, k: int) -> None:
     discount = priors.discount[kind]
     ratios = priors.stirling_ratios[kind]
     inverse = following = 0.0
-    for more in range(2):  # in a loop, so that the compiler meets the ratio once
+    # A loop, so that the compiler inlines the ratio once.
+    for more in range(2):
         ratio = stirling_ratio(ratios, discount, m, max(t + more, 2))
         if more == 0 and t > 1:
             inverse = 1.0 / ratio
@@ -77,7 +73,7 @@ def set_terms(sampler: Sampler, node: int, row: int, k: int) -> None:
 
 
 @borrower
-def parent_share(sampler: Sampler, node: int, row: int, edge: int) -> Any:
+def parent_share(sampler: Sampler, node: int, row: int, edge: int) -> Number:
     """Return the probability that a node's table is a customer of an edge's parent: (g + s_e.) / (sum g + T)."""
     graph = sampler.graph
     first, last = graph.node_edges[node], graph.node_edges[node + 1]
@@ -91,7 +87,7 @@ def parent_share(sampler: Sampler, node: int, row: int, edge: int) -> Any:
 
 
 @borrower
-def parent_weight(sampler: Sampler, node: int, row: int, k: int) -> Any:
+def parent_weight(sampler: Sampler, node: int, row: int, k: int) -> Number:
     """Return sum_e rho_e Z_parent(e)(k), the weight of a new table's topic."""
     graph, total = sampler.graph, 0.0
     for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
@@ -114,14 +110,14 @@ def update_weights(sampler: Sampler, node: int) -> None:
         return
     kind = graph.node_kind[node]
     factor = sampler.priors.strength[kind] + sampler.priors.discount[kind] * sampler.totals.tables[row]
-    join, opening = counts.join_weight[row], counts.open_weight[row]
+    join, open_weight = counts.join_weight[row], counts.open_weight[row]
     if last == first + 1:
         parent = graph.edge_parent[first]
         above = row_of(sampler.rows, parent)
         factor /= divisor_of(sampler, parent, above)
         parents = counts.weight[above]
         for k in range(own.size):
-            own[k] = join[k] + opening[k] * factor * parents[k]
+            own[k] = join[k] + open_weight[k] * factor * parents[k]
         return
     own[:] = 0.0
     for edge in range(first, last):
@@ -133,7 +129,7 @@ def update_weights(sampler: Sampler, node: int) -> None:
         for k in range(own.size):
             own[k] += weight * parents[k]
     for k in range(own.size):
-        own[k] = join[k] + opening[k] * own[k]
+        own[k] = join[k] + open_weight[k] * own[k]
 
 
 @borrower
@@ -157,7 +153,7 @@ def update_line(sampler: Sampler, lowest: int) -> None:
 
 
 @borrower
-def shift_path(sampler: Sampler, k: int, by: int) -> Any:
+def shift_path(sampler: Sampler, k: int, by: int) -> Number:
     """Change the counts along the path by one customer each; return its topmost node."""
     graph, counts, totals, path, clock = sampler.graph, sampler.counts, sampler.totals, sampler.path, sampler.clock
     clock.now[0] += 1
@@ -193,7 +189,8 @@ def draw_removal_path(sampler: Sampler, node: int, k: int, key: Array, number: i
     step = 0
     allowed = True
     while True:
-        if fold_in and node < sampler.rows.shared:  # shared nodes are fixed
+        # Shared nodes are fixed when documents are folded in.
+        if fold_in and node < sampler.rows.shared:
             break
         path.nodes[step], path.edges[step] = node, -1
         if is_root(graph, node):
@@ -274,7 +271,8 @@ def draw_topic(
     while k < last and left >= weight[k]:
         left -= weight[k]
         k += 1
-    while k > 0 and weight[k] <= 0.0:  # rounding has led past the last topic that has a weight
+    # Rounding may lead past the last topic that has a weight.
+    while k > 0 and weight[k] <= 0.0:
         k -= 1
     return k
 
@@ -313,7 +311,8 @@ def extend_line(sampler: Sampler, previous: int, node: int) -> bool:
                 size[0] += 1
                 stack[waiting] = parent
                 waiting += 1
-    for last in range(1, size[0]):  # few, and nearly in order
+    # Insertion sort: the nodes are few, and nearly in order.
+    for last in range(1, size[0]):
         here, place = nodes[last], last
         while place > 0 and nodes[place - 1] > here:
             nodes[place] = nodes[place - 1]

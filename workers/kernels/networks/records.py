@@ -106,7 +106,7 @@ class SegmentedDocuments(NamedTuple):
 
 
 class TokenDraws(NamedTuple):
-    """How the topics and table paths of tokens are drawn.
+    """Options and random stream for drawing the topics and table paths of tokens.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class TokenDraws(NamedTuple):
 
 
 class TableDraws(NamedTuple):
-    """How table counts are drawn, and what the discount's update needs.
+    """Options and random streams for drawing table counts, and sums for the discount's update.
 
     Attributes
     ----------
@@ -226,7 +226,7 @@ class NodeStatistics(NamedTuple):
 
 
 class SweepResults(NamedTuple):
-    """What a sweep over documents writes besides the counts.
+    """Results of a sweep over documents, besides the counts.
 
     Attributes
     ----------

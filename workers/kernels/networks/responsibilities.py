@@ -7,15 +7,15 @@ up to a largest number of them; the weight of the others goes to these in propor
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Int32Vector,
     Int64Vector,
+    Number,
     OutFloat64Matrix,
     OutInt64Vector,
 )
@@ -29,8 +29,6 @@ from collapsium.workers.kernels.networks.expected_records import (
 )
 from collapsium.workers.kernels.records import DocumentPairs
 
-Array = npt.NDArray[Any]
-
 MAX_TOPICS = 16
 """Topics of a pair, at most."""
 MIN_SHARE = np.float32(1.0 / 256)
@@ -38,7 +36,7 @@ MIN_SHARE = np.float32(1.0 / 256)
 
 
 @helper
-def choose(weight: Array, total: Any, place: Any, topic: Array, share: Array) -> Any:
+def choose(weight: Array, total: Number, place: Number, topic: Array, share: Array) -> Number:
     """Write a pair's responsibilities from `place` on; return the number of topics."""
     size, cut = 0, total * MIN_SHARE
     for k in range(weight.size):

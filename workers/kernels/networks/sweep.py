@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.networks.node_counts import (
     DOCUMENT,
@@ -53,8 +51,6 @@ from collapsium.workers.kernels.networks.records import (
 from collapsium.workers.kernels.networks.tables import move_tables
 from collapsium.workers.kernels.networks.workspaces import Priors, Sampler, WordWorkspace
 from collapsium.workers.kernels.random import uniform
-
-Array = npt.NDArray[Any]
 
 NOTHING_CHANGED = 1 << 62
 """Later than all nodes: the weights of the line are up to date."""
@@ -197,7 +193,7 @@ def _sweep_tokens(
     progress: Array,
     node: int,
     lowest: int,
-) -> Any:
+) -> Number:
     """Draw topics and paths of the tokens of one node; return the lowest node whose change Z of others lacks."""
     path, key, initialise, fold_in = sampler.path, draws.key, draws.initialise, draws.fold_in
     token_topic, inverse, totals = words.token_topic, words.inverse, words.topic
@@ -205,7 +201,7 @@ def _sweep_tokens(
     for pair in range(pairs[0], pairs[1]):
         word = words.word_topic[documents.position[pair]]
         for _ in range(documents.counts[pair]):
-            k: Any = np.int64(token_topic[token])
+            k: Number = np.int64(token_topic[token])
             first = token * (1 + 2 * levels)
             leaves = True
             if not initialise:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
+from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import borrower
 from collapsium.workers.kernels.networks.paths import divisor_of, edge_row_of, is_root, row_of, set_terms
 from collapsium.workers.kernels.networks.stirling import stirling_ratio
 from collapsium.workers.kernels.networks.workspaces import Sampler, TableCell
 from collapsium.workers.kernels.random import uniform
-
-Array = npt.NDArray[Any]
 
 CLIMB, FALL, UPWARDS, DOWNWARDS, CHOOSE = range(5)
 """Phases of `_draw_between`."""
@@ -21,7 +16,7 @@ NEGLIGIBLE = 1e-25
 
 
 @borrower
-def neighbour_ratio(sampler: Sampler, cell: TableCell, by: int) -> Any:
+def neighbour_ratio(sampler: Sampler, cell: TableCell, by: int) -> Number:
     """Return p(s + by + 1) / p(s + by) of the tables s of an edge and topic."""
     graph, priors, counts, totals = sampler.graph, sampler.priors, sampler.counts, sampler.totals
     node, edge, k = cell.node, cell.edge, cell.topic

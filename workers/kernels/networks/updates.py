@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float64Matrix,
     Int64Vector,
+    Number,
     OutFloat32Matrix,
     OutFloat64Matrix,
 )
@@ -51,8 +51,6 @@ from collapsium.workers.kernels.networks.records import GraphArrays, Hyperparame
 from collapsium.workers.kernels.networks.responsibilities import absence_logs, choose
 from collapsium.workers.kernels.networks.workspaces import ExpectedDocument, ExpectedPriors, NodeScale, PairWorkspace
 
-Array = npt.NDArray[Any]
-
 ROUNDS = 3
 """Rounds in which tables are made from counts alone."""
 MIN_MEAN_SHARE = 1e-3
@@ -60,7 +58,7 @@ MIN_MEAN_SHARE = 1e-3
 
 
 @helper
-def _largest(node_edges: Array, document_nodes: Array) -> Any:
+def _largest(node_edges: Array, document_nodes: Array) -> Number:
     """Return the most nodes and edges that a document has."""
     nodes = edges = 0
     for document in range(document_nodes.size - 1):
@@ -188,8 +186,8 @@ def _visit_node(
 
 @borrower
 def _fill_weights(
-    values: Array, row: int, root: Any, pair: int, words: ExpectedWordCounts, pairs: PairWorkspace, scale: NodeScale
-) -> Any:
+    values: Array, row: int, root: Number, pair: int, words: ExpectedWordCounts, pairs: PairWorkspace, scale: NodeScale
+) -> Number:
     """Fill the weights of a pair's topics; return their sum."""
     before, mean, weight, inverse = pairs.before, pairs.mean, pairs.weight, pairs.inverse
     first, word_topic, total = pairs.place[0], words.word_topic[pairs.pairs.position[pair]], np.float32(0.0)
@@ -208,7 +206,7 @@ def _fill_weights(
 
 
 @borrower
-def _without(values: Array, row: int, k: int, q: float, log_absent: float, root: Any, scale: NodeScale) -> Any:
+def _without(values: Array, row: int, k: int, q: float, log_absent: float, root: Number, scale: NodeScale) -> Number:
     """Return E[nu_jk] but for its divisor, without one copy of a pair whose share is q."""
     customers, absent, above = values[CUSTOMERS, row, k], values[ABSENT, row, k], values[ABOVE, row, k]
     less = max(customers - q, 0.0)

@@ -8,12 +8,12 @@ have no mean.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float64Cube,
     Float64Matrix,
     Float64Vector,
@@ -27,8 +27,6 @@ from collapsium.workers.kernels.argument_types import (
 )
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.trees.paths import keep_largest, softmax
-
-Array = npt.NDArray[Any]
 
 
 class GaussianTree(NamedTuple):
@@ -238,7 +236,7 @@ def sweep_components(
         Increased.
     """
     loadings, mean, paths, covariance, end_log, precision = tree
-    listed, masses, best, factors = posterior
+    largest_ends, masses, best, factors = posterior
     by_node, second, ends, sums = statistics
     nodes, depth = paths.shape
     product, score, q, weight = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes + 1)
@@ -268,7 +266,7 @@ def sweep_components(
         _add_vector(values[row], weight, by_node)
         for column in range(values.shape[1]):
             sums[1] += values[row, column] * values[row, column]
-        keep_largest(q, min_share, listed[row], masses[row])
+        keep_largest(q, min_share, largest_ends[row], masses[row])
 
 
 @helper
@@ -317,7 +315,7 @@ def sweep_factors(
     """
     loadings, mean, paths, quadratic, end_log, precision = tree
     location, spread = own
-    listed, masses, best, factors = posterior
+    largest_ends, masses, best, factors = posterior
     by_node, second, ends, sums = statistics
     nodes, depth = paths.shape
     product, score, q, weight = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes + 1)
@@ -363,4 +361,4 @@ def sweep_factors(
         _add_vector(values[row], weight, by_node)
         for column in range(values.shape[1]):
             sums[1] += values[row, column] * values[row, column]
-        keep_largest(q, min_share, listed[row], masses[row])
+        keep_largest(q, min_share, largest_ends[row], masses[row])

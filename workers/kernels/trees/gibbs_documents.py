@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float64Vector,
     Int32Matrix,
     Int64Vector,
+    Number,
     OutFloat64Matrix,
     OutInt64Matrix,
     OutInt64Vector,
@@ -22,7 +23,6 @@ from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.trees.gibbs_paths import DRAW, draw_levels, draw_path, tally_levels
 from collapsium.workers.kernels.trees.gibbs_proposals import add_document, metropolis_step
 from collapsium.workers.kernels.trees.gibbs_records import (
-    Array,
     Assignments,
     CandidatePaths,
     DocumentState,
@@ -40,7 +40,7 @@ FOLD_IN_PASSES, FOLD_IN_LEVEL_PASSES = 4, 20  # over unseen documents: over all 
 
 
 @helper
-def _workspace(slots: int, depth: int, longest: int) -> Any:
+def _workspace(slots: int, depth: int, longest: int) -> Number:
     """Return working space for trees of so many slots and levels, and documents of so many tokens."""
     return Workspace(
         nodes=np.zeros(slots, dtype=np.int64),
@@ -58,7 +58,7 @@ def _workspace(slots: int, depth: int, longest: int) -> Any:
 
 
 @helper
-def _longest(offsets: Array, counts: Array) -> Any:
+def _longest(offsets: Array, counts: Array) -> Number:
     """Return the most pairs and the most tokens that a document has."""
     most_pairs = most_tokens = 0
     for document in range(offsets.size - 1):
@@ -177,7 +177,7 @@ def count_histogram(
 @helper
 def _expected_levels(
     first: int, last: int, position: Array, counts: Array, theta: Array, phi: Array, path: Array, mean: Array
-) -> Any:
+) -> Number:
     """Fill the expected tokens of each level on a path; return the log probability of the document's words."""
     log_words = 0.0
     mean[:] = 0.0

@@ -9,15 +9,14 @@ are alike: paths are named by the place, in a list of all nodes, where they end 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import borrower, helper
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.trees.gibbs_records import (
     FREE,
-    Array,
     DocumentState,
     SampledTree,
     TreeDocument,
@@ -31,7 +30,7 @@ DRAW, ADD_DRAWN, ADD_STORED = 0, 1, 2  # modes of `draw_levels`
 
 
 @helper
-def log_rising(prior: float, count: int) -> Any:
+def log_rising(prior: float, count: int) -> Number:
     """Return log G(a + n) / G(a); by Stirling's series, to 1e-11, where a is large."""
     if count <= FACTORS_PER_LOGARITHM:
         product = 1.0
@@ -214,7 +213,7 @@ def draw_levels(
     mode: int,
     key: Array,
     number: int,
-) -> Any:
+) -> Number:
     """Draw each token's level given those of all others, or count tokens in one after another.
 
     Parameters
@@ -247,13 +246,13 @@ def draw_levels(
                 totals[path[old]] -= 1
                 pair_level[pair - first, old] -= 1
                 level_tokens[old] -= 1
-            whole = 0.0
+            total_weight = 0.0
             for at in range(alpha.size):
                 node = path[at]
                 weight[at] = (alpha[at] + level_tokens[at]) * (words[node] + eta[at]) / (totals[node] + total[at])
-                whole += weight[at]
+                total_weight += weight[at]
             if mode != DRAW:
-                logs += math.log(whole)
+                logs += math.log(total_weight)
             if mode != ADD_STORED:
                 token_level[token] = _draw_weighted(weight, alpha.size, uniform(key, number + token))
             new = token_level[token]

@@ -7,10 +7,10 @@ topics by the prior's mean proportions.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import helper
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.trees.gibbs_paths import (
@@ -27,7 +27,6 @@ from collapsium.workers.kernels.trees.gibbs_paths import (
     weigh_paths,
 )
 from collapsium.workers.kernels.trees.gibbs_records import (
-    Array,
     DocumentState,
     SampledTree,
     TreeDocument,
@@ -105,7 +104,7 @@ def _join_with_new_levels(
     work: Workspace,
     key: Array,
     number: int,
-) -> Any:
+) -> Number:
     """Put a document on a path with levels drawn token by token; return the sum of the logs of their weights."""
     tally_levels(document, state, 0)
     join_path(end, tree, state)

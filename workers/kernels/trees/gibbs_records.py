@@ -5,11 +5,10 @@ A node is a slot of the arrays. The root is slot 0; free slots are not in the tr
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy.typing as npt
+from typing import NamedTuple
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float64Matrix,
     Float64Vector,
     Int64Matrix,
@@ -18,8 +17,6 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     OutUInt8Vector,
 )
-
-Array = npt.NDArray[Any]
 
 FREE = -2  # parent of a free slot; the root's is -1
 

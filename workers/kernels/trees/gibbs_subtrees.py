@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import UInt64Vector
+from collapsium.workers.kernels.argument_types import Array, Number, UInt64Vector
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.trees.gibbs_paths import draw_place, list_nodes, log_rising
-from collapsium.workers.kernels.trees.gibbs_records import FREE, Array, Assignments, SampledTree, TreePriors
+from collapsium.workers.kernels.trees.gibbs_records import FREE, Assignments, SampledTree, TreePriors
 
 
 class Subtree(NamedTuple):
@@ -70,7 +70,7 @@ class PlaceWeights(NamedTuple):
 
 
 @helper
-def _first_tokens(offsets: Array, counts: Array) -> Any:
+def _first_tokens(offsets: Array, counts: Array) -> Number:
     """Return each document's first token, and the number of tokens; shape (documents + 1,)."""
     begins, token = np.zeros(offsets.size, dtype=np.int64), 0
     for document in range(offsets.size - 1):
@@ -108,7 +108,7 @@ def _tally_words(subtree: Subtree, pairs: DocumentPairs, tokens: TokenLevels, wo
 
 
 @borrower
-def _swap_log_ratio(subtree: Subtree, tokens: TokenLevels, priors: TreePriors, tree: SampledTree) -> Any:
+def _swap_log_ratio(subtree: Subtree, tokens: TokenLevels, priors: TreePriors, tree: SampledTree) -> Number:
     """Return the log ratio of probabilities if a node and its only child exchange their words, to as it is."""
     node, lower, upper = subtree.node, subtree.level, subtree.level - 1
     members, up, begins, token_level = subtree.members, subtree.path[upper], tokens.begins, tokens.level

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import Float32Matrix, OutFloat32Matrix, OutFloat64Matrix
+from collapsium.workers.kernels.argument_types import Array, Float32Matrix, OutFloat32Matrix, OutFloat64Matrix
 from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.trees.paths import (
@@ -19,8 +18,6 @@ from collapsium.workers.kernels.trees.paths import (
     softmax,
 )
 from collapsium.workers.kernels.trees.records import DocumentPrior, LargestEnds, TreeStatistics, TreeTopics
-
-Array = npt.NDArray[Any]
 
 
 class LevelCounts(NamedTuple):

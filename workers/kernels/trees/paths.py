@@ -9,12 +9,11 @@ of a word.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import Float64Matrix, OutFloat64Matrix
+from collapsium.workers.kernels.argument_types import Array, Float64Matrix, OutFloat64Matrix
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import power
 from collapsium.workers.kernels.records import DocumentPairs
@@ -27,15 +26,13 @@ from collapsium.workers.kernels.trees.records import (
     TreeTopics,
 )
 
-Array = npt.NDArray[Any]
-
 MIN_SHARE = 2.0**-60  # share of an end below which it changes no sum in double precision
 MAX_LOG_PRODUCT = 600.0  # nats that a product of probabilities may be away from one
 MIN_PROBABILITY = 1e-145  # of a word at a node, and of a level: products of the two still have an inverse
 
 
 class LevelWeights(NamedTuple):
-    """What a document's paths make of a word outside of its nodes.
+    """Probabilities of a word outside of the nodes of a document's paths.
 
     Attributes
     ----------

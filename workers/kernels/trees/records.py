@@ -56,7 +56,7 @@ class DocumentPrior(NamedTuple):
 
 
 class StoppingRule(NamedTuple):
-    """How long the local state of a document is updated.
+    """Limits of the updates of a document's local state.
 
     Attributes
     ----------

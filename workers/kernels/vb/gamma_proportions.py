@@ -8,12 +8,11 @@ are log-linear in the labels of a document: log R_mk = sum_j r_mj x_jk.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
@@ -41,8 +40,6 @@ from collapsium.workers.kernels.vb.records import (
     Workspace,
 )
 from collapsium.workers.kernels.vb.vector_functions import digammas, exponentials, log_gammas, logarithms
-
-Array = npt.NDArray[Any]
 
 # Newton's method for u: it needs five steps where the last pass was near.
 MAX_NEWTON_STEPS = 60

@@ -9,12 +9,11 @@ the scale cancels in the bound.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
@@ -26,8 +25,6 @@ from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.special import digamma
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits, Workspace
 from collapsium.workers.kernels.vb.vector_functions import digammas, exponentials, log_gammas, logarithms
-
-Array = npt.NDArray[Any]
 
 MIN_LOG_WEIGHT = -345.0  # the product of two weights stays a normal number
 

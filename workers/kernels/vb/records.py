@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy.typing as npt
+from typing import NamedTuple
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float64Matrix,
     Float64Vector,
     Int32Vector,
@@ -15,8 +14,6 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Cube,
     OutFloat64Matrix,
 )
-
-Array = npt.NDArray[Any]
 
 
 class MeanFieldTopics(NamedTuple):
@@ -66,7 +63,7 @@ class Workspace(NamedTuple):
     new, work : numpy.ndarray of float64, shape (topics,)
         Intermediate results.
     bits : numpy.ndarray of int64, shape (topics,)
-        `work` as whole numbers.
+        `work` as integers.
     norm : numpy.ndarray of float64, shape (pairs,)
         Sum over the topics of each pair's unnormalised responsibilities; as many as the longest document has pairs.
     """

@@ -1,35 +1,33 @@
 """Logarithms, exponentials and digamma over arrays.
 
-They are written out, with the bits of a double as whole numbers, so that the compiler vectorises them over the topics.
+They are written out, with the bits of a double as integers, so that the compiler vectorises them over the topics.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import Float64Vector, OutFloat64Vector
+from collapsium.workers.kernels.argument_types import Array, Float64Vector, OutFloat64Vector
 from collapsium.workers.kernels.jit import helper, kernel
 
-Array = npt.NDArray[Any]
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+"""The bits of sqrt(1/2), read as an integer."""
 
-SQRT_HALF_BITS = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2), as a whole number
 LN2, PER_LN2, HALF_LOG_2PI = math.log(2.0), 1.0 / math.log(2.0), 0.5 * math.log(2.0 * math.pi)
 
 
 @helper
 def logarithms(x: Array, work: Array, bits: Array, out: Array) -> None:
-    """Fill log x, to 1e-15, of normal numbers above 0; `bits` is a view of `work` as whole numbers."""
+    """Fill log x, to 1e-15, of normal numbers above 0; `bits` is a view of `work` as integers."""
     # With x = 2^e m, sqrt(1/2) <= m < sqrt(2), and f = (m - 1)/(m + 1): log m = 2 (f + f^3/3 + f^5/5 + ...).
     for k in range(x.size):
         work[k] = x[k]
     for k in range(x.size):
-        whole = (bits[k] - SQRT_HALF_BITS) >> 52
-        bits[k] -= whole << 52
-        out[k] = whole
+        exponent = (bits[k] - SQRT_HALF_BITS) >> 52
+        bits[k] -= exponent << 52
+        out[k] = exponent
     for k in range(x.size):
         f = (work[k] - 1.0) / (work[k] + 1.0)
         r = f * f
@@ -42,7 +40,8 @@ def logarithms(x: Array, work: Array, bits: Array, out: Array) -> None:
 def exponentials(x: Array, work: Array, bits: Array, out: Array) -> None:
     """Fill exp x, to 1e-13, for -700 <= x <= 0: 2^n times a polynomial of the remainder; `bits` as for `logarithms`."""
     for k in range(x.size):
-        n = np.int32(x[k] * PER_LN2 - 0.5)  # truncated towards zero, hence to the nearest
+        # Truncated towards zero, which is to the nearest here.
+        n = np.int32(x[k] * PER_LN2 - 0.5)
         bits[k] = (np.int64(n) + 1023) << 52
         r = x[k] - n * LN2
         high = 1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880 + r * (1 / 3628800 + r * (1 / 39916800)))))
