@@ -1,4 +1,4 @@
-"""What every family must pass: subclass `Conformance`, name the family and the options to try, and get the suite.
+"""The conformance suite of families: subclass `Conformance`, name the family and the options to try.
 
 Each test is repeated with all options of the matrix (`pytest_generate_tests` in conftest.py), and the first options, on
 which all families' ways of running tasks are tried, on every executor.
@@ -17,121 +17,38 @@ import pytest
 from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
-from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.engine.state import Problem
-from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import ClusterError, OptionError
+from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
-from collapsium.storage.runs.summary import RECORD as SUMMARY
 from collapsium.storage.runs.summary import read_summary
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import State
-from collapsium.workers.shard_loading import load_shard
 from tests.conftest import dealt, planted, planted_labels, write_corpus
+from tests.fits import (
+    TIMES,
+    Losing,
+    arrays_of,
+    bits,
+    counts_of,
+    document_counts,
+    problem_of,
+    scores_of,
+    state_bits,
+    states,
+)
 from tests.strategies import documents_of
-
-# What an event says of its time and place, which a run that was resumed says otherwise.
-TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
-TIMES += ("tokens_a_second", "sweeps", "top_words", "processes")  # words are looked for where there is time to
-TIMES += ("generation",)  # of who has told it
-TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
-
-
-def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0):
-    """A family's problem on a corpus, with its first global state; run serially unless an executor is given."""
-    opened, executor = Corpus(corpus), executor or SerialExecutor()
-    manifest = opened.manifest
-    half, config, stream = load_family(family), make_options(family, options), Stream(7)
-    words = manifest.vocabulary.words
-    more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
-    more["labels"] = labels_of(opened, family, config)
-    summary = Summary(manifest.documents, words, manifest.tokens, **more)
-    global_state = half.initialise(summary, config, stream)
-    shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
-    return (
-        Problem(family, half, half.make_shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
-        executor,
-        global_state,
-    )
-
-
-def states(corpus, family, options, iterations, cuts=None):
-    """The state after each iteration, run serially."""
-    problem, executor, global_state = problem_of(corpus, family, options, cuts)
-    return problem, list(run(problem, executor, global_state, Limits(iterations=iterations)))
-
-
-def counts_of(rows):
-    """The counts by word and topic in the arrays of a block's rows; of active topics, without their background."""
-    return next(rows[name] for name in ("word_topic", "block_active", "word_active") if name in rows)
-
-
-def arrays_of(state):
-    """The arrays of a state by name, also of one that was spilled."""
-    return state.to_arrays() if isinstance(state, State) else state
-
-
-def state_bits(state):
-    """All arrays of a state, as bytes."""
-    parts = [
-        state.global_state,
-        *(block.value.rows for block in state.blocks),
-        *(swept.value.local for swept in state.swept),
-    ]
-    return [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
-
-
-def document_counts(local, topics):
-    """A shard's counts by document and topic as its local state has them, without background."""
-    if "document_topic" in local:
-        return local["document_topic"]
-    found = np.zeros((local["document_lists"].size - 1, topics))
-    owner = np.repeat(np.arange(len(found)), np.diff(local["document_lists"]))
-    found[owner, local["document_topics"]] = local["document_counts"]
-    return found
-
-
-class Losing(SerialExecutor):
-    """Loses its work in some of the calls that wait for it."""
-
-    def __init__(self, executor, every):
-        self.calls, self.every, self.losses = 0, every, 0
-
-    def collect(self, futures):
-        self.calls += 1
-        if self.calls % self.every == 0 and self.losses < 4:
-            self.losses += 1
-            raise ClusterError("on purpose")
-        return super().collect(futures)
-
-
-def bits(model, shards):
-    """All of a model's arrays, as bytes."""
-    parts = [model.global_state, *(model.rows(block) for block in range(len(model.blocks)))]
-    parts += [model.documents(shard) for shard in range(shards)]
-    summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""
-    arrays = [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
-    return [*arrays, (SUMMARY, summary)]
-
-
-def scores_of(run):
-    """The scores that a run told of, in their order."""
-    return [event["score"] for event in Run(run).events() if event["event"] == "iteration" and "score" in event]
 
 
 class Conformance:
     """The suite.
 
     `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` those of them under
-    which theory says that the objective never falls. Where `labelled`, all corpora have labels, and are else the same;
-    `planted_labels` says which the planted topics' documents have. Where `segmented`, they have segments too.
+    which the objective never falls in theory. With `labelled`, all corpora have labels, and are the same otherwise;
+    `ground_truth_labels` returns those of documents with known topics. With `segmented`, they have segments too.
     """
 
     family: str
@@ -139,8 +56,8 @@ class Conformance:
     ascends: tuple[dict, ...] = ()
     labelled = segmented = False
     word_prior: dict = MappingProxyType({"beta": 3.0})  # the option that gives each of 30 words a prior of 0.1
-    planted_iterations = 80
-    losing = (3, 4)  # every so manieth wait for work is in vain: with checkpoints, and without
+    ground_truth_iterations = 80
+    losing = (3, 4)  # every third wait for work fails, with checkpoints, or every fourth, without
 
     @pytest.fixture
     def small(self, small, request):
@@ -149,14 +66,14 @@ class Conformance:
             return request.getfixturevalue("segmented_small")
         return request.getfixturevalue("labelled_small") if self.labelled else small
 
-    def planted_labels(self, theta):
+    def ground_truth_labels(self, theta):
         """Labels of documents of these proportions, lists of (field, value)."""
         return planted_labels(theta)
 
     def corpus(self, path, rows, vocabulary, shard_tokens=None, theta=None):
         """Write a corpus; all documents are of one topic, unless their proportions are given."""
         theta = np.ones((len(rows), 1)) if theta is None else theta
-        labels = self.planted_labels(theta) if self.labelled else None
+        labels = self.ground_truth_labels(theta) if self.labelled else None
         rows = dealt(rows, 1) if self.segmented else rows
         return write_corpus(path, rows, vocabulary, shard_tokens, labels=labels, segmented=self.segmented)
 
@@ -170,32 +87,32 @@ class Conformance:
 
     def token_topics(self, shard, local):
         """The column of the counts that each token counts for; None where tokens have responsibilities."""
-        return local["token_topic"] if "token_topic" in local.keys() else None  # noqa: SIM118 - or a shelf
+        return local["token_topic"] if "token_topic" in local.keys() else None  # noqa: SIM118 - or spill files
 
     def document_counts(self, local, topics):
         """A shard's counts by document and topic as its local state has them, without background."""
         return document_counts(local, topics)
 
-    def require_summary(self, model, listed, table):
+    def require_summary(self, model, topic_list, table):
         """The summary's examples are the documents with the largest proportions, of those that are not empty."""
         summary = read_summary(model.folder, model.record)
-        assert {one.id for one in listed} <= {one.id for one in summary.topics}
+        assert {topic.id for topic in topic_list} <= {one.id for one in summary.topics}
         assert summary.documents == 60 - 4  # of the small corpus, four are empty
         empty = {str(number + 1) for number in range(60) if number % 17 == 5}
         columns = (table.column(name).to_pylist() for name in ("id", "topics", "proportions"))
         rows = {key: dict(zip(ids, shares, strict=True)) for key, ids, shares in zip(*columns, strict=True)}
         for topic in summary.topics:
             shares = sorted((row.get(topic.id, 0.0) for key, row in rows.items() if key not in empty), reverse=True)
-            found = [(summary.examples[one.document].id, one.share) for one in topic.examples]
+            examples = [(summary.examples[example.document].id, example.share) for example in topic.examples]
             expected = [share for share in shares[:3] if share >= 0.01 + 1e-6]
-            assert np.allclose([share for _, share in found][: len(expected)], expected, atol=1e-6)
-            assert all(math.isclose(rows[key][topic.id], share, abs_tol=1e-6) for key, share in found)
+            assert np.allclose([share for _, share in examples][: len(expected)], expected, atol=1e-6)
+            assert all(math.isclose(rows[key][topic.id], share, abs_tol=1e-6) for key, share in examples)
 
-    def require_order(self, listed, model):
-        """Topics are listed by falling share; nodes of a tree depth-first."""
-        if listed[0].level is None:
-            assert [topic.share for topic in listed] == sorted((topic.share for topic in listed), reverse=True)
-        for before, node in pairwise(listed if listed[0].level is not None else []):
+    def require_order(self, topic_list, model):
+        """Topics are topic_list by falling share; nodes of a tree depth-first."""
+        if topic_list[0].level is None:
+            assert [topic.share for topic in topic_list] == sorted((topic.share for topic in topic_list), reverse=True)
+        for before, node in pairwise(topic_list if topic_list[0].level is not None else []):
             assert node.level <= before.level + 1
             assert node.level <= before.level or node.parent == before.id
 
@@ -212,9 +129,9 @@ class Conformance:
             q = np.zeros((shard.pairs, int(local["document_topics"].max(initial=0)) + 1))
             at = 0
             for document, (first, last) in enumerate(pairwise(shard.offsets)):
-                listed = local["document_topics"][slice(*local["document_lists"][document : document + 2])]
-                share = local["pair_shares"][at : at + listed.size * (last - first)].reshape(last - first, listed.size)
-                q[first:last, listed] = share / 2.0**15
+                active = local["document_topics"][slice(*local["document_lists"][document : document + 2])]
+                share = local["pair_shares"][at : at + active.size * (last - first)].reshape(last - first, active.size)
+                q[first:last, active] = share / 2.0**15
                 at += share.size
         counted, rest = np.zeros((shard.words.size, q.shape[1])), np.zeros(shard.words.size)
         np.add.at(counted, shard.position, shard.counts[:, np.newaxis] * q)
@@ -225,9 +142,9 @@ class Conformance:
         return counted, rest, documents
 
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
-        problem, found = states(small[0], self.family, options, 10)
+        problem, history = states(small[0], self.family, options, 10)
         tokens = Corpus(small[0]).manifest.tokens
-        for state, _ in found[::3]:
+        for state, _ in history[::3]:
             rows = arrays_of(state.blocks[0].value.rows)
             held = counts_of(rows)
             total, background = np.zeros(held.shape), np.zeros(len(held))
@@ -272,13 +189,13 @@ class Conformance:
     def test_bits__do_not_depend_on_where_local_states_lie(self, small, options, tmp_path, monkeypatch):
         """In memory, or in scratch files of which a few responsibilities are read at a time."""
         monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
-        found = []
+        final_bits = []
         for name, scratch in (("memory", None), ("disk", str(tmp_path / "scratch"))):
             problem, executor, global_state = problem_of(small[0], self.family, options, scratch=scratch)
             states_ = [state for state, _ in run(problem, executor, global_state, Limits(iterations=9))]
             assert (name == "disk") == any((tmp_path / "scratch").glob("*"))
-            found.append(state_bits(states_[-1]))
-        assert found[0] == found[1]
+            final_bits.append(state_bits(states_[-1]))
+        assert final_bits[0] == final_bits[1]
 
     def test_local_sweeps__conserve_counts(self, small, options):
         problem, executor, global_state = problem_of(small[0], self.family, options)
@@ -292,23 +209,23 @@ class Conformance:
         """A run that lost its work goes on from a checkpoint as if nothing had happened."""
         problem, executor, global_state = problem_of(small[0], self.family, options)
         limits = Limits(iterations=5)
-        whole = [state for state, _ in run(problem, executor, global_state, limits)][-1]
-        for kept in (1, 3):
-            checkpointer = RunCheckpointer(Run(tmp_path / str(kept)), executor, problem, every=1)
-            first = list(run(problem, executor, global_state, Limits(iterations=kept), checkpointer))
-            assert checkpointer.restore(problem).state.iteration == kept
+        uninterrupted = [state for state, _ in run(problem, executor, global_state, limits)][-1]
+        for last in (1, 3):
+            checkpointer = RunCheckpointer(Run(tmp_path / str(last)), executor, problem, every=1)
+            first = list(run(problem, executor, global_state, Limits(iterations=last), checkpointer))
+            assert checkpointer.restore(problem).state.iteration == last
             then = list(run(problem, executor, global_state, limits, checkpointer))
-            assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, kept + 1), *range(kept, 6)]
-            assert state_bits(then[-1][0]) == state_bits(whole)
+            assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, last + 1), *range(last, 6)]
+            assert state_bits(then[-1][0]) == state_bits(uninterrupted)
 
     def test_lost_work__is_done_again_with_the_same_bits(self, small, options, tmp_path):
         problem, executor, global_state = problem_of(small[0], self.family, options)
-        whole = [state for state, _ in run(problem, executor, global_state, Limits(iterations=6))][-1]
+        uninterrupted = [state for state, _ in run(problem, executor, global_state, Limits(iterations=6))][-1]
         checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=1)
-        for every, kept in zip(self.losing, (checkpointer, NoCheckpoints()), strict=True):
-            found = list(run(problem, Losing(executor, every), global_state, Limits(iterations=6), kept))
-            assert state_bits(found[-1][0]) == state_bits(whole)
-            assert any(progress.lost for _, progress in found)
+        for every, used in zip(self.losing, (checkpointer, NoCheckpoints()), strict=True):
+            history = list(run(problem, Losing(executor, every), global_state, Limits(iterations=6), used))
+            assert state_bits(history[-1][0]) == state_bits(uninterrupted)
+            assert any(progress.lost for _, progress in history)
 
     def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(self, small, options, tmp_path):
         self.check_resumed(small, {**options, "iterations": 6}, tmp_path)
@@ -320,36 +237,36 @@ class Conformance:
             if event["event"] == "iteration" and event["iteration"] == 4:
                 raise KeyboardInterrupt
 
-        given = {"family": self.family, "heldout": small[1], "seed": 5, **options}
-        whole = fit(small[0], tmp_path / "whole", **given)
+        fit_options = {"family": self.family, "heldout": small[1], "seed": 5, **options}
+        uninterrupted = fit(small[0], tmp_path / "uninterrupted", **fit_options)
         with pytest.raises(KeyboardInterrupt):
-            fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=3, **given)
-        found = resume(tmp_path / "run", scheduler="serial")
-        assert bits(found, 5) == bits(whole, 5)
-        told = [
+            fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=3, **fit_options)
+        resumed = resume(tmp_path / "run", scheduler="serial")
+        assert bits(resumed, 5) == bits(uninterrupted, 5)
+        events = [
             [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]
-            for run in (tmp_path / "run", tmp_path / "whole")
+            for run in (tmp_path / "run", tmp_path / "uninterrupted")
         ]
-        assert told[0] == told[1]
+        assert events[0] == events[1]
         assert verify(tmp_path / "run").broken == []
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
-        problem, whole = states(small[0], self.family, options, 4)
+        problem, one_block = states(small[0], self.family, options, 4)
         model = problem.shard_model
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
         sides = []
-        for state in (cut[-1][0], whole[-1][0]):
-            kept = [arrays_of(model.finished_rows(block.value.rows, state.global_state)) for block in state.blocks]
-            sides.append(np.concatenate([rows["word_topic"] for rows in kept]))
+        for state in (cut[-1][0], one_block[-1][0]):
+            finished = [arrays_of(model.finished_rows(block.value.rows, state.global_state)) for block in state.blocks]
+            sides.append(np.concatenate([rows["word_topic"] for rows in finished]))
         # Active responsibilities are whole steps of 2^-15, of which rounding may flip one.
-        active = "word_rest" in arrays_of(whole[-1][0].blocks[0].value.rows)
+        active = "word_rest" in arrays_of(one_block[-1][0].blocks[0].value.rows)
         np.testing.assert_allclose(*sides, rtol=1e-5, atol=5e-3 if active else 1e-7)
 
     def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
-        _, found = states(small[0], self.family, options, 8)
-        values = [progress.figures["objective"] for _, progress in found if "objective" in progress.figures]
+        _, history = states(small[0], self.family, options, 8)
+        values = [progress.figures["objective"] for _, progress in history if "objective" in progress.figures]
         assert all(math.isfinite(value) for value in values)
-        assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
+        assert all(math.isfinite(value) for _, progress in history for value in progress.figures.values())
         if options in self.ascends:
             assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values, values[1:], strict=False))
 
@@ -369,30 +286,36 @@ class Conformance:
     def test_another_fit__begins_from_the_model(self, small, options, tmp_path):
         """Its words' probabilities sum to one, and the family itself takes them up."""
         model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
-        found = model.shard_model.probabilities(model.rows(0), model.global_state)["word_topic"]
-        assert found.dtype == np.float64
-        assert found.shape[0] == 30
-        assert (found >= 0.0).all()
-        np.testing.assert_allclose(found.sum(axis=0), 1.0, rtol=1e-5)
-        given = {"family": self.family, "scheduler": "serial", "iterations": 2, "warm": tmp_path / "run", **options}
+        phi = model.shard_model.probabilities(model.rows(0), model.global_state)["word_topic"]
+        assert phi.dtype == np.float64
+        assert phi.shape[0] == 30
+        assert (phi >= 0.0).all()
+        np.testing.assert_allclose(phi.sum(axis=0), 1.0, rtol=1e-5)
+        fit_options = {
+            "family": self.family,
+            "scheduler": "serial",
+            "iterations": 2,
+            "warm": tmp_path / "run",
+            **options,
+        }
         for name, corpus in (("same", small[0]), ("other", small[1])):
-            fit(corpus, tmp_path / name, **given)
+            fit(corpus, tmp_path / name, **fit_options)
             assert verify(tmp_path / name).broken == []
 
     def test_start__one_word_one_document_one_topic(self, tmp_path, options):
         corpus = self.corpus(tmp_path / "one", [{0: 1}], 1)
-        given = {**options, **self.sized(1)}
-        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **given)
+        fit_options = {**options, **self.sized(1)}
+        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **fit_options)
         (held,) = arrays_of(model.rows(0))["word_topic"]
         np.testing.assert_allclose(held[held > 0.0], [1.0], rtol=1e-5)
 
     def test_more_topics_than_tokens__runs(self, tmp_path, options):
         corpus = self.corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
-        given = {**options, **self.sized(20)}
-        fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **given)
+        fit_options = {**options, **self.sized(20)}
+        fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **fit_options)
         unseen = self.corpus(tmp_path / "unseen", [{0: 2}, {0: 1, 1: 2}], 4)
-        found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
-        assert math.isfinite(found.score)
+        evaluation = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
+        assert math.isfinite(evaluation.score)
 
     def test_commands__read_the_model(self, small, options, tmp_path):
         self.check_commands(small, {**options, "iterations": 8}, tmp_path)
@@ -404,36 +327,36 @@ class Conformance:
         again = evaluate(tmp_path / "run", heldout=small[1], scheduler="serial")
         assert math.isclose(again.score, scores_of(tmp_path / "run")[-1], rel_tol=1e-9)
         assert math.isclose(again.perplexity, math.exp(-again.score))
-        listed = topics(tmp_path / "run", words=3)
-        assert math.isclose(sum(topic.share for topic in listed), 1.0, rel_tol=1e-6)
-        self.require_order(listed, Model(tmp_path / "run"))
+        topic_list = topics(tmp_path / "run", words=3)
+        assert math.isclose(sum(topic.share for topic in topic_list), 1.0, rel_tol=1e-6)
+        self.require_order(topic_list, Model(tmp_path / "run"))
         for name, corpus in (("seen", small[0]), ("unseen", small[1])):
             assert infer(tmp_path / "run", corpus, tmp_path / name, scheduler="serial", threshold=0.0).rows == 60
             table = pq.read_table(tmp_path / name)
             sums = np.array([sum(row) for row in table.column("proportions").to_pylist()])
             assert table.column("id").to_pylist() == [str(n + 1) for n in range(60)]
             if name == "seen":
-                self.require_summary(Model(tmp_path / "run"), listed, table)
+                self.require_summary(Model(tmp_path / "run"), topic_list, table)
             assert (sums <= 1 + 1e-5).all()
             assert (sums > 0.3).all()
 
-    def test_planted_topics__are_recovered(self, tmp_path, options):
-        self.check_planted(tmp_path, 300, {**options, "iterations": self.planted_iterations})
+    def test_ground_truth_topics__are_recovered(self, tmp_path, options):
+        self.check_ground_truth(tmp_path, 300, {**options, "iterations": self.ground_truth_iterations})
 
-    def check_planted(self, tmp_path, documents, options):
+    def check_ground_truth(self, tmp_path, documents, options):
         rows, theta = planted(5, documents=documents, words=30, topics=3, tokens=60)
         corpus = self.corpus(tmp_path / "planted", rows, 30, shard_tokens=6000, theta=theta)
-        given = {**options, **self.sized(3), **self.word_prior}
-        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", **given)
-        found = self.largest(arrays_of(model.rows(0))["word_topic"]) + 3.0 / 30
-        found = found / found.sum(axis=0)
+        fit_options = {**options, **self.sized(3), **self.word_prior}
+        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", **fit_options)
+        phi = self.largest(arrays_of(model.rows(0))["word_topic"]) + 3.0 / 30
+        phi = phi / phi.sum(axis=0)
         true = np.random.default_rng(5).dirichlet(np.full(30, 0.1), size=3)
-        distance = 0.5 * np.abs(found.T[:, np.newaxis] - true).sum(axis=2)
+        distance = 0.5 * np.abs(phi.T[:, np.newaxis] - true).sum(axis=2)
         assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
         assert distance.min(axis=1).mean() < 0.1
 
     def largest(self, word_topic):
-        """The counts of the three topics that are planted: of all, where the family has no more."""
+        """The counts of the three topics of the ground truth: of all, where the family has no more."""
         assert word_topic.shape[1] == 3
         return word_topic
 
@@ -461,8 +384,8 @@ class _References:
         key = repr((family, small[0], sorted(options.items())))
         if key not in self.made:
             out = self.place / str(len(self.made))
-            given = {"family": family, "iterations": 4, "seed": 11, **options}
-            model = fit(small[0], out, scheduler="serial", heldout=small[1], **given)
+            fit_options = {"family": family, "iterations": 4, "seed": 11, **options}
+            model = fit(small[0], out, scheduler="serial", heldout=small[1], **fit_options)
             held = bits(model, len(Corpus(small[0]).manifest.shards))
             self.made[key] = {"bits": held, "scores": scores_of(out)}
         return self.made[key]

@@ -10,7 +10,8 @@ from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError
-from tests.conformance import Conformance, Losing, arrays_of, problem_of, scores_of, state_bits
+from tests.conformance import Conformance
+from tests.fits import Losing, arrays_of, problem_of, scores_of, state_bits
 
 MANY = 140  # topics: more than a document begins with all of
 STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
@@ -44,8 +45,8 @@ class Responsibilities(Conformance):
     def test_commands__read_the_model_of_a_stochastic_schedule(self, small, steps, tmp_path):
         self.check_commands(small, {**steps, **STEPS}, tmp_path)
 
-    def test_planted_topics__are_recovered_in_two_passes(self, tmp_path, steps):
-        self.check_planted(tmp_path, 1500, {**steps, "schedule": "stochastic", "passes": 2})
+    def test_ground_truth_topics__are_recovered_in_two_passes(self, tmp_path, steps):
+        self.check_ground_truth(tmp_path, 1500, {**steps, "schedule": "stochastic", "passes": 2})
 
     def test_steps__conserve_counts(self, small, steps):
         _, states_, found = stepped(small[0], self.family, steps)

@@ -23,8 +23,8 @@ from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
 from tests.chaos.simulated import SimulatedExecutor
-from tests.conformance import TIMES, bits
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import TIMES, bits
 
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from collapsium.pipeline import Model, fit, simulate
-from tests.conformance import bits
+from tests.fits import bits
 
 SECONDS_BEFORE_HANG = 240  # seconds after which a run hangs
 FITS = (

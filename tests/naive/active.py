@@ -25,21 +25,21 @@ def in_steps(blocks):
 
 def document_counts(offsets, counts, lists, topic, starts, share):
     """E[n_dk] of the lists, one behind the other, and the documents' background tokens."""
-    listed, rest = [np.zeros(0)], []
+    active_counts, rest = [np.zeros(0)], []
     for pairs, _, q in documents(offsets, lists, topic, starts, share):
-        listed.append(counts[pairs] @ q)
+        active_counts.append(counts[pairs] @ q)
         rest.append(counts[pairs] @ (1 - q.sum(axis=1)))
-    return np.concatenate(listed), np.array(rest)
+    return np.concatenate(active_counts), np.array(rest)
 
 
 def word_counts(shape, offsets, position, counts, lists, topic, starts, share):
-    """What the lists give to each word and topic, shape (rows, topics), and each word's background tokens."""
-    listed, rest = np.zeros(shape), np.zeros(shape[0])
+    """Counts of active topics by word and topic, shape (rows, topics), and each word's background tokens."""
+    active_counts, rest = np.zeros(shape), np.zeros(shape[0])
     for pairs, own, q in documents(offsets, lists, topic, starts, share):
         c = counts[pairs].astype(np.float64)
-        np.add.at(listed, (position[pairs][:, np.newaxis], own), c[:, np.newaxis] * q)
+        np.add.at(active_counts, (position[pairs][:, np.newaxis], own), c[:, np.newaxis] * q)
         np.add.at(rest, position[pairs], c * (1 - q.sum(axis=1)))
-    return listed, rest
+    return active_counts, rest
 
 
 def initialise(offsets, lists, noise):

@@ -46,9 +46,9 @@ def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lis
     for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         dense = np.zeros((q.shape[0], shape[1]))
         dense[:, own] = q
-        kept = new_topic[new_lists[d] : new_lists[d + 1]]
-        blocks.append(dense[:, kept].copy())
-        dense[:, kept] = 0.0
+        selected = new_topic[new_lists[d] : new_lists[d + 1]]
+        blocks.append(dense[:, selected].copy())
+        dense[:, selected] = 0.0
         np.add.at(dropped, position[pairs], counts[pairs][:, np.newaxis] * dense)
     return in_steps(blocks), dropped
 

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def parts(active, rest, even, weight):
-    """What of a word's background tokens falls to each topic, in proportion to weight_k (even + active_kw)."""
+    """A word's background tokens by topic, in proportion to weight_k (even + active_kw)."""
     share = weight * (even + np.asarray(active, dtype=np.float64))
     return rest[:, np.newaxis] * share / share.sum(axis=1, keepdims=True)
 

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 @dataclass
 class Paths:
-    """What q(c) is made from: loadings and their variances by node, the mean, a node's place a level, and priors."""
+    """The parameters of q(c): loadings and their variances by node, the mean, a node's place a level, and priors."""
 
     loadings: np.ndarray  # (nodes, columns)
     spread: np.ndarray  # (nodes,)
@@ -32,7 +32,7 @@ class Paths:
 
 @dataclass
 class Swept:
-    """What a sweep comes to; q has an end a column, and `mean` and `square` are E[x] and E[xx'] given each end."""
+    """The results of a sweep; q has an end a column, and `mean` and `square` are E[x] and E[xx'] given each end."""
 
     q: np.ndarray
     mean: np.ndarray
@@ -50,63 +50,63 @@ def nearest(values, centres):
     return np.argmin(((values[:, np.newaxis] - centres) ** 2).sum(axis=2), axis=1)
 
 
-def sweep_components(values, given):
+def sweep_components(values, tree):
     """q(c) q(x | c): C_nc^-1 = I + tau E[W'W], y_nc = C_nc tau M_c'(t - mu); S as the marginal of t has it."""
-    nodes, depth = given.paths.shape
+    nodes, depth = tree.paths.shape
     score, mean = np.zeros((len(values), nodes)), np.zeros((len(values), nodes, depth))
     square = np.zeros((len(values), nodes, depth, depth))
-    for row, value in enumerate(values - given.mean):
+    for row, value in enumerate(values - tree.mean):
         for end in range(nodes):
-            inverse = np.eye(depth) + given.precision * given.quadratic(end)
+            inverse = np.eye(depth) + tree.precision * tree.quadratic(end)
             covariance = np.linalg.inv(inverse)
-            y = covariance @ (given.precision * given.matrix(end)[0].T @ value)
-            score[row, end] = given.end_log[end] - 0.5 * given.precision * value @ value
+            y = covariance @ (tree.precision * tree.matrix(end)[0].T @ value)
+            score[row, end] = tree.end_log[end] - 0.5 * tree.precision * value @ value
             score[row, end] += 0.5 * np.linalg.slogdet(covariance)[1] + 0.5 * y @ inverse @ y
             mean[row, end], square[row, end] = y, covariance + np.outer(y, y)
-    whole = logsumexp(score, axis=1)
-    q = np.exp(score - whole[:, np.newaxis])
-    return _summed(values, given, q, mean, square, whole.sum(), None, None)
+    log_norm = logsumexp(score, axis=1)
+    q = np.exp(score - log_norm[:, np.newaxis])
+    return _summed(values, tree, q, mean, square, log_norm.sum(), None, None)
 
 
-def sweep_factors(values, given, location, spread):
+def sweep_factors(values, tree, location, spread):
     """q(c) given q(x), then q(x) given q(c)."""
-    nodes, depth = given.paths.shape
+    nodes, depth = tree.paths.shape
     score, bound = np.zeros((len(values), nodes)), 0.0
     made = np.zeros(location.shape), np.zeros(spread.shape)
-    for row, value in enumerate(values - given.mean):
+    for row, value in enumerate(values - tree.mean):
         y, c = location[row], spread[row]
         moment = c + np.outer(y, y)
         bound += 0.5 * (depth + np.linalg.slogdet(c)[1] - np.trace(moment))  # E[log p(x)] - E[log q(x)]
         for end in range(nodes):
-            matrix, _ = given.matrix(end)
-            left = value @ value - 2.0 * value @ matrix @ y + np.trace(given.quadratic(end) @ moment)
-            score[row, end] = given.end_log[end] - 0.5 * given.precision * left
+            matrix, _ = tree.matrix(end)
+            left = value @ value - 2.0 * value @ matrix @ y + np.trace(tree.quadratic(end) @ moment)
+            score[row, end] = tree.end_log[end] - 0.5 * tree.precision * left
         q = np.exp(score[row] - logsumexp(score[row]))
-        inverse = np.eye(depth) + given.precision * sum(q[end] * given.quadratic(end) for end in range(nodes))
-        expected = sum(q[end] * given.matrix(end)[0] for end in range(nodes))
+        inverse = np.eye(depth) + tree.precision * sum(q[end] * tree.quadratic(end) for end in range(nodes))
+        expected = sum(q[end] * tree.matrix(end)[0] for end in range(nodes))
         made[1][row] = np.linalg.inv(inverse)
-        made[0][row] = made[1][row] @ (given.precision * expected.T @ value)
-    whole = logsumexp(score, axis=1)
-    q = np.exp(score - whole[:, np.newaxis])
+        made[0][row] = made[1][row] @ (tree.precision * expected.T @ value)
+    log_norm = logsumexp(score, axis=1)
+    q = np.exp(score - log_norm[:, np.newaxis])
     mean = np.repeat(made[0][:, np.newaxis], nodes, axis=1)
     square = mean[..., np.newaxis] * mean[..., np.newaxis, :] + made[1][:, np.newaxis]
-    return _summed(values, given, q, mean, square, bound + whole.sum(), *made)
+    return _summed(values, tree, q, mean, square, bound + log_norm.sum(), *made)
 
 
-def _summed(values, given, q, mean, square, bound, location, spread):
+def _summed(values, tree, q, mean, square, bound, location, spread):
     """Sums over the vectors of E[x_i] t and E[x_i x_j], the mean being a node whose x is one."""
-    nodes, depth = given.paths.shape
+    nodes, depth = tree.paths.shape
     by_node, second, beyond = np.zeros((nodes + 1, values.shape[1])), np.zeros((nodes + 1,) * 2), 0.0
     for row, value in enumerate(values):
         for end in range(nodes):
             x, xx = np.zeros(nodes + 1), np.zeros((nodes + 1, nodes + 1))
             x[nodes] = xx[nodes, nodes] = 1.0
-            for level, node in enumerate(given.paths[end]):
+            for level, node in enumerate(tree.paths[end]):
                 if node < 0:
                     beyond += q[row, end] * square[row, end, level, level]
                     continue
                 x[node] = xx[node, nodes] = xx[nodes, node] = mean[row, end, level]
-                for other, its in enumerate(given.paths[end]):
+                for other, its in enumerate(tree.paths[end]):
                     if its >= 0:
                         xx[node, its] = square[row, end, level, other]
             by_node += q[row, end] * np.outer(x, value)

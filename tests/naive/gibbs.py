@@ -22,9 +22,9 @@ def weights(documents, words, z, token, elsewhere, prior, word_prior, total_prio
     return (here + prior) * (word + word_prior) / (all_of_them + total_prior), all_of_them
 
 
-def pick(chances, number):
-    """The place of a number on [0, 1) on the line of chances."""
-    running = np.cumsum(chances)
+def pick(probabilities, number):
+    """The index into cumulative probabilities of a number in [0, 1)."""
+    running = np.cumsum(probabilities)
     return int(np.searchsorted(running, number * running[-1], side="right"))
 
 
@@ -57,11 +57,11 @@ def list_documents(offsets, counts, z, prior):
     documents, _ = tokens_of(offsets, np.zeros(len(counts), int), counts)
     lists, tables, rising = [], np.zeros(prior.size), 0.0
     for document in range(len(offsets) - 1):
-        found = {}
+        counts_by_topic = {}
         for k in z[documents == document]:
-            found[int(k)] = found.get(int(k), 0) + 1
-        lists.append(found)
-        for k, n in found.items():
+            counts_by_topic[int(k)] = counts_by_topic.get(int(k), 0) + 1
+        lists.append(counts_by_topic)
+        for k, n in counts_by_topic.items():
             tables[k] += prior[k] * (digamma(prior[k] + n) - digamma(prior[k]))
             rising += gammaln(prior[k] + n) - gammaln(prior[k])
     return lists, tables, rising

@@ -8,12 +8,12 @@ from tests.naive.random import uniform
 
 def allowed_of(lists, label, each, background, topics):
     """The topics that each document may have."""
-    found = []
+    allowed = []
     for first, last in zip(lists, lists[1:], strict=False):
         own = [int(one) * each + place for one in label[first:last] for place in range(each)]
         rest = list(range(topics - background, topics))
-        found.append(np.array(own + rest if first < last or background else range(topics), dtype=int))
-    return found
+        allowed.append(np.array(own + rest if first < last or background else range(topics), dtype=int))
+    return allowed
 
 
 def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prior, elsewhere, z):
@@ -31,7 +31,7 @@ def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prio
 
 def fold_in(offsets, position, counts, phi, allowed, prior, sweeps):
     """E[n_dk] of each document over the topics that it may have."""
-    found = []
+    proportions = []
     for document, own in enumerate(allowed):
         pairs = range(offsets[document], offsets[document + 1])
         q, here = {pair: np.zeros(own.size) for pair in pairs}, np.zeros(own.size)
@@ -45,27 +45,30 @@ def fold_in(offsets, position, counts, phi, allowed, prior, sweeps):
                 q[pair] = new
             if np.abs(here - before).max() < 1e-4:
                 break
-        found.append(here)
-    return found
+        proportions.append(here)
+    return proportions
 
 
 def probability(offsets, position, phi, allowed, prior, document_topic):
     """sum_k theta_dk phi_kw of each pair."""
-    found = []
+    probabilities = []
     for document, own in enumerate(allowed):
         theta = (document_topic[document, own] + prior) / (own.size * prior + document_topic[document].sum())
-        found += [theta @ phi[position[pair], own] for pair in range(offsets[document], offsets[document + 1])]
-    return np.array(found)
+        probabilities += [theta @ phi[position[pair], own] for pair in range(offsets[document], offsets[document + 1])]
+    return np.array(probabilities)
 
 
-def sweep_authors(offsets, position, counts, key, authors, prior, word_prior, total_prior, elsewhere, told, z, a):
-    """One pass; `authors` are each document's, `elsewhere` and `told` the counts of other shards by word and author."""
+def sweep_authors(
+    offsets, position, counts, key, authors, prior, word_prior, total_prior, elsewhere, author_elsewhere, z, a
+):
+    """One pass; `authors` are each document's, `elsewhere` and `author_elsewhere` the counts
+    of other shards by word and author."""
     documents, words = tokens_of(offsets, position, counts)
     z, a, topics = z.astype(int), a.astype(int), elsewhere.shape[1]
     for token in range(z.size):
         others, own = np.arange(z.size) != token, authors[documents[token]]
         by = np.array([authors[document][place] for document, place in zip(documents, a, strict=True)])
-        counted = [told[one] + np.bincount(z[others & (by == one)], minlength=topics) for one in own]
+        counted = [author_elsewhere[one] + np.bincount(z[others & (by == one)], minlength=topics) for one in own]
         word = np.bincount(z[others & (words == words[token])], minlength=topics) + elsewhere[words[token]]
         every = np.bincount(z[others], minlength=topics) + elsewhere.sum(axis=0)
         phi = (word + word_prior) / (every + total_prior)

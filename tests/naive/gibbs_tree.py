@@ -25,11 +25,11 @@ class Tree:
 
     def tokens(self, node):
         """The node's words, of all documents that are placed and in the tree."""
-        found = (self.elsewhere[:, node] * float(node >= 0)).copy()
+        word_counts = (self.elsewhere[:, node] * float(node >= 0)).copy()
         for token in np.flatnonzero(self.placed):
             path = self.paths[self.owner[token]]
-            found[self.words[token]] += path[self.z[token]] == node
-        return found
+            word_counts[self.words[token]] += path[self.z[token]] == node
+        return word_counts
 
     def log_words(self, words, at, own):
         """log p of some words at a level, given those that a node has."""
@@ -45,7 +45,7 @@ class Tree:
 
         `log_words` is a function of node and level, `log_new` one of levels.
         """
-        depth, scores, found = len(self.alpha), {}, []
+        depth, scores, candidates = len(self.alpha), {}, []
         placed, self.placed = self.placed, self.placed & (self.owner != document)
         for node in sorted(self.parents, key=lambda one: (self.level(one), one)):
             at, up = self.level(node), self.parents[node]
@@ -54,12 +54,12 @@ class Tree:
                 scores[node] = scores[up] + np.log(self.documents(node) / (self.gamma + self.documents(up)))
                 scores[node] += log_words(node, at)
             if at == depth - 1:
-                found.append((node, scores[node]))
+                candidates.append((node, scores[node]))
             elif births:
                 leave = np.log(self.gamma / (self.gamma + self.documents(node)))
-                found.append((node, scores[node] + leave + sum(log_new(one) for one in range(at + 1, depth))))
+                candidates.append((node, scores[node] + leave + sum(log_new(one) for one in range(at + 1, depth))))
         self.placed = placed
-        return found
+        return candidates
 
     def draw_path(self, document, free, reusable, chance, *, births):
         """Draw a path given the levels."""
@@ -78,7 +78,7 @@ class Tree:
     def mixtures(self, document):
         """{end: log probability of a document's words by the mean mixture of its path's topics}; new ones are even."""
         placed, self.placed = self.placed, self.placed & (self.owner != document)
-        found, share = {}, self.alpha / self.alpha.sum()
+        log_likelihoods, share = {}, self.alpha / self.alpha.sum()
         for end in self.parents:
             chance, node = np.zeros(len(self.elsewhere)), end
             while node != -1:
@@ -86,9 +86,9 @@ class Tree:
                 chance += share[at] * (own + self.eta[at]) / (own + self.eta[at]).sum()
                 node = self.parents[node]
             chance += share[self.level(end) + 1 :].sum() / chance.size
-            found[end] = np.log(chance[self.words[self.owner == document]]).sum()
+            log_likelihoods[end] = np.log(chance[self.words[self.owner == document]]).sum()
         self.placed = placed
-        return found
+        return log_likelihoods
 
     def propose(self, document, chance, *, births):
         """Draw a path by the mixtures; also tell them."""
@@ -153,26 +153,26 @@ class Tree:
 
     def of_nodes(self, upto):
         """{node: the documents that pass it} of a level."""
-        found = {}
+        members = {}
         for document in sorted(self.inside):
-            found.setdefault(self.paths[document][upto], []).append(document)
-        return dict(sorted(found.items()))
+            members.setdefault(self.paths[document][upto], []).append(document)
+        return dict(sorted(members.items()))
 
     def log_joint(self):
         """log p(w, z, c | alpha, eta, gamma) of the tree as it is, with all other shards' documents."""
-        found, none = 0.0, np.zeros(len(self.elsewhere))
+        log_probability, none = 0.0, np.zeros(len(self.elsewhere))
         for node in self.parents:
             own = self.tokens(node)
-            found += self.log_words(np.repeat(np.arange(own.size), own.astype(int)), self.level(node), none)
+            log_probability += self.log_words(np.repeat(np.arange(own.size), own.astype(int)), self.level(node), none)
             passing = self.documents(node)
             if self.level(node) < len(self.alpha) - 1 and passing:
-                found += gammaln(self.gamma) - gammaln(self.gamma + passing)
+                log_probability += gammaln(self.gamma) - gammaln(self.gamma + passing)
             if node:
-                found += np.log(self.gamma) + gammaln(passing)
+                log_probability += np.log(self.gamma) + gammaln(passing)
         for document in self.inside:
             sizes = np.bincount(self.z[self.owner == document], minlength=len(self.alpha))
-            found += (gammaln(self.alpha + sizes) - gammaln(self.alpha)).sum()
-        return found
+            log_probability += (gammaln(self.alpha + sizes) - gammaln(self.alpha)).sum()
+        return log_probability
 
     def exchange(self, members, upto):
         """Exchange the levels `upto` - 1 and `upto` of some documents."""
@@ -196,7 +196,7 @@ class Tree:
 
 def move_subtrees(offsets, position, counts, key, alpha, eta, gamma, births, shared, free, reusable, parents, elsewhere,
                   others, paths, z):  # fmt: skip
-    """Where nodes hang, each drawn by the joint probability of everything; as `sweep` otherwise."""
+    """The parents of nodes, each drawn by the joint probability of the state; as `sweep` otherwise."""
     owner, words = tokens_of(offsets, position, counts)
     tree, free = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma), list(free)
     slots = len(others)
@@ -226,10 +226,10 @@ def move_subtrees(offsets, position, counts, key, alpha, eta, gamma, births, sha
                 tree.hang(node, members, upto, place, [-10 - one for one in range(upto)])
                 logs.append(tree.log_joint())
                 tree.parents, tree.paths = state
-            chances = np.exp(np.array(logs) - max(logs))
-            tree.hang(node, members, upto, places[pick(chances, uniform(key, node))][1], free)
-    found = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
-    return found, tree.z, tree.parents, free
+            probabilities = np.exp(np.array(logs) - max(logs))
+            tree.hang(node, members, upto, places[pick(probabilities, uniform(key, node))][1], free)
+    final_paths = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
+    return final_paths, tree.z, tree.parents, free
 
 
 def above(parents, node):
@@ -271,18 +271,18 @@ def sweep(
                     tree.offer(document, free, reusable, key, first + every, every, births=births)
                 tree.draw_path(document, free, reusable, uniform(key, first + z.size + document), births=births)
             tree.draw_levels(document, key, first)
-    found = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
-    return found, tree.z, tree.parents, free
+    final_paths = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
+    return final_paths, tree.z, tree.parents, free
 
 
 def count_histogram(row, level, levels):
     """{(level, count): words and nodes} of those that have tokens."""
-    found = {}
+    tally = {}
     for (_, node), count in np.ndenumerate(row):
         if count > 0 and 0 <= level[node] < levels:
             key = int(level[node]), int(count)
-            found[key] = found.get(key, 0) + 1
-    return found
+            tally[key] = tally.get(key, 0) + 1
+    return tally
 
 
 def fold_documents(offsets, position, counts, alpha, phi, log_prior, paths):

@@ -5,13 +5,12 @@ table is a customer of one of the parents; at a root customers are counted and n
 a state is n_jk, the tokens, and s_ek, the tables on edge e, which leads from a node to one of its parents. From these come
 tp_ik, the tables at node i, and m_ik, its customers.
 
-Each move stands here twice: as all it can lead to, with chances, for exact tests; and as it is drawn from uniform numbers,
-each at its place in a stream, as the compiled sampler draws it.
+Each move is defined twice: by all its outcomes with their probabilities, for exact tests; and as it is drawn from uniform
+numbers, each at its index in a stream, as the compiled sampler draws it.
 """
 
 import functools
 import itertools
-from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +25,8 @@ def numbers_of(key):
     return lambda number: uniform(key, int(number))
 
 
-def unheard(state):
-    """Nobody asks what the state is after a move."""
+def ignore(state):
+    """Do nothing with the state after a move."""
 
 
 class Network:
@@ -50,7 +49,7 @@ class Network:
         self.levels = max(longest)
 
     def ends(self, i):
-        """Whether no path goes further up than i."""
+        """True if no path goes further up than i."""
         return i < self.held or not self.of[i]
 
     def inner(self):
@@ -82,7 +81,7 @@ class State:
         return self.s[self.network.of[i]].sum(axis=0)
 
     def is_valid(self):
-        """Whether m is right, tp <= m, and tp = 0 where m = 0 and nowhere else."""
+        """True if m is right, tp <= m, and tp = 0 where m = 0 and nowhere else."""
         tables = np.array([self.tables(i) for i in self.network.inner()]).reshape(-1, self.m.shape[1])
         m = self.m[self.network.inner()]
         right = (self.customers() == self.m)[self.network.held :].all() and (self.n >= 0).all() and (self.s >= 0).all()
@@ -96,9 +95,6 @@ class State:
             self.s[e, k] += by
             parent = self.network.edges[e][1]
             self.m[parent, k] += by * (parent >= self.network.held)
-
-
-# How probable a state is
 
 
 @functools.cache
@@ -147,12 +143,9 @@ def log_probability(state):
     return total
 
 
-# One customer more
-
-
 def weights(state, i, above):
-    """What it weighs that one more customer of value k at node i, which has parents, sits at a table that is there, for each k;
-    and that it opens one on each edge, given the parents' chances: shapes (K,) and (edges of i, K)."""
+    """Weights of one more customer of each value k at node i, which has parents: at an existing table, and at a new one on
+    each edge, given the parents' weights; shapes (K,) and (edges of i, K)."""
     network, m, tables = state.network, state.m[i], state.tables(i)
     edges, a = network.of[i], network.a[i]
     known, new = np.zeros(m.size), np.ones(m.size)
@@ -181,7 +174,7 @@ def expected(state):
     return nu
 
 
-def chances(state):
+def customer_weights(state):
     """Z_i(k), shape (nodes, K): what all ways weigh in which a customer of value k is added to node i.
 
     A way weighs p(n, s) with it / p(n, s) * the chance that it is what the customer's removal would draw. As such a
@@ -241,20 +234,20 @@ def token_outcomes(state, j, k, likelihood):
 
     `likelihood` is that of the token's word for each value, without the token.
     """
-    found = []
+    outcomes = []
     for chance, path in ways_off(state, j, k):
         off = taken_off(state, j, k, path)
         if off is None:
-            found.append((chance, k, state))
+            outcomes.append((chance, k, state))
             continue
-        z = chances(off)
+        z = customer_weights(off)
         weight = z[j] * likelihood
         for value in np.flatnonzero(weight):
             for way, up in ways_on(off, j, value, z):
                 on = off.copy()
                 on.shift(j, value, up, 1)
-                found.append((chance * weight[value] / weight.sum() * way, int(value), on))
-    return found
+                outcomes.append((chance * weight[value] / weight.sum() * way, int(value), on))
+    return outcomes
 
 
 # Moves of tokens, as they are drawn
@@ -279,7 +272,7 @@ def draw_off(state, j, k, number, first):
 
 def draw_on(state, j, k, number, first):
     """The path of one more customer."""
-    path, i, z = [], j, chances(state)
+    path, i, z = [], j, customer_weights(state)
     while not state.network.ends(i):
         known, new = weights(state, i, z)
         x, taken = number(first + len(path)) * (known[k] + new[:, k].sum()), None
@@ -302,7 +295,7 @@ def move_token(state, place, j, k, likelihood, number):
     off = taken_off(state, j, k, draw_off(state, j, k, number, first + 1))
     if off is None:
         return k
-    value = pick(chances(off)[j] * likelihood, number(first))
+    value = pick(customer_weights(off)[j] * likelihood, number(first))
     path = draw_on(off, j, value, number, first + 1 + levels)
     state.n, state.s, state.m = off.n, off.s, off.m
     state.shift(j, value, path, 1)
@@ -315,26 +308,23 @@ def enter(state, place, j, k, number):
     state.shift(j, k, draw_on(state, j, k, number, place * (1 + 2 * levels) + 1 + levels), 1)
 
 
-# Moves of table counts
-
-
 def table_outcomes(state, e, k):
     """All values that s_ek can have, given all else, from the lowest on: (chance, state)."""
     network = state.network
     i, parent = network.edges[e]
-    found = []
+    outcomes = []
     for value in range(state.m[i, k] + 1):
         other = state.copy()
         other.s[e, k] = value
         other.m[parent, k] += (value - state.s[e, k]) * (parent >= network.held)
         if other.is_valid():
-            found.append((log_probability(other), other))
-    logs = np.array([log for log, _ in found])
+            outcomes.append((log_probability(other), other))
+    logs = np.array([log for log, _ in outcomes])
     chance = np.exp(logs - logs.max())
-    return list(zip(chance / chance.sum(), (other for _, other in found), strict=True))
+    return list(zip(chance / chance.sum(), (other for _, other in outcomes), strict=True))
 
 
-def move_tables(state, nodes, number, values=None, told=unheard):
+def move_tables(state, nodes, number, values=None, after_move=ignore):
     """Draw the table counts of the edges of nodes, which are taken from the last to the first; the state changes.
 
     Number e `values` + k of the stream is that of edge e and value k; without `values` they are as many as there are.
@@ -346,15 +336,12 @@ def move_tables(state, nodes, number, values=None, told=unheard):
                 outcomes = table_outcomes(state, e, k)
                 chosen = outcomes[pick(np.array([chance for chance, _ in outcomes]), number(e * values + k))][1]
                 state.s, state.m = chosen.s, chosen.m
-                told(state)
-
-
-# A sweep over a shard
+                after_move(state)
 
 
 class Laid(NamedTuple):
-    """Where the documents of a shard lie: each one's nodes and segments, each segment's node and pairs, each pair's row
-    and count."""
+    """Layout of a shard's documents: each one's nodes and segments, each segment's node and pairs, each pair's row and
+    count."""
 
     nodes: np.ndarray
     segments: np.ndarray
@@ -370,22 +357,22 @@ class Laid(NamedTuple):
         return np.asarray(self.row)[pair], node
 
 
-def enter_all(state, laid, token_topic, key, told=unheard):
+def enter_all(state, laid, token_topic, key, after_move=ignore):
     """Tokens that have topics enter, one after another; the state changes."""
     for place, (j, k) in enumerate(zip(laid.tokens()[1], token_topic, strict=True)):
         enter(state, place, j, k, numbers_of(key))
-        told(state)
+        after_move(state)
 
 
 def sweep(
-    state, laid, z, row_topic, topic, beta, total, key, table_key=None, *, values=None, held=False, told=unheard
+    state, laid, z, row_topic, topic, beta, total, key, table_key=None, *, values=None, held=False, after_move=ignore
 ):  # fmt: skip
     """Move each token, and with `table_key` table counts; the state, `z`, `row_topic` (n_kw, shape (rows, K)) and
     `topic` (n_k) change, these two not where they are held.
 
     Tables of a node that nothing depends on are drawn when its tokens are through, those of the others at the end of their
-    document, from the last node to the first. `beta` is that of a word, `total` that of all words; `told` hears of each
-    move.
+    document, from the last node to the first. `beta` is that of a word, `total` that of all words; `after_move` is called with
+    the state after each move.
     """
     rows, every = laid.tokens()[0], np.arange(topic.size)
     inner, place = {parent for _, parent in state.network.edges}, 0
@@ -396,57 +383,12 @@ def sweep(
                 row, own = rows[place], (every == z[place]) & (not held)
                 likelihood = (row_topic[row] - own + beta) / (topic - own + total)
                 z[place] = move_token(state, place, j, int(z[place]), likelihood, numbers_of(key))
-                told(state)
+                after_move(state)
                 by = ((every == z[place]) & (not held)).astype(int) - own
                 row_topic[row] += by.astype(row_topic.dtype)
                 topic += by.astype(topic.dtype)
                 place += 1
             if j not in inner and table_key is not None:
-                move_tables(state, [j], numbers_of(table_key), values, told)
+                move_tables(state, [j], numbers_of(table_key), values, after_move)
         if table_key is not None and first < last:
-            move_tables(state, inner.intersection(range(low, high)), numbers_of(table_key), values, told)
-
-
-# What is made of a state
-
-
-def log_terms(state, nodes):
-    """Of some nodes, log p(n, s) but for (b|a)_T and what b or alpha are divided by: what single values tell."""
-    network, total = state.network, 0.0
-    for i in nodes:
-        edges, m, tables = network.of[i], state.m[i], state.tables(i)
-        if not edges:
-            total += (gammaln(network.alpha + m) - gammaln(network.alpha)).sum()
-            continue
-        total += sum(log_stirling(network.a[i], *one) for one in zip(m, tables, strict=True))
-        total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()
-        if len(edges) > 1:
-            total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))
-    return total
-
-
-def count_node_topics(node, token_topic, nodes):
-    """Each node's topics, ascending, and its tokens that have them."""
-    found = [Counter(token_topic[node == j].tolist()) for j in nodes]
-    return [sorted(one.items()) for one in found]
-
-
-def pair_probabilities(laid, mean, phi):
-    """sum_k nu_jk phi_kw of each pair."""
-    owner = np.repeat(laid.node, np.diff(laid.pairs))
-    mean = mean / mean.sum(axis=1, keepdims=True)
-    return (mean[owner] * phi[laid.row]).sum(axis=1)
-
-
-def unseated(edges, tokens, tables, nodes):
-    """Whether some node has more tables of a topic than customers, or customers and no table though it has parents."""
-    customers, opened = np.array(tokens), np.zeros_like(tokens)
-    for (child, parent), some in zip(edges, tables, strict=True):
-        customers[parent] += some
-        opened[child] += some
-    parted = {child for child, _ in edges}
-    return any(
-        t > m or (m > 0 and t == 0 and node in parted)
-        for node in nodes
-        for m, t in zip(customers[node], opened[node], strict=True)
-    )
+            move_tables(state, inner.intersection(range(low, high)), numbers_of(table_key), values, after_move)

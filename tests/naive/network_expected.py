@@ -27,11 +27,11 @@ def seated(customers, log_absent, base, discount):
 def choose(weight, most=16, smallest=1 / 256):
     """{topic: responsibility} of the topics that matter, in steps of 2^-15 that add up to one."""
     order = sorted(range(len(weight)), key=lambda k: -weight[k])
-    kept = [k for k in order if weight[k] > smallest * sum(weight)][:most] or order[:1]
-    total = sum(weight[k] for k in kept)
-    steps = {k: int(weight[k] / total * (32768 - 0.01)) for k in kept}
-    steps[kept[0]] += 32768 - sum(steps.values())
-    return {k: steps[k] / 32768 for k in sorted(kept)}
+    retained = [k for k in order if weight[k] > smallest * sum(weight)][:most] or order[:1]
+    total = sum(weight[k] for k in retained)
+    steps = {k: int(weight[k] / total * (32768 - 0.01)) for k in retained}
+    steps[retained[0]] += 32768 - sum(steps.values())
+    return {k: steps[k] / 32768 for k in sorted(retained)}
 
 
 def log_absent(q):
@@ -84,8 +84,8 @@ class Document:
                     self.z[parent, k] += log_absent(part * present)
             self.tables[j] = self.t[j].sum()
             if to.size > 1:
-                given = np.array([g for _, g in self.parents[j]]) + to
-                self.rho[j] = given / given.sum()
+                weights = np.array([g for _, g in self.parents[j]]) + to
+                self.rho[j] = weights / weights.sum()
 
     def inherit(self, j):
         self.mu[j], self.rise[j] = 0.0, 0.0
@@ -116,7 +116,7 @@ class Document:
                 self.inherit(j)
             self.expect(j)
 
-    def settle(self, rounds=3):
+    def fold_in(self, rounds=3):
         """Make tables and vectors from the nodes' own counts alone."""
         self.rho = [np.array([g for _, g in one]) / max(sum(g for _, g in one), 1e-9) for one in self.parents]
         self.tables[:] = 0.0
@@ -141,17 +141,17 @@ class Document:
         if self.parents[j]:
             self.inherit(j)
             factor, total = self.factor(j), self.b[j] + self.m[j].sum()
-        found = 0.0
+        log_likelihood = 0.0
         for pair in pairs:
             word, count, before = pair
             weight = [
                 self.without(j, k, before.get(k, 0.0), factor) * words.chance(word, k, before.get(k, 0.0))
                 for k in range(self.values)
             ]
-            found += count * math.log(sum(weight) / (total - 1.0))
+            log_likelihood += count * math.log(sum(weight) / (total - 1.0))
             pair[2] = choose(weight)
-            for sign, given in ((-count, before), (count, pair[2])):
-                for k, q in given.items():
+            for sign, shares in ((-count, before), (count, pair[2])):
+                for k, q in shares.items():
                     for array in (self.own, self.m):
                         array[j, k] = max(array[j, k] + sign * q, 0.0)
                     for array in (self.own_absent, self.z):
@@ -171,7 +171,7 @@ class Document:
             if parent >= 0:
                 self.expect(parent)
         self.expect(j)
-        return found
+        return log_likelihood
 
 
 class Words:

@@ -7,10 +7,10 @@ def number_runs(texts, inside):
     """The number of each run of each text, and the distinct runs in the order in which they first occur."""
     pattern = re.compile(b"[" + b"".join(re.escape(bytes([byte])) for byte in range(256) if inside[byte]) + b"]+")
     numbers = {}
-    found = [[numbers.setdefault(run, len(numbers)) for run in pattern.findall(text)] for text in texts]
-    return found, list(numbers)
+    numbers_by_text = [[numbers.setdefault(run, len(numbers)) for run in pattern.findall(text)] for text in texts]
+    return numbers_by_text, list(numbers)
 
 
-def expand_runs(found, words):
+def expand_runs(numbers_by_text, words):
     """The words of each text, given those of each distinct run."""
-    return [[word for number in text for word in words[number]] for text in found]
+    return [[word for number in text for word in words[number]] for text in numbers_by_text]

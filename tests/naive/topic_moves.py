@@ -17,7 +17,7 @@ def address(key, number):
 
 
 def hold_out(offsets, words, position, counts, key, share):
-    """How many copies of each pair are held out: those whose hash, as a fraction of 1, is less than `share`."""
+    """The number of held-out copies of each pair: those whose hash, as a fraction of 1, is less than `share`."""
     held = np.zeros(len(position), dtype=np.int32)
     for d, (first, last) in enumerate(pairwise(offsets)):
         for pair in range(first, last):
@@ -28,11 +28,11 @@ def hold_out(offsets, words, position, counts, key, share):
 
 def theta(a, own, count, rest):
     """a_k + E[n_dk] of all topics; those that are not listed share the document's background as they do the prior."""
-    found, unlisted = np.array(a), np.delete(np.arange(a.size), own)
-    found[own] += count
+    weights, unlisted = np.array(a), np.delete(np.arange(a.size), own)
+    weights[own] += count
     if unlisted.size and a[unlisted].sum() > 1e-9 * a.sum():
-        found[unlisted] += rest * a[unlisted] / a[unlisted].sum()
-    return found
+        weights[unlisted] += rest * a[unlisted] / a[unlisted].sum()
+    return weights
 
 
 def phi(b, totals, row_topic):
@@ -56,16 +56,16 @@ def gained(before, after, held):
 
 
 def score_merges(
-    offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, concentration, kept, gone
+    offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, concentration, surviving, merged
 ):
-    """What merging pairs of topics gains, and the sum of squares, shape (2, candidates)."""
-    result = np.zeros((2, len(kept)))
+    """The gains of merging pairs of topics, and the sums of squares, shape (2, candidates)."""
+    result = np.zeros((2, len(surviving)))
     for d, (first, last) in enumerate(pairwise(offsets)):
         own = slice(lists[d], lists[d + 1])
         mine = theta(a, topic[own], active_count[own], rest[d])
         rows = position[first:last]
         before = phi(b, totals, row_topic)[rows] @ mine
-        for place, (k, m) in enumerate(zip(kept, gone, strict=True)):
+        for place, (k, m) in enumerate(zip(surviving, merged, strict=True)):
             new_theta, new_phi = merged(k, m, mine, b, totals, row_topic, concentration)
             result[:, place] += gained(before, new_phi[rows] @ new_theta, held[first:last])
     return result
@@ -83,7 +83,7 @@ def score(offsets, position, held, lists, topic, active_count, rest, a, b, total
 
 
 def handed_on(k, rows, counts, q, own, theta, phi):
-    """Where a document's tokens of a topic that it lists go: to all other topics, by the update without it."""
+    """A document's tokens of an active topic, reassigned to all other topics by the update without it."""
     result = np.zeros(theta.size)
     for w, c, held in zip(rows, counts, q[:, list(own).index(k)], strict=True):
         weights = theta * phi[w]
@@ -100,8 +100,8 @@ def reassign(offsets, position, counts, lists, topic, starts, share, active_coun
         mine = theta(a, own, active_count[lists[d] : lists[d + 1]], rest[d])
         for place, k in enumerate(gone):
             if k in own:
-                given = handed_on(k, position[pairs], counts[pairs], q, own, mine, probability)
-                result[place, own] += given[own]
+                handed = handed_on(k, position[pairs], counts[pairs], q, own, mine, probability)
+                result[place, own] += handed[own]
     return result
 
 
@@ -121,7 +121,7 @@ def score_deletions(
     offsets, position, counts, held, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone,
     spilt,
 ):  # fmt: skip
-    """What deleting topics gains, and the sum of squares, shape (2, candidates).
+    """The gains of deleting topics, and the sums of squares, shape (2, candidates).
 
     Probabilities are s / sum theta, before and after. What goes from a topic to a document's background predicts as the
     background does before the delete.
@@ -132,19 +132,19 @@ def score_deletions(
         unlisted = np.delete(np.arange(a.size), own)
         before = probability[rows] @ (mine / mine.sum())
         for place, k in enumerate(gone):
-            listed, beyond = np.array(mine), np.zeros(a.size)
-            listed[k] = 0.0
+            active_counts, beyond = np.array(mine), np.zeros(a.size)
+            active_counts[k] = 0.0
             if k in own:
-                given = handed_on(k, rows, counts[pairs], q, own, mine, probability)
-                listed[own] += given[own]
-                beyond[unlisted] = given[unlisted].sum() * a[unlisted] / a[unlisted].sum()
-            after = without(k, b, totals, row_topic, spilt[place])[rows] @ listed + probability[rows] @ beyond
-            result[:, place] += gained(before, after / (listed.sum() + beyond.sum()), held[pairs])
+                handed = handed_on(k, rows, counts[pairs], q, own, mine, probability)
+                active_counts[own] += handed[own]
+                beyond[unlisted] = handed[unlisted].sum() * a[unlisted] / a[unlisted].sum()
+            after = without(k, b, totals, row_topic, spilt[place])[rows] @ active_counts + probability[rows] @ beyond
+            result[:, place] += gained(before, after / (active_counts.sum() + beyond.sum()), held[pairs])
     return result
 
 
 def target(k, into, split, key, document):
-    """What a topic becomes in a document: -1 for nothing."""
+    """The topic that replaces a topic in a document; -1 for none."""
     other = address(key, document) >> 63
     return split[k] if other and split[k] >= 0 else into[k]
 

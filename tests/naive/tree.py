@@ -12,23 +12,23 @@ from scipy.special import digamma, entr, gammaln, logsumexp
 
 def ends_of(parent, level, depth):
     """Of each end, its node at each level, or None."""
-    found = []
+    paths = []
     for node in range(len(parent)):
         path, above = [None] * depth, node
         while above >= 0:
             path[level[above]] = above
             above = parent[above]
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def log_words(paths, rows, log_node, log_outside):
     """log w_{c_l, t_m}, shape (ends, pairs, levels)."""
-    found = np.empty((len(paths), len(rows), len(log_outside)))
+    logs = np.empty((len(paths), len(rows), len(log_outside)))
     for end, path in enumerate(paths):
         for k, node in enumerate(path):
-            found[end, :, k] = log_outside[k] if node is None else log_node[rows, node]
-    return found
+            logs[end, :, k] = log_outside[k] if node is None else log_node[rows, node]
+    return logs
 
 
 def log_thetas(gamma):
@@ -40,8 +40,8 @@ def theta_bound(gamma, alpha, tokens):
     """E[log p(z | theta)] + E[log p(theta)] - E[log q(theta)], every term written out."""
     logs = log_thetas(gamma)
     value = float((tokens * logs).sum())
-    for sign, given in ((1.0, alpha), (-1.0, gamma)):
-        value += sign * float(gammaln(given.sum()) - gammaln(given).sum() + ((given - 1.0) * logs).sum())
+    for sign, parameters in ((1.0, alpha), (-1.0, gamma)):
+        value += sign * float(gammaln(parameters.sum()) - gammaln(parameters).sum() + ((parameters - 1.0) * logs).sum())
     return value
 
 
@@ -53,7 +53,7 @@ def largest(q, share, most):
 
 
 class Sums:
-    """What sweeps add up."""
+    """The sums of sweeps."""
 
     def __init__(self, documents, words, nodes, depth):
         self.document_level, self.row_node = np.zeros((documents, depth)), np.zeros((words, nodes))
@@ -134,11 +134,11 @@ def root_products(word_node):
 
 def merge_gains(word_node, first, second, prior):
     """Log ratio of the words' part of p(t) with two nodes as one, and as two."""
-    found = []
+    gains = []
     for i, j, a in zip(first, second, prior, strict=True):
         one, other = word_node[:, i], word_node[:, j]
-        found.append((gammaln(a + one + other) - gammaln(a + one) - gammaln(a + other) + gammaln(a)).sum())
-    return np.array(found)
+        gains.append((gammaln(a + one + other) - gammaln(a + one) - gammaln(a + other) + gammaln(a)).sum())
+    return np.array(gains)
 
 
 def path_probability(offsets, position, counts, word_node, parent, level, theta, lists, ends, masses, outside):
@@ -146,9 +146,9 @@ def path_probability(offsets, position, counts, word_node, parent, level, theta,
     paths = ends_of(parent, level, theta.shape[1])
     probability, document_log = np.zeros(len(position)), np.zeros(len(offsets) - 1)
     for document, (first, last) in enumerate(pairwise(offsets)):
-        listed = slice(lists[document], lists[document + 1])
-        share = masses[listed].astype(float) / masses[listed].astype(float).sum()
-        own = [paths[end] for end in ends[listed]]
+        stored = slice(lists[document], lists[document + 1])
+        share = masses[stored].astype(float) / masses[stored].astype(float).sum()
+        own = [paths[end] for end in ends[stored]]
         words = np.exp(log_words(own, position[first:last], np.log(word_node), np.log(outside)))
         chance = words @ theta[document]
         probability[first:last] = share @ chance

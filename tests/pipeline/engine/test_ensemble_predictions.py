@@ -11,7 +11,7 @@ from collapsium.pipeline import Model, evaluate, fit, infer, topics, verify
 from collapsium.pipeline.analysis.stability import distances, stability
 from collapsium.storage.errors import AbsentError, OptionError
 from collapsium.storage.runs.run import Run
-from tests.conformance import scores_of
+from tests.fits import scores_of
 
 
 def mean_prediction(places, heldout, seed=0):

@@ -14,7 +14,7 @@ from collapsium.pipeline.monitoring.console import RunView
 from collapsium.storage.errors import MismatchError, OptionError
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
-from tests.conformance import bits, scores_of
+from tests.fits import bits, scores_of
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 

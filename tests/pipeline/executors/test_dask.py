@@ -23,7 +23,7 @@ from collapsium.pipeline.executors.liveness import ClusterTiming
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsium.storage.runs.run import Run
-from tests.conformance import problem_of
+from tests.fits import problem_of
 
 pytestmark = pytest.mark.xdist_group("clusters")
 

@@ -13,7 +13,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.dask_cluster import _security
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import AbsentError, ClusterError, OptionError
-from tests.conformance import bits
+from tests.fits import bits
 
 pytestmark = pytest.mark.xdist_group("clusters")
 SCRIPT = Path(__file__).parents[3] / "deploy/make-test-certificates"

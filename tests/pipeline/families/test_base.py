@@ -33,8 +33,8 @@ from collapsium.workers.families.base import ShardModel, fit_kernels
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.shard_loading import load_shard
-from tests.conformance import problem_of
 from tests.conftest import write_corpus
+from tests.fits import problem_of
 from tests.networks import DIAMOND, LABELS
 from tests.storage.corpus.test_vectors import write_vectors
 

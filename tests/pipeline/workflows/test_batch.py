@@ -18,7 +18,7 @@ from collapsium.storage.errors import AbsentError, DamagedError, InputError, Loc
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.published import Versions
-from tests.conformance import bits
+from tests.fits import bits
 from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
 
 

@@ -15,7 +15,7 @@ from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.members import leaves, member_seed
 from collapsium.storage.runs.run import Run
-from tests.conformance import bits
+from tests.fits import bits
 from tests.pipeline.workflows.conftest import JOB, write_day
 from tests.pipeline.workflows.test_batch import STEPS
 

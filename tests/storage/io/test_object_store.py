@@ -14,8 +14,8 @@ from collapsium.storage.errors import AbsentError, LockedError, OccupiedError, S
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.run import Run
-from tests.conformance import bits
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 OPTIONS = {"family": "lda", "topics": 4, "iterations": 5}

@@ -20,8 +20,8 @@ from collapsium.storage.errors import (
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
-from tests.conformance import TIMES, bits
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import TIMES, bits
 
 OPTIONS = {"family": "hdp", "topics": 4, "iterations": 8}
 

@@ -12,7 +12,7 @@ from collapsium.pipeline import Model, fit, resume, simulate, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
-from tests.conformance import bits
+from tests.fits import bits
 
 OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
 

@@ -7,7 +7,7 @@ import pytest
 from collapsium.pipeline import Model, evaluate, fit, infer, info, resume, topics, verify
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.runs.members import leaves
-from tests.conformance import SUMMARY, bits
+from tests.fits import SUMMARY, bits
 from tests.pipeline.engine.model_io.test_checkpoints import stop_at
 from tests.pipeline.engine.test_ensemble_predictions import mean_prediction
 

@@ -28,7 +28,7 @@ from collapsium.storage.errors import CapacityError, CollapsiumError, OptionErro
 from collapsium.storage.units import size
 from collapsium.workers import tasks
 from collapsium.workers.arrays.buffer_pool import PoolSettings
-from tests.conformance import arrays_of, problem_of
+from tests.fits import arrays_of, problem_of
 
 PLENTY = 1e18  # bytes that no plan of these tests reaches
 DIGEST = "0" * 64

@@ -14,17 +14,9 @@ from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_referen
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb.active_topics import max_active_for
-from tests.conformance import (
-    Conformance,
-    arrays_of,
-    bits,
-    counts_of,
-    document_counts,
-    problem_of,
-    scores_of,
-    state_bits,
-)
+from tests.conformance import Conformance
 from tests.conftest import planted_rows, write_corpus, write_halves
+from tests.fits import arrays_of, bits, counts_of, document_counts, problem_of, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 WAYS = [

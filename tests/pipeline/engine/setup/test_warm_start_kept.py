@@ -17,8 +17,9 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
-from tests.conformance import Conformance, arrays_of, bits, counts_of, problem_of, scores_of
+from tests.conformance import Conformance
 from tests.conftest import planted_rows
+from tests.fits import arrays_of, bits, counts_of, problem_of, scores_of
 from tests.strategies import documents_of
 
 WORDS, MORE = 30, 4

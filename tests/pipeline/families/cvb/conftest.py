@@ -9,8 +9,8 @@ from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.storage.runs.run import Run
-from tests.conformance import TIMES, problem_of
 from tests.conftest import planted_rows, write_halves
+from tests.fits import TIMES, problem_of
 
 ITERATIONS = 90
 # Few are enough for a test: topics part early on so small a corpus.

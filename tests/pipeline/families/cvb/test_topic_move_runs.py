@@ -9,8 +9,8 @@ from collapsium.pipeline import Corpus, Model, fit, resume, verify
 from collapsium.pipeline.estimators import CollapsedHDP
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
-from tests.conformance import bits, problem_of, scores_of
 from tests.conftest import planted_rows
+from tests.fits import bits, problem_of, scores_of
 from tests.pipeline.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, lived, shards_of
 
 pytestmark = pytest.mark.usefixtures("early")

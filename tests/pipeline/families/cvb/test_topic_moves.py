@@ -19,15 +19,9 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.families.cvb import topic_moves as moves
-from tests.conformance import (
-    Conformance,
-    Losing,
-    document_counts,
-    problem_of,
-    reference_bits,  # noqa: F401 - fixture
-    state_bits,
-)
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import Losing, document_counts, problem_of, state_bits
 from tests.naive import active_topics as naive_active
 from tests.pipeline.families.cvb.conftest import ITERATIONS, OPTIONS, lived
 from tests.strategies import documents_of

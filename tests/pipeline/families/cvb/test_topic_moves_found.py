@@ -11,7 +11,7 @@ from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.pipeline.families.cvb.hdp import Hdp
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from tests.conformance import scores_of
+from tests.fits import scores_of
 from tests.pipeline.families.cvb.conftest import corpora, iterations_of
 
 

@@ -12,7 +12,7 @@ class TestPartiallyLabeledLDA(Conformance):
     def topic_tokens(self, global_state):
         return global_state["topic"]
 
-    def check_planted(self, tmp_path, documents, options):
+    def check_ground_truth(self, tmp_path, documents, options):
         """Of two topics that the documents of the only label have, and one of the background."""
-        self.planted_labels = lambda theta: [[("kind", "all")] * (number % 9 > 0) for number in range(len(theta))]
-        super().check_planted(tmp_path, documents, options)
+        self.ground_truth_labels = lambda theta: [[("kind", "all")] * (number % 9 > 0) for number in range(len(theta))]
+        super().check_ground_truth(tmp_path, documents, options)

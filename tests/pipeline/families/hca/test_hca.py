@@ -21,8 +21,8 @@ from collapsium.workers.families.hca.hca import HcaShardModel
 from collapsium.workers.families.hca.states import HcaRows, NextLoadings
 from collapsium.workers.families.hca.sums import TreeSums
 from collapsium.workers.families.hca.vector_paths import MAX_ENDS
-from tests.conformance import bits, problem_of, state_bits, states
 from tests.conftest import write_corpus
+from tests.fits import bits, problem_of, state_bits, states
 from tests.storage.corpus.test_vectors import write_vectors
 
 FORMS = ("conditional", "factorised")

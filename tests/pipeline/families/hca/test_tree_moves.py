@@ -14,7 +14,7 @@ from collapsium.pipeline.families.registry import make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.hca.states import NodeMasses, Splits
 from collapsium.workers.families.ncrp.tree import FREE, Tree
-from tests.conformance import bits, states
+from tests.fits import bits, states
 from tests.pipeline.engine.model_io.test_checkpoints import stop_at
 
 QUIET = {"compare": False, "merge": 1.0, "prune": 0.0}

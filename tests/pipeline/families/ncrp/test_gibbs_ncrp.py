@@ -44,7 +44,7 @@ class TestGibbsNCRP(Conformance):
             assert [one for one in above(parent, topic.id) if one in seen] == [one for one in open_ if one in seen]
             open_.append(topic.id)
 
-    def check_planted(self, tmp_path, documents, options):
+    def check_ground_truth(self, tmp_path, documents, options):
         """Of a tree of as many children each, the documents of a leaf are found, and most of what is together above."""
         depth = options.get("depth", 3)
         if options.get("gamma") == 50.0 or depth > 3:

@@ -15,8 +15,9 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp.tree import FREE, NOWHERE
-from tests.conformance import Conformance, problem_of, reference_bits, states  # noqa: F401 - fixtures
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixtures
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import problem_of, states
 from tests.naive import tree as naive
 
 FALL = 1e-7  # of the objective, that is rounding
@@ -145,7 +146,7 @@ class TestNCRP(Conformance):
         found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
         assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word there is
 
-    test_planted_topics__are_recovered = None  # trees are planted instead
+    test_ground_truth_topics__are_recovered = None  # trees are planted instead
 
 
 def widened(levels, alpha):

@@ -9,7 +9,8 @@ from collapsium.pipeline.families.networks.generative import draw_vectors
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.graph import graph_of
-from tests.conformance import reference_bits, scores_of  # noqa: F401 - fixture
+from tests.conformance import reference_bits  # noqa: F401 - fixture
+from tests.fits import scores_of
 from tests.networks import NetworkConformance
 
 

@@ -22,7 +22,8 @@ from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.vb.hdsp import HdspShardModel
 from collapsium.workers.families.vb.states import HdspSums, MeanFieldRows
 from collapsium.workers.kernels.vb.records import DocumentLabels, MeanFieldTopics, PassLimits
-from tests.conformance import Conformance, reference_bits, states  # noqa: F401 - fixture
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.fits import states
 from tests.naive import gamma_proportions as naive
 from tests.strategies import shards
 

@@ -19,8 +19,9 @@ from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
 from collapsium.workers.families.vb.vb_lda import VbLdaShardModel
 from collapsium.workers.kernels.vb.records import MeanFieldTopics, PassLimits
-from tests.conformance import Conformance, reference_bits, scores_of, states  # noqa: F401 - fixtures
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixtures
 from tests.conftest import planted_rows
+from tests.fits import states
 from tests.naive import mean_field as naive
 from tests.strategies import documents_of, shards
 

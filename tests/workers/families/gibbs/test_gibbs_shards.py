@@ -15,8 +15,8 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal
-from tests.conformance import problem_of
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import problem_of
 from tests.strategies import documents_of
 
 FAMILIES = {"gibbs-lda": {"topics": 5}, "gibbs-hdp": {"start_topics": 5}}

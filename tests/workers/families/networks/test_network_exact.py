@@ -317,17 +317,17 @@ def test_sweep__keeps_all_constraints_and_counts(case, discounted):
     row, _ = laid.tokens()
     z, moves = np.arange(row.size) % case.values, []
 
-    def told(state):
+    def after_move(state):
         assert state.is_valid()
         moves.append(state.n.sum())
 
-    enter_all(state, laid, z, key, told)
+    enter_all(state, laid, z, key, after_move)
     row_topic = np.zeros((2, case.values), dtype=int)
     np.add.at(row_topic, (row, z), 1)
     before, topic = row_topic.copy(), row_topic.sum(axis=0)
     for iteration in range(3):
         keys = [Stream(3, name, iteration).key() for name in ("", "tables")]
-        sweep(state, laid, z, row_topic, topic, 0.1, 0.2, *keys, held=case.held > 0, told=told)
+        sweep(state, laid, z, row_topic, topic, 0.1, 0.2, *keys, held=case.held > 0, after_move=after_move)
     assert moves[: row.size] == list(range(1, row.size + 1))
     assert set(moves[row.size :]) == {row.size}
     expected_rows = np.zeros_like(row_topic)

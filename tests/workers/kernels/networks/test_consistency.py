@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
 from collapsium.workers.kernels.networks.consistency import find_unlisted, find_unseated
-from tests.naive import network as naive
+from tests.naive import network_sums
 from tests.workers.kernels.networks.test_paths import networks_of
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
@@ -50,7 +50,7 @@ def by_hand(made, local):
     for (_, parent), some in zip(edges, dense, strict=True):
         if parent < made.shared:
             shared[parent] += some
-    return naive.unseated(edges, tokens, dense, range(made.shared, graph.node_kind.size)), shared
+    return network_sums.unseated(edges, tokens, dense, range(made.shared, graph.node_kind.size)), shared
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
@@ -80,6 +80,6 @@ def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made,
             list(zip(own.topic[a:b], own.tokens[a:b], strict=True))
             for a, b in zip(own.offsets, own.offsets[1:], strict=False)
         ]
-        expected = naive.count_node_topics(made.laid.tokens()[1], tokens, nodes)
+        expected = network_sums.count_node_topics(made.laid.tokens()[1], tokens, nodes)
         wrong = [node for node, (one, other) in enumerate(zip(lists, expected, strict=True)) if one != other]
         assert unlisted[0] == (wrong[0] if wrong else -1)

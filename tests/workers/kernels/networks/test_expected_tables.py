@@ -124,7 +124,7 @@ def test_sweep__is_that_of_its_twin(network, discount):
         above, absent, chance, lists = 0.0, 0.0, 0.0, []
         rising, sums = np.zeros(topics), np.zeros(2)
         for document, pairs in documents_of(shard, local, global_state):
-            document.settle()
+            document.fold_in()
             chance += sum(document.visit(j, own, words) for j, own in enumerate(pairs) if own)
             document.gather()
             above, absent = above + document.m[document.nodes :], absent + document.z[document.nodes :]
@@ -168,7 +168,7 @@ def test_vectors__are_those_of_the_twin_and_sum_to_one(network, discount):
     mean = model.node_vectors(local, global_state)
     twins = []
     for document, _ in documents_of(shard, local, global_state):
-        document.settle()
+        document.fold_in()
         twins += document.mean[: document.nodes].tolist()
     np.testing.assert_allclose(mean, twins, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(mean.sum(axis=1), 1.0, rtol=1e-5)
@@ -185,11 +185,11 @@ def test_unseen_documents__are_those_of_the_twin():
     twins = []
     for document, pairs in documents_of(shard, local, global_state):
         for _ in range(expected.FOLD_IN_SWEEPS):
-            document.settle()
+            document.fold_in()
             for j, own in enumerate(pairs):
                 if own:
                     document.visit(j, own, Held(phi))
-        document.settle()
+        document.fold_in()
         twins += document.mean[: document.nodes].tolist()
     np.testing.assert_allclose(model.node_vectors(folded_in, global_state), twins, atol=5e-3)
 

@@ -33,6 +33,7 @@ from collapsium.workers.kernels.networks.records import (
 from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import network as naive
+from tests.naive import network_sums
 from tests.naive.network import Laid, Network, State
 from tests.networks import DIAMOND, LABELS
 from tests.strategies import segmented, shard_of
@@ -149,7 +150,7 @@ class Made:
         keys = [stream.at(purpose=f"{stream.purpose}{name}").key() for name in ("", " tables")]
         given_ = self.state, self.laid, self.z, self.row, self.totals, 1.8 / WORDS, 1.8, *keys[: 1 + moving]
         values = padded(self.topics)
-        naive.sweep(*given_, values=values, held=held, told=require_valid)
+        naive.sweep(*given_, values=values, held=held, after_move=require_valid)
 
     def require_same(self, sampling, statistics):
         np.testing.assert_array_equal(sampling.counts.token_topic, self.z)
@@ -207,10 +208,10 @@ def test_sweep_network__equals_its_twin(made, moving, held):
         statistics = sampling.run(here, fold_in=held)
         made.require_same(sampling, statistics)
         nodes = range(made.shared, made.state.network.nodes)
-        told = np.zeros(made.global_state.strength.size)
+        log_terms = np.zeros(made.global_state.strength.size)
         for i in nodes:
-            told[made.graph.node_kind[i]] += naive.log_terms(made.state, [i])
-        np.testing.assert_allclose(statistics.kind_sums[:, 0], told, rtol=1e-9, atol=1e-9)
+            log_terms[made.graph.node_kind[i]] += network_sums.log_terms(made.state, [i])
+        np.testing.assert_allclose(statistics.kind_sums[:, 0], log_terms, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.kernels
@@ -238,11 +239,11 @@ def test_means_lists_and_dots__equal_their_twins(made, held):
     starts, topic, count = local.counts.own.record
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
     nodes = range(made.shared, graph.node_kind.size)
-    assert listed == naive.count_node_topics(made.laid.tokens()[1], sampling.counts.token_topic, nodes)
+    assert listed == network_sums.count_node_topics(made.laid.tokens()[1], sampling.counts.token_topic, nodes)
     phi, probability = made.noise.random((shard.words.size, made.topics)), np.empty(shard.pairs)
     segments = DocumentPairs(shard.segments.pairs, shard.position, shard.counts)
     pair_probabilities(segments, graph.segment_node - made.shared, mean.astype(np.float32), phi, probability)
-    expected = naive.pair_probabilities(made.laid._replace(node=graph.segment_node - made.shared), mean, phi)
+    expected = network_sums.pair_probabilities(made.laid._replace(node=graph.segment_node - made.shared), mean, phi)
     np.testing.assert_allclose(probability, expected, rtol=1e-5)
 
 
@@ -265,13 +266,13 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
     local, delta = model.start(made.shard, rows, global_state, stream)
     words = np.repeat(made.shard.words[made.shard.position], made.shard.counts)
     for iteration in range(3):
-        block, told = model.fold(block, delta.with_dim("word"), global_state)
-        told = delta.without_dim("word") + told
+        block, sums = model.fold(block, delta.with_dim("word"), global_state)
+        sums = delta.without_dim("word") + sums
         if iteration:
             made.global_state = global_state
             n = np.zeros((made.graph.node_kind.size, made.topics), dtype=int)
             np.add.at(n, (made.laid.tokens()[1], local.token_topic), 1)
-            after = driver.with_changes(global_state, told)
+            after = driver.with_changes(global_state, sums)
             sampling = NetworkSampler.of(
                 made.shard, made.graph, after, made.options, local.token_topic, block.word_topic[made.shard.words]
             )
@@ -280,8 +281,8 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
             require_valid(state)
             np.testing.assert_array_equal(state.m[: made.shared], after.shared_customers)
             expected = naive.log_probability(state) + log_words(words, local.token_topic, made.topics)
-            assert driver.objective(global_state, told)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        global_state = driver.update(global_state, told, made.options, stream.at(iteration=iteration))
+            assert driver.objective(global_state, sums)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        global_state = driver.update(global_state, sums, made.options, stream.at(iteration=iteration))
         rows = block.of_words(made.shard.words, complete=False)
         local, delta = model.sweep(
             made.shard, local, rows, global_state, stream.at(purpose="sweep", iteration=iteration)
@@ -302,10 +303,10 @@ def test_sweep_shared_nodes__equals_its_twin(made):
     naive.move_tables(state, range(nodes), naive.numbers_of(key), padded(made.topics), require_valid)
     np.testing.assert_array_equal(found.customers, state.m)
     np.testing.assert_array_equal(found.tables, state.s)
-    told = np.zeros(made.global_state.strength.size)
+    log_terms = np.zeros(made.global_state.strength.size)
     for i in range(nodes):
-        told[graph.node_kind[i]] += naive.log_terms(state, [i])
-    np.testing.assert_allclose(found.sums.stirling, told, rtol=1e-9, atol=1e-9)
+        log_terms[graph.node_kind[i]] += network_sums.log_terms(state, [i])
+    np.testing.assert_allclose(found.sums.stirling, log_terms, rtol=1e-9, atol=1e-9)
     rising = np.zeros(made.topics)
     for i in (i for i in range(nodes) if not of_above.of[i]):
         rising += made.global_state.alpha * (psi(made.global_state.alpha + state.m[i]) - psi(made.global_state.alpha))

@@ -22,8 +22,8 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrpShardModel
 from collapsium.workers.families.ncrp.gibbs_state import levels
 from collapsium.workers.kernels.trees.gibbs_records import FREE
-from tests.conformance import problem_of
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import problem_of
 from tests.strategies import documents_of
 
 FAMILY = "gibbs-ncrp"

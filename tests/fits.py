@@ -1,0 +1,106 @@
+"""Run fits in tests, and compare their states, models and events."""
+
+import numpy as np
+
+from collapsium.pipeline import Corpus
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.inputs import labels_of
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.state import Problem
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.storage.errors import ClusterError
+from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.summary import RECORD as SUMMARY
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import State
+from collapsium.workers.shard_loading import load_shard
+
+# Fields of events that depend on time and machine, and differ in a run that was resumed.
+TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
+# Top words are written where there is time to.
+TIMES += ("tokens_a_second", "sweeps", "top_words", "processes", "generation")
+TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
+
+
+def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0):
+    """A family's problem on a corpus, with its first global state; run serially unless an executor is given."""
+    opened, executor = Corpus(corpus), executor or SerialExecutor()
+    manifest = opened.manifest
+    half, config, stream = load_family(family), make_options(family, options), Stream(7)
+    words = manifest.vocabulary.words
+    more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
+    more["labels"] = labels_of(opened, family, config)
+    summary = Summary(manifest.documents, words, manifest.tokens, **more)
+    global_state = half.initialise(summary, config, stream)
+    shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
+    return (
+        Problem(family, half, half.make_shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
+        executor,
+        global_state,
+    )
+
+
+def states(corpus, family, options, iterations, cuts=None):
+    """The state after each iteration, run serially."""
+    problem, executor, global_state = problem_of(corpus, family, options, cuts)
+    return problem, list(run(problem, executor, global_state, Limits(iterations=iterations)))
+
+
+def counts_of(rows):
+    """The counts by word and topic in the arrays of a block's rows; of active topics, without their background."""
+    return next(rows[name] for name in ("word_topic", "block_active", "word_active") if name in rows)
+
+
+def arrays_of(state):
+    """The arrays of a state by name, also of one that was spilled."""
+    return state.to_arrays() if isinstance(state, State) else state
+
+
+def state_bits(state):
+    """All arrays of a state, as bytes."""
+    parts = [
+        state.global_state,
+        *(block.value.rows for block in state.blocks),
+        *(swept.value.local for swept in state.swept),
+    ]
+    return [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
+
+
+def document_counts(local, topics):
+    """A shard's counts by document and topic as its local state has them, without background."""
+    if "document_topic" in local:
+        return local["document_topic"]
+    counts = np.zeros((local["document_lists"].size - 1, topics))
+    owner = np.repeat(np.arange(len(counts)), np.diff(local["document_lists"]))
+    counts[owner, local["document_topics"]] = local["document_counts"]
+    return counts
+
+
+class Losing(SerialExecutor):
+    """Loses its work in some of the calls that wait for it."""
+
+    def __init__(self, executor, every):
+        self.calls, self.every, self.losses = 0, every, 0
+
+    def collect(self, futures):
+        self.calls += 1
+        if self.calls % self.every == 0 and self.losses < 4:
+            self.losses += 1
+            raise ClusterError("on purpose")
+        return super().collect(futures)
+
+
+def bits(model, shards):
+    """All of a model's arrays, as bytes."""
+    parts = [model.global_state, *(model.rows(block) for block in range(len(model.blocks)))]
+    parts += [model.documents(shard) for shard in range(shards)]
+    summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""
+    arrays = [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
+    return [*arrays, (SUMMARY, summary)]
+
+
+def scores_of(run):
+    """The scores in a run's events, in their order."""
+    return [event["score"] for event in Run(run).events() if event["event"] == "iteration" and "score" in event]

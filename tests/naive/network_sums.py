@@ -1,0 +1,50 @@
+"""Sums over the nodes of networks of vectors, and checks of their counts, in plain Python."""
+
+from collections import Counter
+
+import numpy as np
+from scipy.special import gammaln
+
+from tests.naive.network import log_polya, log_stirling
+
+
+def log_terms(state, nodes):
+    """Of some nodes, log p(n, s) but for (b|a)_T and what b or alpha are divided by: what single values tell."""
+    network, total = state.network, 0.0
+    for i in nodes:
+        edges, m, tables = network.of[i], state.m[i], state.tables(i)
+        if not edges:
+            total += (gammaln(network.alpha + m) - gammaln(network.alpha)).sum()
+            continue
+        total += sum(log_stirling(network.a[i], *one) for one in zip(m, tables, strict=True))
+        total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()
+        if len(edges) > 1:
+            total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))
+    return total
+
+
+def count_node_topics(node, token_topic, nodes):
+    """Each node's topics, ascending, and its tokens that have them."""
+    tallies = [Counter(token_topic[node == j].tolist()) for j in nodes]
+    return [sorted(one.items()) for one in tallies]
+
+
+def pair_probabilities(laid, mean, phi):
+    """sum_k nu_jk phi_kw of each pair."""
+    owner = np.repeat(laid.node, np.diff(laid.pairs))
+    mean = mean / mean.sum(axis=1, keepdims=True)
+    return (mean[owner] * phi[laid.row]).sum(axis=1)
+
+
+def unseated(edges, tokens, tables, nodes):
+    """True if some node has more tables of a topic than customers, or customers and no table though it has parents."""
+    customers, opened = np.array(tokens), np.zeros_like(tokens)
+    for (child, parent), some in zip(edges, tables, strict=True):
+        customers[parent] += some
+        opened[child] += some
+    parted = {child for child, _ in edges}
+    return any(
+        t > m or (m > 0 and t == 0 and node in parted)
+        for node in nodes
+        for m, t in zip(customers[node], opened[node], strict=True)
+    )
