@@ -1,4 +1,4 @@
-"""Callbacks: functions of anybody's that are told the events of a fit."""
+"""Callbacks: functions of the user that receive the events of a fit."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
-from collapsium.pipeline.monitoring.events import Sink
+from collapsium.pipeline.monitoring.events import Event, Sink
 from collapsium.storage.errors import OptionError
 
 
-def load_callback(name: str) -> Callable[..., Any]:
+def load_callback(name: str) -> Callable[[Event], object]:
     """Import a callback.
 
     Parameters
     ----------
     name : str
-        ``module:function``, or ``module:Class`` for what a class without arguments makes; modules in the current
-        folder are found too, after those that are installed.
+        ``module:function``, or ``module:Class`` for an instance of a class without arguments. Modules of the current
+        folder are looked up after the installed ones.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def load_callback(name: str) -> Callable[..., Any]:
     Raises
     ------
     OptionError
-        There is no such module, function or class, or it cannot be called.
+        The name cannot be imported, or is not callable.
     """
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
@@ -38,59 +38,61 @@ def load_callback(name: str) -> Callable[..., Any]:
     here = os.getcwd()  # noqa: PTH109 - an entry of sys.path
     sys.path.append(here)
     try:
-        found = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
-        callback: Any = found() if inspect.isclass(found) else found
+            target = getattr(target, part)
+        callback: Any = target() if inspect.isclass(target) else target
     except OptionError:
         raise
-    except Exception as error:  # whatever a module of anybody's does when it is imported
+    # Importing a module of the user may raise anything.
+    except Exception as error:
         raise OptionError(f"`callback` {name}: {type(error).__name__}: {error}") from None
     finally:
         sys.path.remove(here)
     if not callable(callback):
-        raise OptionError(f"`callback` {name}: expected something to call, found {type(callback).__name__}")
-    return callback  # type: ignore[no-any-return]
+        raise OptionError(f"`callback` {name}: expected a callable, found {type(callback).__name__}")
+    return cast("Callable[[Event], object]", callback)
 
 
 class Guarded:
-    """A callback whose errors do not end the run: they are told, and it is not called again.
+    """A callback whose errors do not end the run: the first one is reported, and it is not called again.
 
     Parameters
     ----------
     callback : callable
-        Takes an event, a dict that is its own.
+        Receives a copy of each event.
     name : str
-        How it is named in what is told.
+        Its name in the report.
     notice : callable
-        Told in a line what it raised.
+        Receives a line about its error.
     """
 
-    def __init__(self, callback: Callable[[dict[str, Any]], Any], name: str, notice: Callable[[str], None]) -> None:
-        self._callback: Callable[[dict[str, Any]], Any] | None = callback
+    def __init__(self, callback: Callable[[Event], object], name: str, notice: Callable[[str], None]) -> None:
+        self._callback: Callable[[Event], object] | None = callback
         self._name, self._notice = name, notice
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        """Tell an event, unless there was an error before."""
+    def __call__(self, event: Event) -> None:
+        """Pass on an event, unless there was an error before."""
         if self._callback is None:
             return
         try:
             self._callback(dict(event))
-        except Exception as error:  # whatever it is: what is told of a run is not worth the run
+        # An error of a callback must not end the run.
+        except Exception as error:
             self._callback = None
-            said = str(error).splitlines()[0] if str(error) else "no reason given"
-            self._notice(f"callback {self._name}: {type(error).__name__}: {said}; it is not called again")
+            reason = str(error).splitlines()[0] if str(error) else "no reason given"
+            self._notice(f"callback {self._name}: {type(error).__name__}: {reason}; it is not called again")
 
 
 def guarded(names: Sequence[str], notice: Callable[[str], None]) -> list[Sink]:
-    """Import callbacks, and guard the run against them.
+    """Import callbacks, and guard the run against their errors.
 
     Parameters
     ----------
     names : sequence of str
         As `load_callback` takes them.
     notice : callable
-        Told in a line what one raised.
+        Receives a line about each error.
 
     Returns
     -------
@@ -100,6 +102,6 @@ def guarded(names: Sequence[str], notice: Callable[[str], None]) -> list[Sink]:
     Raises
     ------
     OptionError
-        One cannot be imported.
+        A callback cannot be imported.
     """
     return [Guarded(load_callback(name), name, notice) for name in names]

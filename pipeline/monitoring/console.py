@@ -1,4 +1,4 @@
-"""Telling a person how a run goes: a live view in a terminal, plain lines elsewhere."""
+"""Progress of a run for people: a live view in a terminal, plain lines or JSON lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from collapsium.pipeline.formatting import counted, lasting, plain, quantity
-from collapsium.pipeline.monitoring.run_status import HELD, Picture
+from collapsium.pipeline.monitoring.events import Event
+from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text
 from collapsium.pipeline.monitoring.terminal import guarded_console, raw_stream
 from collapsium.storage.printable import json_text
 from collapsium.storage.runs.event_records import REQUIRED
@@ -22,34 +24,46 @@ from collapsium.workers.kernels.compilation_text import progress_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-PLAIN_SECONDS = 2.0  # between two plain lines
-COUNT_SECONDS = 10.0  # between two plain lines of a command that counts documents; a shorter one writes none
+    from collapsium.pipeline.monitoring.live import LiveView
+
+
+@dataclass(frozen=True)
+class LineIntervals:
+    """Seconds between two plain lines."""
+
+    iterations: float = 2.0
+    """Of a fit."""
+    counts: float = 10.0
+    """Of a command that counts documents; a shorter command writes none."""
+
+
+INTERVALS = LineIntervals()
 LOG_FORMS = ("text", "json")
 
 
 def is_live(stream: IO[str]) -> bool:
-    """Say whether a stream is a terminal that can be drawn on; whatever the environment forces, a file is none."""
+    """Return whether a stream is a terminal that can be drawn on, whatever the environment forces."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 def console_of(stream: IO[str]) -> Console:
-    """Make a console that writes control characters to terminals alone."""
+    """Return a console that writes control characters only to terminals."""
     live = is_live(stream)
-    more: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
-    more |= {"highlight": False, "soft_wrap": True, "force_terminal": live, "force_interactive": live}
-    return guarded_console(stream, **more)
+    options: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
+    options |= {"highlight": False, "soft_wrap": True, "force_terminal": live, "force_interactive": live}
+    return guarded_console(stream, **options)
 
 
 class LogLines:
-    """Writes what happens, a line each: with a time stamp, or as it is where a terminal shows it.
+    """Writes progress in lines, with a time stamp unless a terminal shows them.
 
     Parameters
     ----------
     stream : file, optional
         Where to write; standard error by default.
     form : str, optional
-        One of `LOG_FORMS`: ``text`` puts the time before each line, and ``json`` makes a JSON object of it. By default
-        text, without the time if the stream is a terminal.
+        One of `LOG_FORMS`: ``text`` for lines with the time, ``json`` for an object a line. By default text, without
+        the time if the stream is a terminal.
 
     Attributes
     ----------
@@ -62,20 +76,20 @@ class LogLines:
         self.live = form is None and is_live(self._stream)
         self.console = console_of(self._stream)
 
-    def write(self, text: str, level: str = "info", **more: Any) -> None:
+    def write(self, text: str, level: str = "info", **figures: object) -> None:
         """Write a line.
 
         Parameters
         ----------
         text : str
-            What a person reads.
+            The message.
         level : str, optional
             ``info``, ``warning`` or ``error``.
-        **more
-            Figures that a program reads.
+        **figures
+            Further keys of a JSON line.
         """
         if self._form == "json":
-            record = {"time": _now("milliseconds"), "level": level, "message": text, **more}
+            record = {"time": _now("milliseconds"), "level": level, "message": text, **figures}
             self._stream.write(json_text(record) + "\n")
             self._stream.flush()
             return
@@ -88,23 +102,26 @@ def _now(precision: str) -> str:
     return datetime.datetime.now().astimezone().isoformat(timespec=precision)
 
 
-def _figures(event: dict[str, Any], scored: tuple[int, float] | None = None) -> str:
-    """Say an iteration's figures in a few words, the score first; where it has none, the last one."""
-    shown = [("score", "{:.4f}"), ("objective", "{:.1f}"), ("change", "{:.2e}"), ("topics_99", "{:.0f} topics")]
-    found = [
-        (text if "topics" in text else f"{name} {text}").format(event[name]) for name, text in shown if name in event
-    ]
-    if scored is not None and "score" not in event:
-        found.insert(0, f"score {scored[1]:.4f} (iteration {scored[0]})")
-    return "  ".join(found)
+def _figures(event: Event, last_score: tuple[int, float] | None = None) -> str:
+    """Return an iteration's figures as text; without a score of its own, the last score with its iteration."""
+    formats = {
+        "score": "score {:.4f}",
+        "objective": "objective {:.1f}",
+        "change": "change {:.2e}",
+        "topics_99": "{:.0f} topics",
+    }
+    texts = [text.format(event[name]) for name, text in formats.items() if name in event]
+    if last_score is not None and "score" not in event:
+        texts.insert(0, f"score {last_score[1]:.4f} (iteration {last_score[0]})")
+    return "  ".join(texts)
 
 
-def _plain_fields(event: dict[str, Any]) -> dict[str, Any]:
-    """Return what a JSON line holds of an event: its numbers and strings."""
+def _plain_fields(event: Event) -> Event:
+    """Return the numbers and strings of an event, for a JSON line."""
     return {name: value for name, value in event.items() if isinstance(value, (int, float, str)) and name != "text"}
 
 
-def _named(event: dict[str, Any]) -> str:
+def _member_prefix(event: Event) -> str:
     return f"member {event['member']}: " if "member" in event else ""
 
 
@@ -117,9 +134,9 @@ class RunView:
         Where to write; standard error by default. If it is a terminal, a live view is drawn, else a line every two
         seconds.
     behind : bool, optional
-        Whether events come some time after they were told, many at once: lines are then written by `pause` alone.
+        Whether events arrive late and many at once; lines are then written by `pause` alone.
     form : str, optional
-        As for `LogLines`; one that is named writes lines to a terminal too.
+        As for `LogLines`; if it is set, lines are written to a terminal too.
 
     Attributes
     ----------
@@ -129,125 +146,130 @@ class RunView:
 
     def __init__(self, stream: IO[str] | None = None, *, behind: bool = False, form: str | None = None) -> None:
         self.log, self._behind = LogLines(stream, form), behind
-        self._scored: dict[int | None, tuple[int, float]] = {}  # last score of each member, with its iteration
-        self._picture = Picture()
-        self._lock = threading.Lock()  # a thread draws
-        self._live: Any = None
-        self._line_open = False  # whether the cursor stands on a line that is to be written over
+        # Iteration and value of the last score of each member.
+        self._last_scores: dict[int | None, tuple[int, float]] = {}
+        self._status = RunStatus()
+        # The live view is drawn by a thread of its own.
+        self._lock = threading.Lock()
+        self._live: LiveView | None = None
+        # True while the cursor is on a line that the next one overwrites.
+        self._line_open = False
         self._last = 0.0
-        self._unsaid: dict[str, Any] | None = None
+        self._pending: Event | None = None
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        """Show an event, if it is one to show."""
+    def __call__(self, event: Event) -> None:
+        """Show an event, if its kind is shown."""
         with self._lock:
-            self._picture.add(event)
+            self._status.add(event)
         handler = getattr(self, f"_{event['event']}", None) if event["event"] in REQUIRED else None
         if handler is not None:
             handler(event)
 
-    def _print(self, text: str, event: dict[str, Any]) -> None:
+    def _print(self, text: str, event: Event) -> None:
         self.log.write(text, **_plain_fields(event))
 
-    def _cluster(self, event: dict[str, Any]) -> None:
+    def _cluster(self, event: Event) -> None:
         page = page_address(event["dashboard"])
-        where = f"; watch it at {page}, Dask's dashboard is {event['dashboard']}" if page else ""
-        text = f"{event['scheduler']}: {event['workers']} at a time{where}"
+        addresses = f"; progress at {page}, Dask's dashboard at {event['dashboard']}" if page else ""
+        text = f"{event['scheduler']}: {event['workers']} at a time{addresses}"
         self._print(text, event | ({"page": page} if page else {}))
 
-    def _compiling(self, event: dict[str, Any]) -> None:
+    def _compiling(self, event: Event) -> None:
         text, left = progress_text(event["compiled"], event["kernels"]), event["kernels"] - event["compiled"]
-        if self.log.live:  # the line is written over by the next
+        if self.log.live:
+            # The next line overwrites this one.
             self.log.console.print(text, end="\r" if left else "\n")
             self._line_open = left > 0
-        elif not event["compiled"] or (left and time.monotonic() - self._last >= PLAIN_SECONDS):
+        elif not event["compiled"] or (left and time.monotonic() - self._last >= INTERVALS.iterations):
             self._last = time.monotonic()
             self._print(text, event)
 
-    def _compile(self, event: dict[str, Any]) -> None:
+    def _compile(self, event: Event) -> None:
         if event["compile_seconds"] > 1:
             self._print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", event)
 
-    def _start(self, event: dict[str, Any]) -> None:
-        units = HELD[event.get("holds", "documents")]
-        sizes = [f"{event[name]:,} {unit}" for name, unit in zip(HELD["documents"], units, strict=True)]
+    def _start(self, event: Event) -> None:
+        units = UNITS[event.get("holds", "documents")]
+        sizes = [f"{event[name]:,} {unit}" for name, unit in zip(UNITS["documents"], units, strict=True)]
         self._print(f"{event['family']}: {', '.join(sizes)}, {counted(event['shards'], 'shard')}", event)
         if self.log.live:
-            from collapsium.pipeline.monitoring.live import LiveView  # nobody else needs rich's tables
+            # Only the live view needs rich's tables, which take time to import.
+            from collapsium.pipeline.monitoring.live import LiveView
 
-            self._live = self._live or LiveView(self.log.console, self._picture, self._lock)
+            self._live = self._live or LiveView(self.log.console, self._status, self._lock)
 
-    def _iteration(self, event: dict[str, Any]) -> None:
+    def _iteration(self, event: Event) -> None:
         if "score" in event:
-            self._scored[event.get("member")] = (event["iteration"], event["score"])
+            self._last_scores[event.get("member")] = (event["iteration"], event["score"])
         if self._live is not None:
             return
-        now, planned = time.monotonic(), self._picture.planned
-        alone = not ("member" in event and self._picture.restarts)
+        now, planned = time.monotonic(), self._status.planned
+        alone = not ("member" in event and self._status.restarts)
         ends = alone and event["iteration"] in (1, planned)
-        self._unsaid = event
-        if not self._behind and (now - self._last >= PLAIN_SECONDS or ends):
-            self._say(event)
+        self._pending = event
+        if not self._behind and (now - self._last >= INTERVALS.iterations or ends):
+            self._print_iteration(event)
 
     def pause(self) -> None:
-        """Say how far it is, if there is something new to say; no event is at hand now."""
-        if self._unsaid is not None and self._live is None and time.monotonic() - self._last >= PLAIN_SECONDS:
-            self._say(self._unsaid)
+        """Write the line of the last iteration if it is due, as no further event is available."""
+        if self._pending is not None and self._live is None and time.monotonic() - self._last >= INTERVALS.iterations:
+            self._print_iteration(self._pending)
 
-    def _say(self, event: dict[str, Any]) -> None:
-        """Write a line of an iteration."""
-        self._last, self._unsaid = time.monotonic(), None
-        planned, alone = self._picture.planned, not ("member" in event and self._picture.restarts)
-        scored = self._scored.get(event.get("member"))
-        figures = _figures(event, scored)
+    def _print_iteration(self, event: Event) -> None:
+        self._last, self._pending = time.monotonic(), None
+        planned, alone = self._status.planned, not ("member" in event and self._status.restarts)
+        score = self._last_scores.get(event.get("member"))
+        figures = _figures(event, score)
         text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {figures}{self._pace()}"
-        last = {} if scored is None else {"score": scored[1], "score_iteration": scored[0]}
-        self._print(text if alone else f"{_named(event)}{text}", event | {"iterations": planned} | last)
+        scores = {} if score is None else {"score": score[1], "score_iteration": score[0]}
+        self._print(text if alone else f"{_member_prefix(event)}{text}", event | {"iterations": planned} | scores)
 
     def _pace(self) -> str:
-        """Say how fast it goes, and how long it may take yet."""
-        course, units = self._picture.course, HELD[self._picture.start.get("holds", "documents")]
-        left = course.left(self._picture.planned)
-        found = []
-        if "tokens_a_second" in course.event:
-            found.append(f"{quantity(course.event['tokens_a_second'])} {units[1]}/s")
+        """Return the speed and the remaining time, as text."""
+        fit, units = self._status.fit, UNITS[self._status.start.get("holds", "documents")]
+        left = fit.left(self._status.planned)
+        texts = []
+        if "tokens_a_second" in fit.event:
+            texts.append(f"{quantity(fit.event['tokens_a_second'])} {units[1]}/s")
         if left:
-            found.append(f"{lasting(left)} left")
-        return "".join(f"  {text}" for text in found)
+            texts.append(f"{lasting(left)} left")
+        return "".join(f"  {text}" for text in texts)
 
-    def _member(self, event: dict[str, Any]) -> None:
+    def _member(self, event: Event) -> None:
         text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
-        self._print(f"{text}  {_figures(event)}  ({self._picture.flight()})", event)
+        self._print(f"{text}  {_figures(event)}  ({self._status.members_text()})", event)
 
-    def _notice(self, event: dict[str, Any]) -> None:
-        self._print(f"{_named(event)}{event['text']}", event)
+    def _notice(self, event: Event) -> None:
+        self._print(f"{_member_prefix(event)}{event['text']}", event)
 
     def notice(self, text: str) -> None:
-        """Say something that is no event of the run."""
+        """Write a line that is not about an event of the run."""
         self.log.write(text)
 
-    def _saving(self, event: dict[str, Any]) -> None:
+    def _saving(self, event: Event) -> None:
         self.close()
-        self._print(f"{_named(event)}saving iteration {event['iteration']}; interrupt again to stop at once", event)
+        self._print(
+            f"{_member_prefix(event)}saving iteration {event['iteration']}; interrupt again to stop at once", event
+        )
 
-    def _back(self, event: dict[str, Any]) -> None:
-        text = f"{_named(event)}work was lost ({event['reason']}); going on from iteration {event['iteration']}"
-        self._print(text, event)
+    def _back(self, event: Event) -> None:
+        self._print(f"{_member_prefix(event)}{loss_text(event)}", event)
 
-    def _end(self, event: dict[str, Any]) -> None:
-        if "member" in event and self._picture.restarts:
+    def _end(self, event: Event) -> None:
+        if "member" in event and self._status.restarts:
             return
-        if self._unsaid is not None and self._live is None and self._behind:
-            self._say(self._unsaid)
+        if self._pending is not None and self._live is None and self._behind:
+            self._print_iteration(self._pending)
         self.close()
         if "members" in event:
-            text = f"{event['ended']} of {counted(event['members'], 'member')} at their end ({event['reason']})"
+            text = f"{event['ended']} of {counted(event['members'], 'member')} ended ({event['reason']})"
         else:
             text = f"ended after {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
             text = f"{text} ({event['reason']})"
         self._print(text, event)
 
     def close(self) -> None:
-        """Stop drawing; nothing happens if nothing is drawn."""
+        """Stop drawing, if a view is drawn."""
         if self._live is not None:
             self._live.close()
             self._live = None
@@ -257,7 +279,7 @@ class RunView:
 
 
 class CompilationHandler(logging.Handler):
-    """Shows records of the logger ``collapsium.compiling``: a line that is written over, or the first and the last.
+    """Shows records of the logger ``collapsium.compiling``: one updated line, or the first and the last record.
 
     Parameters
     ----------
@@ -270,7 +292,7 @@ class CompilationHandler(logging.Handler):
         self._form = form
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show how many kernels are compiled."""
+        """Show the number of compiled kernels."""
         compiled, total = record.__dict__["compiled"], record.__dict__["total"]
         if self._form is None and is_live(sys.stderr):
             end = "\r" if compiled < total else "\n"
@@ -280,7 +302,7 @@ class CompilationHandler(logging.Handler):
 
 
 def show_compilation(form: str | None = None, *, quiet: bool = False) -> None:
-    """Show on standard error how kernels are compiled, where no view of a run does.
+    """Show the compilation of kernels on standard error, for commands without a view of a run.
 
     Parameters
     ----------
@@ -295,64 +317,65 @@ def show_compilation(form: str | None = None, *, quiet: bool = False) -> None:
 
 
 def page_address(dashboard: str | None) -> str | None:
-    """Return the address of our page beside a Dask dashboard's ``/status``; None where there is no dashboard."""
+    """Return the address of Collapsium's page on a Dask dashboard; None if there is no dashboard."""
     return f"{dashboard.rpartition('/')[0]}/collapsium" if dashboard else None
 
 
-def shown(events: Sequence[dict[str, Any]], state: str, stream: IO[str]) -> None:
-    """Show how a run stands.
+def print_status(events: Sequence[Event], state: str, stream: IO[str]) -> None:
+    """Print the current status of a run.
 
     Parameters
     ----------
     events : sequence of dict
-        All that it has told.
+        All its events so far.
     state : str
-        In a few words.
+        Its state, such as ``running (PROCESS)``.
     stream : file
         Where to write.
     """
     from collapsium.pipeline.monitoring.live import drawn
 
-    picture, console = Picture(), console_of(stream)
+    status, console = RunStatus(), console_of(stream)
     for event in events:
-        picture.add(event)
-    console.print(drawn(picture, console.width, ascii_only=console.options.ascii_only))
+        status.add(event)
+    console.print(drawn(status, console.width, ascii_only=console.options.ascii_only))
     console.print(plain(state), markup=False)
 
 
 class _CountLines:
-    """Writes how many documents have gone by, with the time, where no terminal shows it."""
+    """Writes the number of processed documents in lines, where there is no terminal."""
 
-    def __init__(self, what: str, unit: str) -> None:
-        self._what, self._unit, self._last = what, unit, time.monotonic()
+    def __init__(self, activity: str, unit: str) -> None:
+        self._activity, self._unit, self._last = activity, unit, time.monotonic()
 
     def __call__(self, number: int) -> None:
-        """Write a line, if the one before is long ago."""
-        if number and time.monotonic() - self._last >= COUNT_SECONDS:
+        """Write a line, if one is due."""
+        if number and time.monotonic() - self._last >= INTERVALS.counts:
             self._last = time.monotonic()
-            LogLines().write(f"{self._what}: {number:,} {self._unit}")
+            LogLines().write(f"{self._activity}: {number:,} {self._unit}")
 
 
 @contextmanager
-def counting(what: str, unit: str = "documents") -> Iterator[Any]:
-    """Show how many documents, or what else, have gone by: at once in a terminal, else a line every ten seconds.
+def counting(activity: str, unit: str = "documents") -> Iterator[Callable[[int], None]]:
+    """Show the number of processed documents: at once in a terminal, else in a line every ten seconds.
 
     Parameters
     ----------
-    what : str
-        What is being done.
+    activity : str
+        The command's work, such as ``ingesting``.
     unit : str, optional
-        What is counted.
+        Plural of the things that are counted.
 
     Yields
     ------
     callable
-        To be told the number of documents so far.
+        Receives the number of documents so far.
     """
     if not is_live(sys.stderr):
-        yield _CountLines(what, unit)
+        yield _CountLines(activity, unit)
         return
-    from rich.text import Text  # of which a name in brackets is no markup
+    # A Text, unlike a string, does not treat names in brackets as markup.
+    from rich.text import Text
 
-    with console_of(sys.stderr).status(Text(plain(what))) as status:
-        yield lambda number: status.update(Text(plain(f"{what}: {number:,} {unit}")))
+    with console_of(sys.stderr).status(Text(plain(activity))) as status:
+        yield lambda number: status.update(Text(plain(f"{activity}: {number:,} {unit}")))

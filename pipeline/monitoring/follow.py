@@ -1,31 +1,45 @@
-"""Following a run on any machine by its events: what has been told, what is told, and whether it still lives."""
+"""Follow a run on any machine: read the events in its folder, and watch the process that works on it."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
+from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.lock_watch import LockWatch
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.run import EVENTS, LOCK, RECORD, Run
 
-EVERY = 1.0  # seconds between two looks
-GRACE = 5.0  # seconds without an owner until that is said
-KNOWN = 4096  # bytes before the place of reading that are looked at again: a file that was cut may have grown since
+EVERY = 1.0
+"""Seconds between two checks."""
+
+
+@dataclass(frozen=True)
+class WatchLimits:
+    """Limits of following a run."""
+
+    owner_grace: float = 5.0
+    """Seconds without a process that works on the run before a line reports it."""
+    reread_bytes: int = 4096
+    """Bytes before the current position that are compared, as a file may have been truncated and grown again."""
+
+
+LIMITS = WatchLimits()
 
 
 class View(Protocol):
-    """Who is told of a run."""
+    """Shows the events of a run."""
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        """Take an event."""
+    def __call__(self, event: Event) -> None:
+        """Receive an event."""
 
     def pause(self) -> None:
-        """Take note that no more events are at hand."""
+        """Take note that no further event is available now."""
 
 
 class Tail:
@@ -39,40 +53,40 @@ class Tail:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._place = 0
+        self._position = 0
         self._known = b""
 
-    def read(self) -> tuple[list[dict[str, Any]], bool]:
-        """Read what has come since.
+    def read(self) -> tuple[list[Event], bool]:
+        """Return the events since the last call.
 
         Returns
         -------
         events : list of dict
-            Oldest first; a last line that is still being written comes with the next look.
+            Oldest first, without a last line that is still being written.
         again : bool
-            Whether these are all events: the file was cut or replaced, and what was read before counts no more.
+            True if the file was truncated or replaced: these are all its events, and earlier ones are void.
 
         Raises
         ------
         DamagedError
-            A line is no event.
+            A line is not an event.
         """
-        back = self._place - len(self._known)
+        back = self._position - len(self._known)
         data, size = self._folder.read_from(EVENTS, back)
-        again = size < self._place or not data.startswith(self._known)
+        again = size < self._position or not data.startswith(self._known)
         if again:
             data, size = self._folder.read_from(EVENTS, 0)
-            self._place, fresh = 0, data
+            self._position, fresh = 0, data
         else:
             fresh = data[len(self._known) :]
-        whole, newline, _ = fresh.rpartition(b"\n")
-        whole += newline
-        self._place += len(whole)
-        self._known = (b"" if again else self._known) + whole
-        self._known = self._known[-KNOWN:]
-        return [self._event(line) for line in whole.splitlines()], again
+        complete, newline, _ = fresh.rpartition(b"\n")
+        complete += newline
+        self._position += len(complete)
+        self._known = (b"" if again else self._known) + complete
+        self._known = self._known[-LIMITS.reread_bytes :]
+        return [self._event(line) for line in complete.splitlines()], again
 
-    def _event(self, line: bytes) -> dict[str, Any]:
+    def _event(self, line: bytes) -> Event:
         return parse_event(line, f"{self._folder.url}/{EVENTS}", "a line")
 
 
@@ -82,7 +96,7 @@ class Following:
     Parameters
     ----------
     run : str or path-like
-        Its folder, local or an fsspec URL; it may not be there yet.
+        Its folder, local or an fsspec URL; it need not exist yet.
     """
 
     def __init__(self, run: str | os.PathLike[str]) -> None:
@@ -95,17 +109,17 @@ class Following:
         self.ended = ""
 
     def begun(self) -> bool:
-        """Say whether there is a run.
+        """Return whether the run exists.
 
         Returns
         -------
         bool
-            Whether it has its record.
+            True if it has its record.
 
         Raises
         ------
         AbsentError
-            There is something else at that place.
+            The folder holds something else.
         """
         if self._run.exists():
             return True
@@ -114,8 +128,8 @@ class Following:
             raise AbsentError(f"{self.url}: not a run, it has no {RECORD}")
         return False
 
-    def look(self) -> tuple[list[dict[str, Any]], bool]:
-        """Return what has been told since, and whether that is all there is: the run was begun anew or went back."""
+    def look(self) -> tuple[list[Event], bool]:
+        """Return the events since the last call, and whether they replace all earlier ones, as after a restart."""
         events, again = self._root.read()
         if again:
             self._members, self._ended_members = {}, set()
@@ -127,28 +141,28 @@ class Following:
                 self._members.setdefault(number, Tail(self._run.member(number)))
             if kind == "member":
                 self._ended_members.add(event["member"])
-        place = len(events) - 1 if self.ended and events and events[-1]["event"] == "end" else len(events)
-        return [*events[:place], *self._of_members(), *events[place:]], again
+        # Events of members come before the end of the run.
+        before_end = len(events) - 1 if self.ended and events and events[-1]["event"] == "end" else len(events)
+        return [*events[:before_end], *self._member_events(), *events[before_end:]], again
 
-    def _of_members(self) -> list[dict[str, Any]]:
-        """Read what members tell in files of their own: those on their way, and once those at their end."""
-        found = []
+    def _member_events(self) -> list[Event]:
+        """Return new events of members, which have files of their own; those of ended members are read once more."""
+        new: list[Event] = []
         for number, tail in list(self._members.items()):
             events, _ = tail.read()
-            found += [event for event in events if event["event"] in ("begin", "iteration", "back", "end")]
+            new += [event for event in events if event["event"] in ("begin", "iteration", "back", "end")]
             if number in self._ended_members:
                 del self._members[number]
-        return found
+        return new
 
     def owner(self) -> str:
-        """Say in a few words who works on the run; empty where nobody does that is known to live."""
+        """Return the process that works on the run, as text; empty if no process is known to be alive."""
         try:
-            found = self._lock.look()
-        except CollapsiumError:  # a store that fails for a while; it is looked at again
-            return "somebody"
-        if found is None or not found.lives:
-            return ""
-        return found.name
+            process = self._lock.look()
+        # A store may fail for a while; the next check tries again.
+        except CollapsiumError:
+            return "unknown process"
+        return process.name if process is not None and process.lives else ""
 
 
 def follow(
@@ -157,49 +171,49 @@ def follow(
     *,
     idle_timeout: float,
     every: float = EVERY,
-    say: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+    notice: Callable[[str], None] = lambda text: None,  # noqa: ARG005
 ) -> str:
     """Follow a run until it ends.
 
     Parameters
     ----------
     run : str or path-like
-        Its folder; it may not be there yet.
+        Its folder; it need not exist yet.
     view : callable
-        Makes who is told all events; another is made when the run went back or was begun anew.
+        Returns a view, which receives all events; called again when the run went back or was started again.
     idle_timeout : float
-        Seconds without anyone who works on the run, or without a run, after which it is given up.
+        Seconds without a run, or without a process that works on it, after which an error is raised.
     every : float, optional
-        Seconds between two looks.
-    say : callable, optional
-        Told in a line what is waited for.
+        Seconds between two checks.
+    notice : callable, optional
+        Receives a line when the run does not exist yet, or no process works on it.
 
     Returns
     -------
     str
-        Why it ended, as it said.
+        The reason of the run's end.
 
     Raises
     ------
     AbsentError
-        There is no run, or nobody works on it, and it has not come to its end.
+        There is no run, or it has not ended and no process works on it.
     CollapsiumError
         The events cannot be read.
     """
     following = Following(run)
-    sink, alone, told = view(), time.monotonic(), ""
+    sink, idle_since, reported = view(), time.monotonic(), False
     waiting = False
     while True:
         if not following.begun():
             if not waiting:
-                say(f"{following.url}: there is no run yet; waiting for it ({idle_timeout:.0f} s at most)")
-            if time.monotonic() - alone > idle_timeout:
+                notice(f"{following.url}: there is no run yet; waiting for it (at most {idle_timeout:.0f} s)")
+            if time.monotonic() - idle_since > idle_timeout:
                 raise AbsentError(f"{following.url}: there is no run, and none has begun for {idle_timeout:.0f} s")
             waiting = True
             time.sleep(every)
             continue
         if waiting:
-            waiting, alone = False, time.monotonic()
+            waiting, idle_since = False, time.monotonic()
         events, again = following.look()
         sink = view() if again else sink
         for event in events:
@@ -208,24 +222,24 @@ def follow(
         if following.ended:
             return following.ended
         if events or following.owner():
-            alone, told = time.monotonic(), ""
-        quiet = time.monotonic() - alone
-        if quiet > idle_timeout:
-            raise AbsentError(_dead(following.url, quiet))
-        if quiet > GRACE and not told:
-            told = _dead(following.url, quiet)
-            say(told)
+            idle_since, reported = time.monotonic(), False
+        idle = time.monotonic() - idle_since
+        if idle > idle_timeout:
+            raise AbsentError(_idle_text(following.url, idle))
+        if idle > LIMITS.owner_grace and not reported:
+            reported = True
+            notice(_idle_text(following.url, idle))
         time.sleep(every)
 
 
-def _dead(url: str, quiet: float) -> str:
+def _idle_text(url: str, idle: float) -> str:
     return (
-        f"{url}: nobody has worked on it for {quiet:.0f} s, and it has not come to its end; go on with `resume` {url}"
+        f"{url}: the run has not ended, and no process has worked on it for {idle:.0f} s; continue with `resume` {url}"
     )
 
 
-def so_far(run: str | os.PathLike[str]) -> tuple[Sequence[dict[str, Any]], str]:
-    """Return all that a run has told so far, and in a few words how it stands.
+def so_far(run: str | os.PathLike[str]) -> tuple[Sequence[Event], str]:
+    """Return all events of a run so far, and its state as text.
 
     Parameters
     ----------
@@ -235,7 +249,7 @@ def so_far(run: str | os.PathLike[str]) -> tuple[Sequence[dict[str, Any]], str]:
     Returns
     -------
     events : sequence of dict
-        Oldest first, those of members among them.
+        Oldest first, events of members included.
     state : str
         Such as ``ended (iterations)``.
 
@@ -253,4 +267,4 @@ def so_far(run: str | os.PathLike[str]) -> tuple[Sequence[dict[str, Any]], str]:
         return events, f"ended ({following.ended})"
     if owner:
         return events, f"running ({owner})"
-    return events, "nobody works on it, and it has not come to its end"
+    return events, "not ended, and no process works on it"

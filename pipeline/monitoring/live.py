@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -11,77 +12,94 @@ from rich.table import Table
 from rich.text import Text
 
 from collapsium.pipeline.formatting import lasting, quantity, sparkline
-from collapsium.pipeline.monitoring.run_status import HELD, Course, Picture
+from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus, RunStatus
 from collapsium.storage.units import size
 
-A_SECOND = 1  # times that it is drawn: a drawing takes 5 ms
-SPARK, BAR, WORKERS = 40, 40, 6
+
+@dataclass(frozen=True)
+class Layout:
+    """Layout of the live view."""
+
+    refreshes_per_second: int = 1
+    """Drawing takes 5 ms."""
+    sparkline: int = 40
+    """Width of the curve, in characters."""
+    bar: int = 40
+    """Width of the bar, in characters."""
+    workers: int = 6
+    """Largest number of workers with a line of their own."""
+
+
+LAYOUT = Layout()
 
 
 class LiveView:
-    """Draws what is known of a run, once a second.
+    """Draws the status of a run, once a second.
 
     Parameters
     ----------
     console : rich.console.Console
-        Of a terminal.
-    picture : Picture
-        Kept up to date by whoever hears of the run.
+        Console of a terminal.
+    status : RunStatus
+        Updated elsewhere while the run goes on.
     lock : threading.Lock
-        Held by who changes the picture.
+        Held while the status changes.
     """
 
-    def __init__(self, console: Console, picture: Picture, lock: threading.Lock) -> None:
-        self._console, self._picture, self._lock = console, picture, lock
+    def __init__(self, console: Console, status: RunStatus, lock: threading.Lock) -> None:
+        self._console, self._status, self._lock = console, status, lock
         self._live = Live(
-            console=console, get_renderable=self._draw, refresh_per_second=A_SECOND, redirect_stdout=False
+            console=console,
+            get_renderable=self._draw,
+            refresh_per_second=LAYOUT.refreshes_per_second,
+            redirect_stdout=False,
         )
         self._live.start()
 
     def close(self) -> None:
-        """Draw it for the last time, and leave the terminal as it was."""
+        """Draw for the last time, and restore the terminal."""
         self._live.stop()
 
     def _draw(self) -> RenderableType:
         with self._lock:
-            return drawn(self._picture, self._console.width, ascii_only=self._console.options.ascii_only)
+            return drawn(self._status, self._console.width, ascii_only=self._console.options.ascii_only)
 
 
-def drawn(picture: Picture, width: int, *, ascii_only: bool = False) -> RenderableType:
-    """Draw what is known of a run.
+def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> RenderableType:
+    """Return the status of a run as a renderable of rich.
 
     Parameters
     ----------
-    picture : Picture
+    status : RunStatus
         The run.
     width : int
-        Columns that there are.
+        Width of the terminal, in characters.
     ascii_only : bool, optional
-        Whether there are no other letters.
+        Whether the terminal has no other characters.
 
     Returns
     -------
     renderable
-        For rich.
+        A table of names and values.
     """
-    course = picture.course
+    fit = status.fit
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(no_wrap=True, overflow="ellipsis")
-    lines.add_row("iteration", _bar(picture, course, max(min(BAR, width - 48), 8)))
-    for name, text in _figures(picture, course, max(min(SPARK, width - 26), 8), ascii_only=ascii_only):
+    lines.add_row("iteration", _bar(status, fit, max(min(LAYOUT.bar, width - 48), 8)))
+    for name, text in _figures(status, fit, max(min(LAYOUT.sparkline, width - 26), 8), ascii_only=ascii_only):
         lines.add_row(name, _text(text))
-    for change, number in [(change, int(one)) for one, change in course.event.get("moved", [])]:
-        words = " ".join(course.words.get(str(number), []))
-        lines.add_row("moves", _text(f"{change:+7.2%}  {number:>4}  {words}"))
-    if course.words and course.event.get("moved"):
-        lines.add_row("words", _text(f"of iteration {course.words_at:,}"))
-    for one in picture.processes[:WORKERS]:
-        doing = ", ".join(one["doing"]) or "waits"
+    for change, number in [(change, int(one)) for one, change in fit.event.get("moved", [])]:
+        words = " ".join(fit.words.get(str(number), []))
+        lines.add_row("growing" if change > 0 else "shrinking", _text(f"{change:+7.2%}  {number:>4}  {words}"))
+    if fit.words and fit.event.get("moved"):
+        lines.add_row("", _text(f"(words of iteration {fit.words_at:,})"))
+    for one in status.processes[: LAYOUT.workers]:
+        doing = ", ".join(one["doing"]) or "idle"
         lines.add_row("worker", _text(f"{one['name']}  {size(one['memory'])}  {doing}"))
-    more = len(picture.processes) - WORKERS
-    if more > 0:
-        lines.add_row("", _text(f"and {more} more"))
+    rest = len(status.processes) - LAYOUT.workers
+    if rest > 0:
+        lines.add_row("", _text(f"and {rest} more"))
     return Group(lines)
 
 
@@ -91,38 +109,37 @@ def _text(text: str) -> Text:
     return Text(plain(text), no_wrap=True, overflow="ellipsis")
 
 
-def _bar(picture: Picture, course: Course, width: int) -> RenderableType:
-    """Draw how far it is."""
-    whole = max(picture.planned * max(picture.restarts, 1), 1)
-    done = (
-        ("iterations", "tolerance", "converged") if picture.restarts else ()
-    )  # of members that ended before, nothing is left
-    made = sum(picture.planned if one.ended in done else one.iteration for one in picture.courses.values())
-    left = course.left(picture.planned)
+def _bar(status: RunStatus, fit: FitStatus, width: int) -> RenderableType:
+    """Return a bar of the iterations, with the elapsed and the remaining time."""
+    total = max(status.planned * max(status.restarts, 1), 1)
+    # A member that ended early has no iterations left.
+    done = ("iterations", "tolerance", "converged") if status.restarts else ()
+    completed = sum(status.planned if one.ended in done else one.iteration for one in status.fits.values())
+    left = fit.left(status.planned)
     row = Table.grid(padding=(0, 1, 0, 0))
-    times = f"{lasting(course.elapsed)}" + (f", {lasting(left)} left" if left else "")
-    row.add_row(ProgressBar(total=whole, completed=made, width=width), f"{made:,}/{whole:,}", times)
+    times = f"{lasting(fit.elapsed)}" + (f", {lasting(left)} left" if left else "")
+    row.add_row(ProgressBar(total=total, completed=completed, width=width), f"{completed:,}/{total:,}", times)
     return row
 
 
-def _figures(picture: Picture, course: Course, width: int, *, ascii_only: bool) -> list[tuple[str, str]]:
-    """Say the figures in a few words each, the score with its curve."""
-    event, units = course.event, HELD[picture.start.get("holds", "documents")]
-    found = [("members", picture.flight())] if picture.restarts else []
+def _figures(status: RunStatus, fit: FitStatus, width: int, *, ascii_only: bool) -> list[tuple[str, str]]:
+    """Return names and texts of the figures, the score with its curve."""
+    event, units = fit.event, UNITS[status.start.get("holds", "documents")]
+    rows = [("members", status.members_text())] if status.restarts else []
     for name, digits in (("score", 4), ("objective", 1)):
-        if name in course.curves:
-            curve = [value for _, value in course.curves[name].points]
-            found.append((name, f"{curve[-1]:.{digits}f}  {sparkline(curve, width, ascii_only=ascii_only)}"))
+        if name in fit.curves:
+            curve = [value for _, value in fit.curves[name].points]
+            rows.append((name, f"{curve[-1]:.{digits}f}  {sparkline(curve, width, ascii_only=ascii_only)}"))
             break
     if "change" in event:
-        found.append(("change", f"{event['change']:.2e}"))
+        rows.append(("change", f"{event['change']:.2e}"))
     if "tokens_a_second" in event:
         spent = event["seconds"]
-        whole = sum(spent.values()) or 1.0
+        total = sum(spent.values()) or 1.0
         shares = ", ".join(
-            f"{name} {spent[name] / whole:.0%}" for name in ("kernel", "reduce", "wait") if name in spent
+            f"{name} {spent[name] / total:.0%}" for name in ("kernel", "reduce", "wait") if name in spent
         )
-        found.append(("speed", f"{quantity(event['tokens_a_second'])} {units[1]}/s  ({shares})"))
+        rows.append(("speed", f"{quantity(event['tokens_a_second'])} {units[1]}/s  ({shares})"))
     if "active" in event:
-        found.append(("topics", f"{event['active']:,} active"))
-    return found
+        rows.append(("topics", f"{event['active']:,} active"))
+    return rows

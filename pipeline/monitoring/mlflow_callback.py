@@ -1,10 +1,9 @@
-"""Log a fit to MLflow (extra: mlflow).
+"""Callback that logs a fit to MLflow (needs the extra 'mlflow').
 
-``--callback collapsium.pipeline.monitoring.mlflow_callback:MLflow`` names it.
-
-Where to, MLflow's own settings say: ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME``, ``MLFLOW_RUN_NAME``.
-Parameters are what the run was asked for, metrics its iterations' figures, and at its end the model is an artifact,
-if it lies in a local folder. An ensemble is a run, its members are runs below it.
+Use it with ``--callback collapsium.pipeline.monitoring.mlflow_callback:MLflow``. MLflow's own environment variables
+apply: ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME``, ``MLFLOW_RUN_NAME``. The run's options are logged as
+parameters, the figures of its iterations as metrics, and at the end the model as an artifact, if the run's folder is
+local. The members of an ensemble are child runs of the ensemble's run.
 """
 
 from __future__ import annotations
@@ -16,13 +15,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import DONE, EVENTS, RECORD, Run
 
-EVERY = 1.0  # seconds between two iterations that are logged, at least
-PARAMETER = 500  # letters of a parameter, the most that MLflow keeps
+EVERY = 1.0
+"""Least number of seconds between two logged iterations."""
+MAX_PARAMETER = 500
+"""Characters of a parameter that MLflow stores."""
 SKIPPED = ("iteration", "member", "tokens")
+"""Keys of iterations that are not logged as metrics."""
 
 
 class MLflow:
@@ -31,7 +34,7 @@ class MLflow:
     Parameters
     ----------
     run : str, optional
-        The run's folder, where the command line does not tell it.
+        The run's folder; on the command line an event has it.
     artifacts : bool, optional
         Whether to log the model, `run.json` and `events.jsonl` as artifacts at the end.
 
@@ -49,13 +52,15 @@ class MLflow:
             raise OptionError(f"MLflow is not installed ({error}); try `pip install 'collapsium[mlflow]'`") from None
         self._client: Any = tracking.MlflowClient()
         self._artifacts = artifacts
-        self._lock = threading.Lock()  # members tell side by side
-        self._runs: dict[int | None, str] = {}  # MLflow's ids
-        self._pending: dict[int | None, dict[str, Any]] = {}
+        # Members are fitted in parallel.
+        self._lock = threading.Lock()
+        # Ids of MLflow's runs, by member.
+        self._runs: dict[int | None, str] = {}
+        self._pending: dict[int | None, Event] = {}
         self._logged: dict[int | None, float] = {}
         self._folder = run
 
-    def __call__(self, event: dict[str, Any]) -> None:
+    def __call__(self, event: Event) -> None:
         """Log an event."""
         with self._lock:
             member = event.get("member")
@@ -70,30 +75,30 @@ class MLflow:
             elif event["event"] == "end" and member in self._runs:
                 self._end(event, member)
 
-    def _begin(self, event: dict[str, Any], member: int | None) -> None:
-        """Make a run, with what was asked for as its parameters."""
+    def _begin(self, event: Event, member: int | None) -> None:
+        """Create a run with the options as its parameters."""
         tags = {"collapsium.run": self._folder or ""}
         if member is not None and None in self._runs:
             tags["mlflow.parentRunId"] = self._runs[None]
         experiment = self._experiment()
         name = os.environ.get("MLFLOW_RUN_NAME") or (None if self._folder is None else Path(self._folder).name)
         name = name if member is None or name is None else f"{name}/{member:03d}"
-        made = self._client.create_run(experiment, tags=tags, run_name=name)
-        self._runs[member] = made.info.run_id
-        for key, value in {**self._asked(), **event}.items():
+        run = self._client.create_run(experiment, tags=tags, run_name=name)
+        self._runs[member] = run.info.run_id
+        for key, value in {**self._options(), **event}.items():
             if key not in ("event", "elapsed", "planned", "iteration") and value is not None:
-                self._client.log_param(made.info.run_id, key, str(value)[:PARAMETER])
+                self._client.log_param(run.info.run_id, key, str(value)[:MAX_PARAMETER])
 
     def _experiment(self) -> str:
-        """Return the experiment that the environment names, made if it is not there; else MLflow's own default."""
+        """Return the id of the experiment that the environment names, created if needed, or of MLflow's default."""
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
         if name is None:
             return os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
-        found = self._client.get_experiment_by_name(name)
-        return str(self._client.create_experiment(name) if found is None else found.experiment_id)
+        experiment = self._client.get_experiment_by_name(name)
+        return str(self._client.create_experiment(name) if experiment is None else experiment.experiment_id)
 
-    def _asked(self) -> dict[str, Any]:
-        """Return the options of the run, as its record has them."""
+    def _options(self) -> dict[str, object]:
+        """Return the options in the run's record."""
         if self._folder is None:
             return {}
         record = Run(self._folder).record()
@@ -115,17 +120,17 @@ class MLflow:
         self._client.log_batch(self._runs[member], metrics=metrics)
         self._logged[member] = time.monotonic()
 
-    def _end(self, event: dict[str, Any], member: int | None) -> None:
+    def _end(self, event: Event, member: int | None) -> None:
         """Log the last iteration and the artifacts, and end MLflow's run."""
         self._log(member)
         run, done = self._runs.pop(member), event["reason"] in DONE
         self._client.set_tag(run, "collapsium.reason", event["reason"])
         if self._artifacts and done and self._folder is not None and Folder(self._folder).local:
-            place = Path(self._folder) if member is None else Path(self._folder) / "members" / f"{member:03d}"
+            folder = Path(self._folder) if member is None else Path(self._folder) / "members" / f"{member:03d}"
             for name in ("model", RECORD, EVENTS):
-                if (place / name).is_dir():
-                    self._client.log_artifacts(run, str(place / name), name)
-                elif (place / name).is_file():
-                    self._client.log_artifact(run, str(place / name))
+                if (folder / name).is_dir():
+                    self._client.log_artifacts(run, str(folder / name), name)
+                elif (folder / name).is_file():
+                    self._client.log_artifact(run, str(folder / name))
         killed = "KILLED" if event["reason"] == "interrupt" else "FAILED"
         self._client.set_terminated(run, "FINISHED" if done else killed)

@@ -1,120 +1,125 @@
-"""Metrics of runs for Prometheus, on the scheduler's ``/metrics`` beside Dask's own."""
+"""Metrics of runs for Prometheus, on the Dask scheduler's ``/metrics`` together with Dask's own."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from collapsium.pipeline.monitoring.run_status import Course, Picture
+from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 
 QUANTILES = ("0", "0.25", "0.5", "0.75", "1")
 LABELS = ("run", "member")
 COUNTERS = {
-    "tokens": ("tokens", "Tokens swept."),
-    "kernel": ("kernel_seconds", "Seconds in kernels, a worker's mean."),
-    "reduce": ("reduce_seconds", "Seconds in sums of what sweeps changed, a worker's mean."),
-    "update": ("update_seconds", "Seconds of the driver's updates."),
-    "score": ("score_seconds", "Seconds in which held-out tokens were scored, a worker's mean."),
-    "wait": ("wait_seconds", "Seconds that a worker waited, their mean."),
+    "tokens": ("tokens", "Tokens swept since the start."),
+    "kernel": ("kernel_seconds", "Time in compiled kernels in seconds, mean over the workers."),
+    "reduce": ("reduce_seconds", "Time spent summing the changes of sweeps in seconds, mean over the workers."),
+    "update": ("update_seconds", "Time of the driver's global updates in seconds."),
+    "score": ("score_seconds", "Time spent scoring held-out tokens in seconds, mean over the workers."),
+    "wait": ("wait_seconds", "Idle time in seconds, mean over the workers."),
 }
 
 
 class Source(Protocol):
-    """Who knows of runs."""
+    """Has the status of some runs."""
 
-    def pictures(self) -> dict[str, Picture]:
-        """Return what is known of each run, by its name."""
+    def statuses(self) -> dict[str, RunStatus]:
+        """Return the status of each run by its folder."""
 
 
 class RunMetrics(Collector):
-    """Collects the metrics of all runs that the schedulers of this process have been told of."""
+    """Collects the metrics of all runs known to the schedulers of this process."""
 
     def __init__(self) -> None:
-        self.sources: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.sources: weakref.WeakSet[Source] = weakref.WeakSet()
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing ahead: what there is depends on the runs."""
+        """Return no descriptions, as the metrics depend on the runs."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Give all metrics."""
-        pictures = [pair for source in list(self.sources) for pair in source.pictures().items()]
-        yield from _of_runs(pictures)
-        courses = [
-            ([name, "" if member is None else str(member)], picture, course)
-            for name, picture in pictures
-            for member, course in picture.courses.items()
+        """Yield all metrics."""
+        statuses = [pair for source in list(self.sources) for pair in source.statuses().items()]
+        yield from _of_runs(statuses)
+        fits = [
+            ([name, "" if member is None else str(member)], status, fit)
+            for name, status in statuses
+            for member, fit in status.fits.items()
         ]
-        yield from _gauges(courses)
+        yield from _gauges(fits)
         for name, (metric, text) in COUNTERS.items():
             counter = CounterMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
-            for labels, _, course in courses:
-                counter.add_metric(labels, course.totals.get(name, 0.0))
+            for labels, _, fit in fits:
+                counter.add_metric(labels, fit.totals.get(name, 0.0))
             yield counter
-        yield _sweeps(courses)
+        yield _sweeps(fits)
 
 
-def _of_runs(pictures: list[tuple[str, Picture]]) -> Iterator[Metric]:
-    """Give what there is one of for each run."""
+def _of_runs(statuses: list[tuple[str, RunStatus]]) -> Iterator[Metric]:
+    """Yield the metrics of runs, as opposed to members."""
     names = ("run", "family", "holds", "documents", "words", "shards")
-    info = GaugeMetricFamily("collapsium_run_info", "What a run fits; always 1.", labels=names)
-    running = GaugeMetricFamily("collapsium_run_active", "1 while a run goes on, 0 after its end.", labels=["run"])
-    memory = GaugeMetricFamily(
-        "collapsium_worker_memory_bytes", "What a worker process holds.", labels=["run", "worker"]
+    info = GaugeMetricFamily(
+        "collapsium_run_info", "Family and corpus of a run, in the labels; the value is always 1.", labels=names
     )
-    for name, picture in pictures:
-        info.add_metric([name, *(str(picture.start.get(one, "")) for one in names[1:])], 1.0)
-        running.add_metric([name], 0.0 if picture.ended else 1.0)
-        for one in picture.processes:
+    running = GaugeMetricFamily(
+        "collapsium_run_active", "1 while a run is in progress, 0 after its end.", labels=["run"]
+    )
+    memory = GaugeMetricFamily(
+        "collapsium_worker_memory_bytes", "Memory of a worker process.", labels=["run", "worker"]
+    )
+    for name, status in statuses:
+        info.add_metric([name, *(str(status.start.get(one, "")) for one in names[1:])], 1.0)
+        running.add_metric([name], 0.0 if status.ended else 1.0)
+        for one in status.processes:
             memory.add_metric([name, str(one["name"])], float(one["memory"]))
     yield from (info, running, memory)
 
 
-def _gauges(courses: list[tuple[list[str], Picture, Course]]) -> Iterator[Metric]:
-    """Give what was told of last."""
-    told = {
-        "score": ("score", "Mean log probability of a held-out token, in nats."),
-        "objective": ("objective", "The family's objective."),
-        "change": ("change", "Share of the tokens that moved between topics in the last iteration."),
-        "active": ("topics_active", "Topics that have tokens."),
-        "tokens_a_second": ("tokens_per_second", "Tokens swept a second, in the last iteration."),
+def _gauges(fits: list[tuple[list[str], RunStatus, FitStatus]]) -> Iterator[Metric]:
+    """Yield the figures of the last iteration."""
+    figures = {
+        "score": ("score", "Mean log predictive probability of a held-out token, in nats."),
+        "objective": ("objective", "Objective of the family, such as a variational bound, in nats."),
+        "change": ("change", "Share of the tokens that changed topic in the last iteration."),
+        "active": ("topics_active", "Number of active topics, which have tokens."),
+        "tokens_a_second": ("tokens_per_second", "Tokens swept per second in the last iteration."),
     }
-    for name, (metric, text) in told.items():
+    for name, (metric, text) in figures.items():
         gauge = GaugeMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
-        for labels, _, course in courses:
-            curve = course.curves.get(name)
-            value = course.event.get(name, None if curve is None else curve.last)
+        for labels, _, fit in fits:
+            curve = fit.curves.get(name)
+            value = fit.event.get(name, None if curve is None else curve.last)
             if value is not None:
                 gauge.add_metric(labels, float(value))
         yield gauge
-    iteration = GaugeMetricFamily("collapsium_iteration", "Iterations made.", labels=LABELS)
-    planned = GaugeMetricFamily("collapsium_iterations_planned", "The most iterations there will be.", labels=LABELS)
-    elapsed = GaugeMetricFamily("collapsium_elapsed_seconds", "Seconds since the first sweep.", labels=LABELS)
-    remaining = GaugeMetricFamily("collapsium_left_seconds", "Seconds until the last iteration.", labels=LABELS)
-    for labels, picture, course in courses:
-        iteration.add_metric(labels, float(course.iteration))
-        planned.add_metric(labels, float(picture.planned))
-        elapsed.add_metric(labels, course.elapsed)
-        left = course.left(picture.planned)
+    iteration = GaugeMetricFamily("collapsium_iteration", "Number of completed iterations.", labels=LABELS)
+    planned = GaugeMetricFamily("collapsium_iterations_planned", "Largest number of iterations.", labels=LABELS)
+    elapsed = GaugeMetricFamily("collapsium_elapsed_seconds", "Time since the first sweep in seconds.", labels=LABELS)
+    remaining = GaugeMetricFamily(
+        "collapsium_remaining_seconds", "Estimated time to the last iteration in seconds.", labels=LABELS
+    )
+    for labels, status, fit in fits:
+        iteration.add_metric(labels, float(fit.iteration))
+        planned.add_metric(labels, float(status.planned))
+        elapsed.add_metric(labels, fit.elapsed)
+        left = fit.left(status.planned)
         if left is not None:
             remaining.add_metric(labels, left)
     yield from (iteration, planned, elapsed, remaining)
 
 
-def _sweeps(courses: list[tuple[list[str], Picture, Course]]) -> Metric:
-    """Give what single shards take: quantiles of the last iteration, and count and sum over all."""
-    summary = SummaryMetricFamily("collapsium_sweep_seconds", "Seconds that a sweep of a shard takes.", labels=LABELS)
-    for labels, _, course in courses:
+def _sweeps(fits: list[tuple[list[str], RunStatus, FitStatus]]) -> Metric:
+    """Return the times of single shards: quantiles of the last iteration, count and sum over all iterations."""
+    summary = SummaryMetricFamily("collapsium_sweep_seconds", "Time of a sweep of one shard in seconds.", labels=LABELS)
+    for labels, _, fit in fits:
         named = dict(zip(LABELS, labels, strict=True))
-        quartiles = course.curves["sweeps"].last if "sweeps" in course.curves else None
-        for quantile, value in zip(QUANTILES, quartiles or (), strict=False):
+        for quantile, value in zip(QUANTILES, fit.sweeps.last or (), strict=False):
             summary.add_sample("collapsium_sweep_seconds", {**named, "quantile": quantile}, value)
-        summary.add_metric(labels, int(course.totals.get("sweeps", 0)), course.totals.get("sweep", 0.0))
+        summary.add_metric(labels, int(fit.totals.get("sweeps", 0)), fit.totals.get("sweep", 0.0))
     return summary
 
 
@@ -122,7 +127,7 @@ _metrics = RunMetrics()
 
 
 def publish(source: Source) -> None:
-    """Add the runs that somebody knows of to the metrics of this process, so long as he lives."""
+    """Add the runs of a source to the metrics of this process, for as long as the source exists."""
     if not len(_metrics.sources):
         _forget()
         prometheus_client.REGISTRY.register(_metrics)

@@ -1,218 +1,247 @@
-"""What is known of a run from its events: what live views, `collapsium watch` and the dashboard's page show."""
+"""The status of a run, from its events: for live views, `collapsium watch` and the dashboard's page."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypedDict, TypeVar
 
+from collapsium.pipeline.formatting import counted
+from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.runs.event_records import REQUIRED
 
-POINTS = 600  # of a curve that are kept, at most
-RECENT = 20  # iterations by which the time that is left is judged
-NOTICES = 3
-HELD = {"documents": ("documents", "tokens", "words"), "vectors": ("vectors", "values", "columns")}
+
+@dataclass(frozen=True)
+class StatusLimits:
+    """Extent of a status."""
+
+    curve_points: int = 600
+    """Largest number of points of a curve."""
+    pace_iterations: int = 20
+    """Number of last iterations from which the remaining time is estimated."""
+    notices: int = 3
+    """Number of last notices."""
+
+
+LIMITS = StatusLimits()
+UNITS = {"documents": ("documents", "tokens", "words"), "vectors": ("vectors", "values", "columns")}
+"""The units of documents, tokens and words, by the contents of a corpus."""
+Value = TypeVar("Value")
+
+
+class Process(TypedDict):
+    """A worker process: its name, its memory in bytes and its current tasks."""
+
+    name: str
+    memory: int
+    doing: list[str]
 
 
 @dataclass
-class Curve:
-    """Figures by iteration; where they become many, every other is let go of, but for the last."""
+class Curve(Generic[Value]):
+    """Values by iteration; when there are too many, every other one is dropped, except for the last."""
 
-    points: list[tuple[int, Any]] = field(default_factory=list)
+    points: list[tuple[int, Value]] = field(default_factory=list)
     _every: int = 1
 
-    def add(self, iteration: int, value: Any) -> None:
-        """Add a figure, in place of those of this iteration and later ones, as when a run goes back."""
+    def add(self, iteration: int, value: Value) -> None:
+        """Add a value in place of those of this iteration and later ones, which a run that goes back repeats."""
         while self.points and self.points[-1][0] >= iteration:
             self.points.pop()
         if len(self.points) > 1 and self.points[-1][0] - self.points[-2][0] < self._every:
             self.points.pop()
         self.points.append((iteration, value))
-        if len(self.points) > POINTS:
+        if len(self.points) > LIMITS.curve_points:
             self.points = [*self.points[:-1][::2], self.points[-1]]
             self._every *= 2
 
     @property
-    def last(self) -> Any:
-        """The last figure, None where there is none."""
+    def last(self) -> Value | None:
+        """The last value; None if there is none."""
         return self.points[-1][1] if self.points else None
 
 
 @dataclass
-class Course:
-    """How a fit, or a member of an ensemble, has gone so far.
+class FitStatus:
+    """The status of a fit, or of a member of an ensemble.
 
     Attributes
     ----------
     iteration : int
-        How far it is.
+        Number of completed iterations.
     elapsed : float
         Seconds since it began.
     event : dict
-        Its last iteration as it was told.
+        The event of its last iteration.
     curves : dict of str to Curve
-        ``score``, ``objective``, ``sweeps`` (quartiles of the seconds a shard), ``seconds`` (where the time went) and
-        ``active``.
+        ``score``, ``objective`` and ``active`` topics by iteration.
+    sweeps : Curve of list of float
+        Least, quartiles and most of the seconds that a shard takes.
+    seconds : Curve of dict of str to float
+        Mean seconds of a worker by activity.
     words : dict of str to list of str
-        Top words of topics by id, as they were told last.
+        Top words of topics by id, from the last event that has some.
     words_at : int
-        The iteration that they are of.
+        The iteration of that event.
     ended : str
-        Why it ended; empty while it goes on.
+        Reason of its end; empty while it goes on.
+    totals : dict of str to float
+        Sums over all iterations, as counters need them.
     """
 
     iteration: int = 0
     elapsed: float = 0.0
-    event: dict[str, Any] = field(default_factory=dict)
-    curves: dict[str, Curve] = field(default_factory=dict)
+    event: Event = field(default_factory=dict)
+    curves: dict[str, Curve[float]] = field(default_factory=dict)
+    sweeps: Curve[list[float]] = field(default_factory=Curve)
+    seconds: Curve[dict[str, float]] = field(default_factory=Curve)
     words: dict[str, list[str]] = field(default_factory=dict)
     words_at: int = 0
     ended: str = ""
     totals: dict[str, float] = field(default_factory=dict)
-    _marks: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RECENT + 1))
+    _marks: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=LIMITS.pace_iterations + 1))
 
-    def add(self, event: dict[str, Any]) -> None:
+    def add(self, event: Event) -> None:
         """Add an iteration."""
         self.iteration, self.elapsed, self.event, self.ended = event["iteration"], event["elapsed"], event, ""
         for name in ("score", "objective", "active"):
             if name in event:
-                self.curve(name).add(self.iteration, event[name])
-        self.curve("seconds").add(self.iteration, event.get("seconds", {}))
+                self.curves.setdefault(name, Curve()).add(self.iteration, event[name])
+        self.seconds.add(self.iteration, event.get("seconds", {}))
         if "sweeps" in event:
-            self.curve("sweeps").add(self.iteration, event["sweeps"]["quartiles"])
-        self.name(event)
+            self.sweeps.add(self.iteration, event["sweeps"]["quartiles"])
+        self.add_words(event)
         while self._marks and self._marks[-1][0] >= self.iteration:
             self._marks.pop()
         self._marks.append((self.iteration, self.elapsed))
 
-    def name(self, event: dict[str, Any]) -> None:
-        """Take the words of an event, where it has some, in place of those before."""
+    def add_words(self, event: Event) -> None:
+        """Replace the top words by those of an event, if it has some."""
         if event.get("top_words"):
             self.words, self.words_at = event["top_words"], event["iteration"]
 
-    def curve(self, name: str) -> Curve:
-        """Return a curve; an empty one where there is none yet."""
-        return self.curves.setdefault(name, Curve())
-
     def pace(self) -> float:
-        """Return the seconds that an iteration took of late; 0 before two."""
+        """Return the mean seconds of the last iterations; 0 before two iterations."""
         if len(self._marks) < 2:
             return 0.0
         (first, began), (last, now) = self._marks[0], self._marks[-1]
         return max(now - began, 0.0) / (last - first)
 
     def left(self, planned: int) -> float | None:
-        """Return the seconds until the last of the planned iterations, by the pace of late; None before two."""
+        """Return the estimated seconds to the last iteration; None before two iterations or after the end."""
         if len(self._marks) < 2 or self.ended:
             return None
         return (planned - self.iteration) * self.pace()
 
 
-class Picture:
-    """What is known of a run.
+class RunStatus:
+    """The status of a run.
 
     Attributes
     ----------
-    family, holds : str
-        What is fitted, to ``documents`` or ``vectors``.
     start, cluster : dict
-        The events of these names.
-    courses : dict of int or None to Course
-        Of each member on its way or at its end, or None for a run that is no ensemble.
+        The events of these kinds.
+    fits : dict of int or None to FitStatus
+        The members that have begun, by number; None is the fit of a run that is not an ensemble.
     processes : list of dict
-        What the worker processes held and did when that was told last.
+        The worker processes, from the last event that lists them.
     notices : deque of str
-        What befell it of late.
+        The last notices.
     ended : str
-        Why it ended; empty while it goes on.
+        Reason of its end; empty while it goes on.
+    members_ended : set of int
+        The members that have ended.
     """
 
     def __init__(self) -> None:
-        self.start: dict[str, Any] = {}
-        self.cluster: dict[str, Any] = {}
-        self.courses: dict[int | None, Course] = {}
-        self.processes: list[dict[str, Any]] = []
-        self.notices: deque[str] = deque(maxlen=NOTICES)
+        self.start: Event = {}
+        self.cluster: Event = {}
+        self.fits: dict[int | None, FitStatus] = {}
+        self.processes: list[Process] = []
+        self.notices: deque[str] = deque(maxlen=LIMITS.notices)
         self.ended = ""
         self.members_ended: set[int] = set()
+        self._last: int | None = None
 
     @property
     def family(self) -> str:
-        """What is fitted."""
+        """The model family."""
         return str(self.start.get("family", ""))
 
     @property
     def planned(self) -> int:
-        """The most iterations that there will be of each fit."""
+        """The largest number of iterations of each fit."""
         return int(self.start.get("iterations", 0))
 
     @property
     def restarts(self) -> int:
-        """How many members there are; 0 where it is no ensemble."""
+        """The number of members; 0 if the run is not an ensemble."""
         return int(self.start.get("restarts", 0))
 
     @property
-    def course(self) -> Course:
-        """The fit, or the member that was told of last."""
-        return self.courses.get(self._last, Course())
+    def fit(self) -> FitStatus:
+        """The fit, or the member of the last iteration."""
+        return self.fits.get(self._last, FitStatus())
 
-    def flight(self) -> str:
-        """Say which members are done, and which are in flight."""
-        flight = [number for number, one in self.courses.items() if number is not None and not one.ended]
-        several = f"{self.restarts:,} member{'' if self.restarts == 1 else 's'}"
-        text = f"{len(self.members_ended)} of {several} done"
-        return text + (f", in flight {', '.join(str(one) for one in sorted(flight))}" if flight else "")
+    def members_text(self) -> str:
+        """Return the number of members that have ended, and the running ones, as text."""
+        running = sorted(number for number, one in self.fits.items() if number is not None and not one.ended)
+        text = f"{len(self.members_ended)} of {counted(self.restarts, 'member')} done"
+        return f"{text}, running {', '.join(map(str, running))}" if running else text
 
-    _last: int | None = None
-
-    def add(self, event: dict[str, Any]) -> None:
-        """Add an event; of those that it does not know, nothing is kept."""
+    def add(self, event: Event) -> None:
+        """Add an event; unknown kinds are ignored."""
         handler = getattr(self, f"_{event['event']}", None) if event["event"] in REQUIRED else None
         if handler is not None:
             handler(event)
 
-    def _cluster(self, event: dict[str, Any]) -> None:
+    def _cluster(self, event: Event) -> None:
         self.cluster = event
 
-    def _start(self, event: dict[str, Any]) -> None:
+    def _start(self, event: Event) -> None:
         self.start, self.ended = event, ""
 
-    def _begin(self, event: dict[str, Any]) -> None:
-        self.courses[event.get("member")] = Course()
-        if not self.start:  # of a member that is looked at by itself
+    def _begin(self, event: Event) -> None:
+        self.fits[event.get("member")] = FitStatus()
+        # A member that is watched alone has no start event.
+        if not self.start:
             self.start = {name: value for name, value in event.items() if name != "member"}
 
-    def _iteration(self, event: dict[str, Any]) -> None:
+    def _iteration(self, event: Event) -> None:
         self._last = event.get("member") if self.restarts else None
-        self.courses.setdefault(self._last, Course()).add(event)
+        self.fits.setdefault(self._last, FitStatus()).add(event)
         self.processes = event.get("processes", self.processes)
         self.ended = ""
 
-    def _member(self, event: dict[str, Any]) -> None:
+    def _member(self, event: Event) -> None:
         self.members_ended.add(event["member"])
-        course = self.courses.setdefault(event["member"], Course())
-        course.iteration, course.ended = event["iteration"], event["reason"]
+        fit = self.fits.setdefault(event["member"], FitStatus())
+        fit.iteration, fit.ended = event["iteration"], event["reason"]
 
-    def _notice(self, event: dict[str, Any]) -> None:
+    def _notice(self, event: Event) -> None:
         self.notices.append(f"{_named(event)}{event['text']}")
 
-    def _back(self, event: dict[str, Any]) -> None:
-        text = f"work was lost ({event['reason']}); going on from iteration {event['iteration']}"
-        self.notices.append(f"{_named(event)}{text}")
+    def _back(self, event: Event) -> None:
+        self.notices.append(f"{_named(event)}{loss_text(event)}")
 
-    def _end(self, event: dict[str, Any]) -> None:
+    def _end(self, event: Event) -> None:
         member = event.get("member") if self.restarts else None
         if member is not None:
-            course = self.courses.setdefault(member, Course())
-            course.ended = event["reason"]
-            course.name(event)
+            fit = self.fits.setdefault(member, FitStatus())
+            fit.ended = event["reason"]
+            fit.add_words(event)
             return
         if not self.restarts:
-            self.courses.setdefault(None, Course()).name(event)
+            self.fits.setdefault(None, FitStatus()).add_words(event)
         self.ended = event["reason"]
-        for course in self.courses.values():
-            course.ended = course.ended or event["reason"]
+        for fit in self.fits.values():
+            fit.ended = fit.ended or event["reason"]
 
 
-def _named(event: dict[str, Any]) -> str:
+def loss_text(event: Event) -> str:
+    """Return the line about work that was lost."""
+    return f"work was lost ({event['reason']}); continuing from iteration {event['iteration']}"
+
+
+def _named(event: Event) -> str:
     return f"member {event['member']}: " if "member" in event else ""

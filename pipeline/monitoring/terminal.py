@@ -1,4 +1,4 @@
-"""Standard output and error of commands, through which nothing that a name holds steers a terminal."""
+"""Standard output and error of commands, without control characters from names and words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GuardedStream:
-    """A stream for text whose characters that would steer a terminal are replaced.
+    """A stream that replaces control characters in text.
 
     Parameters
     ----------
@@ -24,20 +24,20 @@ class GuardedStream:
     Attributes
     ----------
     raw : file
-        The same, for what draws on a terminal on purpose.
+        The stream itself, for drawing on a terminal.
     """
 
     def __init__(self, stream: IO[str]) -> None:
         self.raw = stream
 
     def write(self, text: str) -> int:
-        """Write a text; letters that the stream's encoding lacks are escaped."""
-        shown = printable(text)
+        """Write a text; characters that the stream's encoding lacks are escaped."""
+        safe = printable(text)
         try:
-            self.raw.write(shown)
+            self.raw.write(safe)
         except UnicodeEncodeError:
             encoding = getattr(self.raw, "encoding", None) or "ascii"
-            self.raw.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+            self.raw.write(safe.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -51,12 +51,12 @@ class GuardedStream:
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Put guards before standard output and error while a command runs.
+    """Guard standard output and error while a command runs.
 
     Yields
     ------
     None
-        Inside another guard nothing changes.
+        Streams that are guarded already stay.
     """
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast(Any, guarded(one)) for one in before)
@@ -67,17 +67,17 @@ def guarded_streams() -> Iterator[None]:
 
 
 def guarded(stream: IO[str]) -> GuardedStream:
-    """Return a stream behind a guard, once."""
+    """Return a guarded stream; a guarded one stays."""
     return stream if isinstance(stream, GuardedStream) else GuardedStream(stream)
 
 
 def raw_stream(stream: IO[str]) -> IO[str]:
-    """Return a stream without its guard, for what draws on a terminal on purpose."""
+    """Return a stream without its guard, for drawing on a terminal."""
     return stream.raw if isinstance(stream, GuardedStream) else stream
 
 
 def guarded_console(stream: IO[str], **options: Any) -> Console:
-    """Return a console of rich that steers the terminal itself, while texts that it draws cannot.
+    """Return a console of rich that removes control characters from the texts it draws.
 
     Parameters
     ----------

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, spelling
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.monitoring.console import LogLines, RunView, shown
+from collapsium.pipeline.monitoring.console import LogLines, RunView, print_status
+from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.follow import EVERY, follow, so_far
-from collapsium.pipeline.monitoring.run_status import Picture
+from collapsium.pipeline.monitoring.run_status import RunStatus
 from collapsium.pipeline.options import Options, Value
 from collapsium.storage.errors import OptionError
 
@@ -32,7 +33,7 @@ EPILOG = """examples:
 
 
 class WatchOptions(Options):
-    """How a run is watched."""
+    """Options of following a run."""
 
     once: bool = Field(False, description="print the current state and exit")
     every: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
@@ -46,18 +47,19 @@ class WatchOptions(Options):
     )
 
 
-def execute(run: Annotated[str, argument("RUN", "folder of a run, there or to come")], /, flags: Flags) -> None:
-    """Follow the run."""
+def execute(run: Annotated[str, argument("RUN", "folder of a run, which need not exist yet")], /, flags: Flags) -> None:
+    """Follow the run, or print its status."""
     try:
         options, form = flags.of(WatchOptions), flags.of(LogOptions).log_format
-    except OptionError as error:  # they are options of the command line alone
+    # These options exist on the command line alone.
+    except OptionError as error:
         raise UsageError(f"argument {error.spelled(spelling)}") from None
     if options.once or flags.json:
         events, state = so_far(run)
         if flags.json:
             print_json(_record(run, events, state))
             return
-        shown(events, state, sys.stdout)
+        print_status(events, state, sys.stdout)
         return
     views: list[RunView] = []
 
@@ -67,27 +69,27 @@ def execute(run: Annotated[str, argument("RUN", "folder of a run, there or to co
         views[:] = [RunView(behind=True, form=form)]
         return views[0]
 
-    def say(text: str) -> None:
+    def notice(text: str) -> None:
         LogLines(form=form).write(text)
 
     try:
-        follow(run, view, idle_timeout=options.idle_timeout, every=options.every, say=say)
+        follow(run, view, idle_timeout=options.idle_timeout, every=options.every, notice=notice)
     finally:
         for one in views:
             one.close()
 
 
-def _record(run: str, events: Sequence[dict[str, Any]], state: str) -> dict[str, Any]:
-    """Say in one object how a run stands: its last iteration, and what is known besides."""
-    picture = Picture()
+def _record(run: str, events: Sequence[Event], state: str) -> dict[str, object]:
+    """Return the status of a run for JSON: its last iteration, state, options and top words."""
+    status = RunStatus()
     for event in events:
-        picture.add(event)
-    course = picture.course
-    found = {"run": run, "state": state, "family": picture.family, "iterations": picture.planned, **course.event}
+        status.add(event)
+    fit = status.fit
+    record = {"run": run, "state": state, "family": status.family, "iterations": status.planned, **fit.event}
     for name in ("event", "top_words"):
-        found.pop(name, None)
-    left = None if picture.ended else course.left(picture.planned)
-    return {**found, "left": left, "words": course.words, "words_iteration": course.words_at}
+        record.pop(name, None)
+    left = None if status.ended else fit.left(status.planned)
+    return {**record, "left": left, "words": fit.words, "words_iteration": fit.words_at}
 
 
 COMMAND = Command(execute, (WatchOptions, LogOptions, JsonOptions), epilog=EPILOG)

@@ -1,74 +1,84 @@
-"""Feeding a dashboard's page and its metrics: a run's events, thinned, with sums that miss nothing."""
+"""Event feed of the dashboard and the metrics: a run's events, thinned out, with complete totals."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-SECONDS = 0.25  # between two iterations that are sent: the scheduler has other things to do
-POINTS = 300  # iterations of a run that is taken up again that are sent at first
-SPENT = ("kernel", "reduce", "update", "score", "wait")
+from collapsium.pipeline.monitoring.events import Event
+
+SECONDS = 0.25
+"""Seconds between two iterations that are sent, as the scheduler has other work to do."""
+POINTS = 300
+"""Iterations that are sent when a run is resumed."""
+ACTIVITIES = ("kernel", "reduce", "update", "score", "wait")
+"""Keys of the seconds of an iteration."""
 
 
-def thinned(told: Sequence[dict[str, Any]], points: int = POINTS) -> list[dict[str, Any]]:
-    """Leave out iterations, evenly, of those that were scored and of the others by themselves.
+Message = dict[str, object]
+"""A message to the scheduler: ``run``, the folder; ``event``; ``totals``, sums over all iterations so far."""
+
+
+def thinned(iterations: Sequence[Event], points: int = POINTS) -> list[Event]:
+    """Return an evenly spaced part of some iterations, and of those with a score.
 
     Parameters
     ----------
-    told : sequence of dict
-        Iterations.
+    iterations : sequence of dict
+        Events of iterations.
     points : int, optional
-        How many of either may stay.
+        Largest number of each.
 
     Returns
     -------
     list of dict
-        Those that stay, the first and the last among them.
+        In the same order, the first and the last included.
     """
-    scored = [number for number, one in enumerate(told) if one.get("score") is not None]
-    stay: set[int] = set()
-    for places in (scored, list(range(len(told)))):
-        stay.update(places[:: max(-(-len(places) // points), 1)], places[-1:])
-    return [told[number] for number in sorted(stay)]
+    scored = [number for number, one in enumerate(iterations) if one.get("score") is not None]
+    selected: set[int] = set()
+    for numbers in (scored, list(range(len(iterations)))):
+        selected.update(numbers[:: max(-(-len(numbers) // points), 1)], numbers[-1:])
+    return [iterations[number] for number in sorted(selected)]
 
 
 class Feed:
-    """A sink that sends a run's events on.
+    """A sink that forwards a run's events to the scheduler.
 
-    Iterations that follow one another closely are left out, the last one before another event is not. Each message
-    holds sums over all iterations so far: counters are made of them.
+    Iterations in quick succession are left out, except the last one before another event. Each message has sums over
+    all iterations so far, from which counters are made.
 
     Parameters
     ----------
-    tell : callable
-        Sends a message: a dict of ``run``, ``event`` and ``totals``.
+    send : callable
+        Sends a message.
     run : str
-        The run's folder, by which its messages are known.
+        The run's folder, which identifies its messages.
     before : callable
-        Gives the events of a run that is taken up again.
+        Returns the earlier events of a run that is resumed.
     every : float, optional
         Seconds between two iterations that are sent.
     """
 
     def __init__(
         self,
-        tell: Callable[[dict[str, Any]], None],
+        send: Callable[[Message], None],
         run: str,
-        before: Callable[[], list[dict[str, Any]]],
+        before: Callable[[], list[Event]],
         every: float = SECONDS,
     ) -> None:
-        self._tell, self._run, self._before, self._every = tell, run, before, every
+        self._send_message, self._run, self._before, self._every = send, run, before, every
         self._totals: dict[int | None, dict[str, float]] = {}
-        self._last: dict[int | None, dict[str, Any]] = {}
+        self._last: dict[int | None, Event] = {}
         self._sent: dict[int | None, float] = {}
-        self._lock, self._sending = threading.RLock(), False  # members tell side by side
+        # Members are fitted in parallel.
+        self._lock, self._sending = threading.RLock(), False
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        """Send an event, unless one like it has just been sent."""
+    def __call__(self, event: Event) -> None:
+        """Forward an event, or keep it until the next iteration may be sent."""
         with self._lock:
-            if self._sending:  # that a message does not arrive is told too, by whoever sends it
+            # A failure to send is itself an event, which must not be sent.
+            if self._sending:
                 return
             self._sending = True
             try:
@@ -76,7 +86,7 @@ class Feed:
             finally:
                 self._sending = False
 
-    def _feed(self, event: dict[str, Any]) -> None:
+    def _feed(self, event: Event) -> None:
         if event["event"] == "iteration":
             self._iteration(event)
             return
@@ -87,26 +97,28 @@ class Feed:
             for one in thinned([one for one in self._before() if one["event"] == "iteration"]):
                 self._send(one)
 
-    def _iteration(self, event: dict[str, Any]) -> None:
+    def _iteration(self, event: Event) -> None:
         member = event.get("member")
         totals = self._totals.setdefault(member, {})
         sweeps = event.get("sweeps", {})
-        more = {**{name: event["seconds"].get(name, 0.0) for name in SPENT}, "tokens": event.get("tokens", 0.0)}
-        more.update(sweeps=sweeps.get("shards", 0), sweep=sweeps.get("total", 0.0))
-        for name, value in more.items():
+        increments = {name: event["seconds"].get(name, 0.0) for name in ACTIVITIES}
+        increments["tokens"] = event.get("tokens", 0.0)
+        increments.update(sweeps=sweeps.get("shards", 0), sweep=sweeps.get("total", 0.0))
+        for name, value in increments.items():
             totals[name] = totals.get(name, 0.0) + value
-        kept = self._last.get(member, {})
-        rare: dict[str, Any] = {name: kept[name] for name in ("top_words", "processes") if name in kept}
-        after = {**rare, **event}
-        if "top_words" in after:  # each event has those of a few topics
-            after["top_words"] = {**rare.get("top_words", {}), **event.get("top_words", {})}
-        self._last[member] = after
+        unsent = self._last.get(member, {})
+        rare: Event = {name: unsent[name] for name in ("top_words", "processes") if name in unsent}
+        merged = {**rare, **event}
+        # An event has the words of a few topics only.
+        if "top_words" in merged:
+            merged["top_words"] = {**rare.get("top_words", {}), **event.get("top_words", {})}
+        self._last[member] = merged
         if time.monotonic() - self._sent.get(member, 0.0) >= self._every:
             self._send(self._last[member])
 
-    def _send(self, event: dict[str, Any]) -> None:
+    def _send(self, event: Event) -> None:
         member = event.get("member")
         if event["event"] == "iteration":
             self._sent[member] = time.monotonic()
             self._last.pop(member, None)
-        self._tell({"run": self._run, "event": event, "totals": self._totals.get(member, {})})
+        self._send_message({"run": self._run, "event": event, "totals": self._totals.get(member, {})})

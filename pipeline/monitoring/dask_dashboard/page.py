@@ -1,21 +1,23 @@
-"""The page of runs on the Dask dashboard, in Bokeh: how it is laid out, and kept up to date."""
+"""The page of runs on the Dask dashboard, in Bokeh: its layout and its updates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from html import escape
-from typing import Any
 
+from bokeh.document import Document
 from bokeh.models import Div, Select
+from distributed import Scheduler
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
 from collapsium.pipeline.formatting import lasting, quantity
-from collapsium.pipeline.monitoring.dask_dashboard.panels import PANELS
+from collapsium.pipeline.monitoring.dask_dashboard.panels import PANELS, Panel
 from collapsium.pipeline.monitoring.dask_dashboard.view import View
-from collapsium.pipeline.monitoring.run_status import HELD, Course
+from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus
 
-EVERY = 500  # milliseconds between two looks
+EVERY = 500
+"""Milliseconds between two updates."""
 TEMPLATE = """{% extends "base.html" %}
 {% block content %}
 {% from macros import embed %}
@@ -37,71 +39,71 @@ TEMPLATE = """{% extends "base.html" %}
 
 
 def _figures(view: View) -> str:
-    """Write the figures of a run as HTML."""
-    picture = view.picture()
-    if picture is None:
-        return "<p>No run has been told of yet. This page shows fits as they come.</p>"
-    course, units = view.course(picture), HELD.get(str(picture.start.get("holds", "documents")), HELD["documents"])
-    event, left = course.event, course.left(picture.planned)
+    """Return the figures of a run as HTML."""
+    status = view.status()
+    if status is None:
+        return "<p>No run yet. Fits that use this scheduler appear here.</p>"
+    fit, units = view.fit(status), UNITS.get(str(status.start.get("holds", "documents")), UNITS["documents"])
+    event, left = fit.event, fit.left(status.planned)
     cells = {
-        "iteration": f"{course.iteration:,} of {picture.planned:,}",
-        "score": f"{course.curves['score'].last:.4f}" if "score" in course.curves else "",
-        "topics active": f"{event['active']:,}" if "active" in event else "",
-        f"{units[1]} a second": quantity(event["tokens_a_second"]) if "tokens_a_second" in event else "",
-        "elapsed": lasting(course.elapsed),
-        "left": "" if left is None or picture.ended else f"about {lasting(left)}",
-        "members": f"{len(picture.members_ended)} of {picture.restarts} at their end" if picture.restarts else "",
-        "state": view.state(picture),
+        "iteration": f"{fit.iteration:,} of {status.planned:,}",
+        "score": f"{fit.curves['score'].last:.4f}" if "score" in fit.curves else "",
+        "active topics": f"{event['active']:,}" if "active" in event else "",
+        f"{units[1]} per second": quantity(event["tokens_a_second"]) if "tokens_a_second" in event else "",
+        "elapsed": lasting(fit.elapsed),
+        "remaining": "" if left is None or status.ended else f"about {lasting(left)}",
+        "members": f"{len(status.members_ended)} of {status.restarts} ended" if status.restarts else "",
+        "state": view.state(status),
     }
-    shown = "".join(
+    figures = "".join(
         f'<span style="display:inline-block;margin:2px 18px 2px 0"><small style="color:#555">{name}</small><br>'
         f'<b id="collapsium-{name.replace(" ", "-")}">{escape(value)}</b></span>'
         for name, value in cells.items()
         if value
     )
-    start = picture.start
-    sizes = ", ".join(f"{int(start.get(key, 0)):,} {unit}" for key, unit in zip(HELD["documents"], units, strict=True))
-    notices = "".join(f"<p>{escape(text)}</p>" for text in picture.notices)
-    return f"<div>{escape(picture.family)}: {escape(sizes)}</div><div>{shown}</div>{notices}"
+    start = status.start
+    sizes = ", ".join(f"{int(start.get(key, 0)):,} {unit}" for key, unit in zip(UNITS["documents"], units, strict=True))
+    notices = "".join(f"<p>{escape(text)}</p>" for text in status.notices)
+    return f"<div>{escape(status.family)}: {escape(sizes)}</div><div>{figures}</div>{notices}"
 
 
-def _moving(view: View) -> str:
-    """Write the topics that moved most, with their words, as HTML."""
-    picture = view.picture()
-    course = Course() if picture is None else view.course(picture)
-    if not course.event.get("moved"):
+def _changing_topics(view: View) -> str:
+    """Return the topics whose share changed most, with their words, as HTML."""
+    status = view.status()
+    fit = FitStatus() if status is None else view.fit(status)
+    if not fit.event.get("moved"):
         return ""
     lines = "".join(
         f"<li>{'+' if change > 0 else '−'}{abs(change):.2%} &ensp;<b>{int(one)}</b> "
-        f"{escape(' '.join(course.words.get(str(int(one)), [])))}</li>"
-        for one, change in course.event["moved"]
+        f"{escape(' '.join(fit.words.get(str(int(one)), [])))}</li>"
+        for one, change in fit.event["moved"]
     )
-    of = f" (words of iteration {course.words_at:,})" if course.words else ""
-    return f'<b>Topics that move most{of}</b><ul style="padding-left:16px">{lines}</ul>'
+    age = f" (words of iteration {fit.words_at:,})" if fit.words else ""
+    return f'<b>Fastest growing and shrinking topics{age}</b><ul style="padding-left:16px">{lines}</ul>'
 
 
 class Selects:
-    """What the page is chosen with: a run, by itself whichever began last, and a member of an ensemble."""
+    """Selection of a run, by default the newest, and of a member of an ensemble."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self.run = Select(title="Run", options=[], name="run", sizing_mode="stretch_width", visible=False)
         self.member = Select(title="Member", options=[], name="member", sizing_mode="stretch_width", visible=False)
-        self.run.on_change("value", lambda _attr, _old, new: self._chose(new))
+        self.run.on_change("value", lambda _attr, _old, new: self._choose_run(new))
         self.member.on_change("value", lambda _attr, _old, new: view.choose(view.chosen, new))
 
-    def _chose(self, run: str) -> None:
+    def _choose_run(self, run: str) -> None:
         self._view.choose(run)
         self.member.value = ""
         self.update()
 
     def update(self) -> None:
-        """Offer what there is."""
-        names, picture = self._view.names(), self._view.picture()
+        """Update the options to the runs and members that exist."""
+        names, status = self._view.names(), self._view.status()
         self._offer(self.run, [("", f"the newest: {names[0]}"), *((name, name) for name in names)] if names else [])
-        members = range(picture.restarts) if picture is not None else ()
-        told = [("", "the one told of last"), *((str(one), str(one)) for one in members)]
-        self._offer(self.member, told if len(told) > 1 else [])
+        members = range(status.restarts) if status is not None else ()
+        options = [("", "the one of the last event"), *((str(one), str(one)) for one in members)]
+        self._offer(self.member, options if len(options) > 1 else [])
 
     @staticmethod
     def _offer(select: Select, options: list[tuple[str, str]]) -> None:
@@ -111,17 +113,17 @@ class Selects:
             select.value = ""
 
 
-def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
-    """Make the page.
+def page(scheduler: Scheduler, extra: dict[str, object], doc: Document) -> None:
+    """Build the page.
 
     Parameters
     ----------
     scheduler : distributed.Scheduler
-        That has been told of runs.
+        Its plugin has the status of runs.
     extra : dict
-        What Dask's templates are filled with.
+        Variables of Dask's templates.
     doc : bokeh.document.Document
-        To be filled.
+        Document to fill.
     """
     view = View(scheduler)
     panels = {name: make(view) for name, make in PANELS.items()}
@@ -131,7 +133,7 @@ def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
 
     def update() -> None:
         selects.update()
-        for div, text in ((figures, _figures(view)), (topics, _moving(view))):
+        for div, text in ((figures, _figures(view)), (topics, _changing_topics(view))):
             if div.text != text:
                 div.text = text
         for panel in panels.values():
@@ -149,8 +151,8 @@ def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
     doc.template_variables.update(extra, plots_of_runs=list(PANELS))
 
 
-def single(make: Callable[[View], Any], scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
-    """Make a page of one plot, for JupyterLab."""
+def single(make: Callable[[View], Panel], scheduler: Scheduler, extra: dict[str, object], doc: Document) -> None:
+    """Build a page of a single plot, for JupyterLab."""
     panel = make(View(scheduler))
     panel.root.sizing_mode = "stretch_both"
     panel.update()

@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bokeh.models import ColumnDataSource, CustomJSTickFormatter, FactorRange, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 
 from collapsium.pipeline.monitoring.dask_dashboard.view import View
-from collapsium.pipeline.monitoring.run_status import Course, Picture
+from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 
-HEIGHT, TOPICS, LABEL = 280, 15, 44
-FEW, BAR = 6, 30  # workers of which each has a bar so high, in pixels
-SPENT = {"kernel": "#1f77b4", "reduce": "#2ca02c", "score": "#9467bd", "update": "#ff7f0e", "wait": "#bbbbbb"}
+
+@dataclass(frozen=True)
+class PlotLayout:
+    """Layout of the plots."""
+
+    height: int = 280
+    """Height of a plot, in pixels."""
+    topics: int = 15
+    """Number of topics with a bar."""
+    label: int = 44
+    """Characters of a topic's words."""
+    few_workers: int = 6
+    """Up to so many workers, the plot's height depends on their number."""
+    worker_height: int = 30
+    """Height of a worker's bar, in pixels."""
+
+
+LAYOUT = PlotLayout()
+COLOURS = {"kernel": "#1f77b4", "reduce": "#2ca02c", "score": "#9467bd", "update": "#ff7f0e", "wait": "#bbbbbb"}
 
 
 class Panel:
-    """A plot that is kept up to date by `update`."""
+    """A plot of a run; `update` brings it up to date."""
 
     title = ""
 
     def __init__(self, view: View, **options: Any) -> None:
         self.view = view
-        # Ranges are set by hand: Bokeh complains in the console about those that it finds no data for.
+        # Ranges are set explicitly, as Bokeh logs warnings about ranges without data.
         ranges = {"x_range": Range1d(0.0, 1.0), "y_range": Range1d(0.0, 1.0), **options}
         self.root = figure(
             title=self.title,
-            height=HEIGHT,
+            height=LAYOUT.height,
             sizing_mode="stretch_width",
             toolbar_location=None,
             tools="",
@@ -36,28 +53,28 @@ class Panel:
         self.root.min_border_right = 16
 
     def update(self) -> None:
-        """Look at the run, and show it."""
-        picture = self.view.picture()
-        if picture is not None:
-            self.show(picture, self.view.course(picture))
+        """Show the current status of the run."""
+        status = self.view.status()
+        if status is not None:
+            self.show(status, self.view.fit(status))
 
-    def show(self, picture: Picture, course: Course) -> None:
+    def show(self, status: RunStatus, fit: FitStatus) -> None:
         """Show a run."""
 
 
 def _span(over: Range1d, values: Sequence[float], *, zero: bool = False, margin: float = 0.05) -> None:
-    """Let a range hold all values, with a margin, from zero on if asked for."""
+    """Set a range so that it holds all values with a margin, and zero if `zero` is set."""
     if not values:
         return
     low, high = 0.0 if zero else min(values), max(values)
-    room = (high - low or abs(high) or 1.0) * margin
-    start, end = (0.0 if zero else low - room), high + room
+    space = (high - low or abs(high) or 1.0) * margin
+    start, end = (0.0 if zero else low - space), high + space
     if (over.start, over.end) != (start, end):
         over.update(start=start, end=end)
 
 
 class ScorePanel(Panel):
-    """The held-out score or, where nothing is held out, the objective, by iteration."""
+    """The held-out score by iteration; without held-out tokens, the objective."""
 
     title = "Score over iterations"
 
@@ -68,22 +85,22 @@ class ScorePanel(Panel):
         self.root.scatter("iteration", "value", source=self.source, size=4)
         self.root.xaxis.axis_label = "iteration"
 
-    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+    def show(self, status: RunStatus, fit: FitStatus) -> None:  # noqa: ARG002
         """Show a run."""
-        name = "score" if course.curves.get("score") else "objective"
-        points = course.curves[name].points if name in course.curves else []
+        name = "score" if fit.curves.get("score") else "objective"
+        points = fit.curves[name].points if name in fit.curves else []
         unit = "nats a held-out token" if name == "score" else "objective, nats"
         self.root.title.text = f"{name.title()} over iterations ({unit})"
-        data = {"iteration": [at for at, _ in points], "value": [value for _, value in points]}
+        data: dict[str, list[float]] = {"iteration": [at for at, _ in points], "value": [value for _, value in points]}
         _span(self.root.x_range, data["iteration"])
         _span(self.root.y_range, data["value"])
         self.source.data = data
 
 
 class SizesPanel(Panel):
-    """How large the largest topics are; their words lie over the bars, as a narrow window has no room beside them."""
+    """Shares of the largest topics; their words are drawn over the bars, so that narrow windows can show them."""
 
-    title = "Size of topics (share of the tokens)"
+    title = "Largest topics (share of the tokens)"
 
     def __init__(self, view: View) -> None:
         super().__init__(view, y_range=FactorRange(factors=[""]))
@@ -95,23 +112,23 @@ class SizesPanel(Panel):
         self.root.xaxis.formatter = NumeralTickFormatter(format="0.[00]%")
         self.root.xaxis.ticker.desired_num_ticks = 4
 
-    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+    def show(self, status: RunStatus, fit: FitStatus) -> None:  # noqa: ARG002
         """Show a run."""
-        sizes = course.event.get("sizes", [])[:TOPICS]
+        sizes = fit.event.get("sizes", [])[: LAYOUT.topics]
         names = [str(int(one)) for one, _ in sizes]
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
         _span(self.root.x_range, [share for _, share in sizes], zero=True)
-        of = f"; words of iteration {course.words_at:,}" if course.words else ""
-        self.root.title.text = self.title.removesuffix(")") + f"{of})"
-        words = [_clipped(" ".join(course.words.get(name, []))) for name in names]
+        age = f"; words of iteration {fit.words_at:,}" if fit.words else ""
+        self.root.title.text = self.title.removesuffix(")") + f"{age})"
+        words = [_clipped(" ".join(fit.words.get(name, []))) for name in names]
         self.source.data = {"topic": names, "share": [share for _, share in sizes], "words": words}
 
 
 class SweepsPanel(Panel):
-    """What a sweep of a shard takes: least, quarters and most, by iteration."""
+    """Time of a sweep of a shard by iteration: minimum, quartiles and maximum."""
 
-    title = "Sweep of a shard (seconds: least, half, most)"
+    title = "Time of a shard's sweep (seconds: minimum, quartiles, maximum)"
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -122,27 +139,27 @@ class SweepsPanel(Panel):
         self.root.line("iteration", "half", source=self.source, line_width=2)
         self.root.xaxis.axis_label = "iteration"
 
-    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+    def show(self, status: RunStatus, fit: FitStatus) -> None:  # noqa: ARG002
         """Show a run."""
-        points = course.curves["sweeps"].points if "sweeps" in course.curves else []
-        data = {"iteration": [at for at, _ in points]}
-        for place, name in enumerate(("least", "low", "half", "high", "most")):
-            data[name] = [values[place] for _, values in points]
+        points = fit.sweeps.points
+        data: dict[str, list[float]] = {"iteration": [at for at, _ in points]}
+        for column, name in enumerate(("least", "low", "half", "high", "most")):
+            data[name] = [values[column] for _, values in points]
         _span(self.root.x_range, data["iteration"])
         _span(self.root.y_range, data["most"], zero=True)
         self.source.data = data
 
 
 class SharesPanel(Panel):
-    """Where a worker's time goes: shares by iteration."""
+    """Shares of a worker's time by activity and iteration."""
 
-    title = "Where a worker's time goes"
+    title = "Time of the workers by activity (mean share)"
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self.source = ColumnDataSource({"iteration": [], **{name: [] for name in SPENT}}, name="shares-data")
+        self.source = ColumnDataSource({"iteration": [], **{name: [] for name in COLOURS}}, name="shares-data")
         self.root.varea_stack(
-            list(SPENT), x="iteration", color=list(SPENT.values()), legend_label=list(SPENT), source=self.source
+            list(COLOURS), x="iteration", color=list(COLOURS.values()), legend_label=list(COLOURS), source=self.source
         )
         self.root.yaxis.formatter = NumeralTickFormatter(format="0%")
         self.root.xaxis.axis_label = "iteration"
@@ -151,22 +168,22 @@ class SharesPanel(Panel):
         self.root.legend.label_text_font_size = "9pt"
         self.root.legend.spacing, self.root.legend.padding, self.root.legend.border_line_color = 4, 2, None
 
-    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+    def show(self, status: RunStatus, fit: FitStatus) -> None:  # noqa: ARG002
         """Show a run."""
-        points = course.curves["seconds"].points if "seconds" in course.curves else []
-        data: dict[str, list[float]] = {"iteration": [at for at, _ in points], **{name: [] for name in SPENT}}
+        points = fit.seconds.points
+        data: dict[str, list[float]] = {"iteration": [at for at, _ in points], **{name: [] for name in COLOURS}}
         for _, seconds in points:
-            whole = sum(seconds.values()) or 1.0
-            for name in SPENT:
-                data[name].append(seconds.get(name, 0.0) / whole)
+            total = sum(seconds.values()) or 1.0
+            for name in COLOURS:
+                data[name].append(seconds.get(name, 0.0) / total)
         _span(self.root.x_range, data["iteration"])
         self.source.data = data
 
 
 class MemoryPanel(Panel):
-    """What each worker process holds."""
+    """Memory of each worker process."""
 
-    title = "Memory a worker"
+    title = "Memory of each worker"
 
     def __init__(self, view: View) -> None:
         super().__init__(view, y_range=FactorRange(factors=[""]))
@@ -175,18 +192,22 @@ class MemoryPanel(Panel):
         self.root.xaxis.formatter = CustomJSTickFormatter(code="return (tick / 1e6).toFixed(0) + ' MB'")
         self.root.xaxis.ticker.desired_num_ticks = 4
 
-    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+    def show(self, status: RunStatus, fit: FitStatus) -> None:  # noqa: ARG002
         """Show a run."""
-        names = [str(one["name"]) for one in picture.processes]
+        names = [str(one["name"]) for one in status.processes]
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
-            self.root.height = HEIGHT if len(names) > FEW else HEIGHT // 3 + BAR * len(names)
-        held = [one["memory"] for one in picture.processes]
-        _span(self.root.x_range, held, zero=True)
-        self.source.data = {"worker": names, "bytes": held}
+            self.root.height = (
+                LAYOUT.height
+                if len(names) > LAYOUT.few_workers
+                else LAYOUT.height // 3 + LAYOUT.worker_height * len(names)
+            )
+        memory = [one["memory"] for one in status.processes]
+        _span(self.root.x_range, memory, zero=True)
+        self.source.data = {"worker": names, "bytes": memory}
 
 
-PANELS: dict[str, Callable[[View], Any]] = {
+PANELS: dict[str, Callable[[View], Panel]] = {
     "score": ScorePanel,
     "sizes": SizesPanel,
     "sweeps": SweepsPanel,
@@ -196,4 +217,4 @@ PANELS: dict[str, Callable[[View], Any]] = {
 
 
 def _clipped(text: str) -> str:
-    return text if len(text) <= LABEL else f"{text[: LABEL - 1]}…"
+    return text if len(text) <= LAYOUT.label else f"{text[: LAYOUT.label - 1]}…"

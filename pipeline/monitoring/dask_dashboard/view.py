@@ -1,62 +1,76 @@
-"""The choice of what a page shows: a run, and of an ensemble a member."""
+"""The run, and the member of an ensemble, that a page shows."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+
+from distributed import Scheduler
 
 from collapsium.pipeline.formatting import lasting
 from collapsium.pipeline.monitoring.dask_dashboard.runs import runs_of
-from collapsium.pipeline.monitoring.run_status import Course, Picture
+from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 
-QUIET, SLOW = 30.0, 5.0  # seconds, and times what an iteration takes, without a word after which that is said
+
+@dataclass(frozen=True)
+class Silence:
+    """Time after which the state of a run reports missing events; the longer one counts."""
+
+    seconds: float = 30.0
+    """Seconds without an event."""
+    iterations: float = 5.0
+    """Mean durations of an iteration without an event."""
+
+
+SILENCE = Silence()
 
 
 class View:
-    """The run that a page shows, which was chosen or began last, and a member of it.
+    """The run that a page shows, by default the newest, and one of its members.
 
     Parameters
     ----------
     scheduler : distributed.Scheduler
-        That has been told of runs.
+        Its plugin has the status of runs.
 
     Attributes
     ----------
     chosen : str
-        The run's folder; empty for the one that began last.
+        The run's folder; empty for the newest run.
     member : int or None
-        The member, of an ensemble; None for the one that was told of last.
+        The member of an ensemble; None for the one of the last event.
     """
 
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self._runs = runs_of(scheduler)
         self.chosen = ""
         self.member: int | None = None
 
     @property
     def run(self) -> str:
-        """The folder of the run that is shown; empty where there is none."""
-        pictures = self._runs.pictures()
-        return self.chosen if self.chosen in pictures else next(reversed(pictures), "")
+        """The folder of the run that is shown; empty if there is none."""
+        statuses = self._runs.statuses()
+        return self.chosen if self.chosen in statuses else next(reversed(statuses), "")
 
     def choose(self, run: str = "", member: str = "") -> None:
-        """Choose a run, and a member of it."""
+        """Select a run, and one of its members."""
         self.chosen, self.member = run, int(member) if member else None
 
-    def course(self, picture: Picture) -> Course:
-        """Return the course of the member that is looked at."""
-        return picture.courses.get(self.member, picture.course) if picture.restarts else picture.course
+    def fit(self, status: RunStatus) -> FitStatus:
+        """Return the status of the fit, or of the member that is shown."""
+        return status.fits.get(self.member, status.fit) if status.restarts else status.fit
 
-    def state(self, picture: Picture) -> str:
-        """Say whether the run goes on, as far as one who hears of it can know."""
-        if picture.ended:
-            return f"ended ({picture.ended})"
+    def state(self, status: RunStatus) -> str:
+        """Return the state of the run, as text."""
+        if status.ended:
+            return f"ended ({status.ended})"
         quiet = self._runs.quiet(self.run)
-        return f"no word for {lasting(quiet)}" if quiet > max(QUIET, SLOW * picture.course.pace()) else "running"
+        limit = max(SILENCE.seconds, SILENCE.iterations * status.fit.pace())
+        return f"no event for {lasting(quiet)}" if quiet > limit else "running"
 
-    def picture(self) -> Picture | None:
-        """Return what is known of the run."""
-        return self._runs.pictures().get(self.run)
+    def status(self) -> RunStatus | None:
+        """Return the status of the run; None if there is no run."""
+        return self._runs.statuses().get(self.run)
 
     def names(self) -> list[str]:
-        """Return the folders of all runs, the one that began last first."""
-        return list(reversed(self._runs.pictures()))
+        """Return the folders of all runs, the newest first."""
+        return list(reversed(self._runs.statuses()))

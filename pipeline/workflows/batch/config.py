@@ -1,4 +1,4 @@
-"""Configuration of a batch job: the tables of its file, and what follows from them."""
+"""Configuration of a batch job: the tables of its file, and the options derived from them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.units import parse_size
 
-TOLERANCE = 0.01  # share of the tokens that an iteration moves, under which a fit ends
-WARM_SHARE = 0.4  # of the iterations, which a fit that begins from the version before may take at most
-SIZE = "max_decompressed"  # may be told as ``20GB``
+TOLERANCE = 0.01
+"""Default tolerance: share of the tokens that an iteration moves below which a fit ends."""
+WARM_SHARE = 0.4
+"""Default limit of a warm-started fit, as a share of the iterations."""
+SIZE = "max_decompressed"
+"""Option that may be written as ``20GB``."""
 
 
 class _Table(BaseModel):
@@ -26,13 +29,13 @@ class _Table(BaseModel):
 
 
 class _Open(_Table):
-    """A table that takes further names, which are checked by whoever they are for."""
+    """A table that accepts further keys, which are validated by the function they are for."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
     @property
-    def more(self) -> dict[str, Any]:
-        """The further names."""
+    def further(self) -> dict[str, Any]:
+        """The further keys and their values."""
         return {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
 
 
@@ -40,13 +43,11 @@ class BatchTable(_Table):
     """The table ``[batch]``."""
 
     folder: str = Field(description="folder of the job: corpus, runs, published models, journal")
-    keep: Annotated[int, Field(ge=1)] = Field(
-        5, description="number of published versions to keep; older ones are removed"
-    )
+    keep: Annotated[int, Field(ge=1)] = Field(5, description="published versions to keep; older ones are removed")
 
 
 class IngestTable(_Open):
-    """The table ``[ingest]``: further names are those of `collapsium ingest`."""
+    """The table ``[ingest]``; further keys are options of `collapsium ingest`."""
 
     sources: tuple[str, ...] = Field(description="files, folders and globs; new ones are appended")
     grow: bool = Field(False, description="add new words to the vocabulary; the ids of known words stay")
@@ -65,7 +66,7 @@ class HeldoutTable(_Table):
 
 
 class FitTable(_Open):
-    """The table ``[fit]``: further names are the options of the family and of the loop."""
+    """The table ``[fit]``; further keys are options of the family and of the loop."""
 
     family: str = Field(description="the model family")
     seed: int = Field(0, description="seed of all random numbers")
@@ -112,7 +113,7 @@ class ReportTable(_Table):
 
 
 class ClusterTable(_Table):
-    """The table ``[cluster]``: where it runs."""
+    """The table ``[cluster]``: the executor of all steps."""
 
     scheduler: str = Field("threads", description="threads, local, serial, or the address of a Dask scheduler")
     workers: int | None = None
@@ -149,55 +150,55 @@ class Job(_Table):
 
     @property
     def holds(self) -> str:
-        """What the family takes: ``documents`` or ``vectors``."""
+        """Contents of the corpus, ``documents`` or ``vectors``, which the family determines."""
         return str(load_family(self.fit.family).corpus_kind)
 
     @property
     def limits(self) -> dict[str, Any]:
-        """Options of the loop: what the file says, and a tolerance where it says none and fits have an end by it."""
-        # Trees of vectors grow after counts have come to rest, and samples count from the last iteration.
-        said = {name: value for name, value in self.fit.more.items() if name in LIMIT_NAMES}
-        ends = said.get("schedule") != "stochastic" and not said.get("samples") and self.holds == DOCUMENTS
-        return {"tolerance": TOLERANCE, **said} if ends else said
+        """Options of the loop from the file, with a default tolerance where fits can end by one."""
+        # Trees of vectors grow after counts have converged, and samples count from the last iteration.
+        options = {name: value for name, value in self.fit.further.items() if name in LIMIT_NAMES}
+        converges = options.get("schedule") != "stochastic" and not options.get("samples") and self.holds == DOCUMENTS
+        return {"tolerance": TOLERANCE, **options} if converges else options
 
     def limits_when(self, warm: bool) -> dict[str, Any]:
-        """Return the options of the loop for a fit that begins from another one, or for one that does not."""
-        found = self.limits
+        """Return the options of the loop for a warm-started fit, or for another one."""
+        options = self.limits
         if warm:
-            limits = Limits(**found)
+            limits = Limits(**options)
             least = max(limits.samples - 1, 0) * limits.sample_every + 1
-            found["iterations"] = self.fit.warm_iterations or max(int(WARM_SHARE * limits.sweeps), least)
-        return found
+            options["iterations"] = self.fit.warm_iterations or max(int(WARM_SHARE * limits.sweeps), least)
+        return options
 
     @property
     def options(self) -> dict[str, Any]:
         """Options of the family."""
-        return {name: value for name, value in self.fit.more.items() if name not in LIMIT_NAMES}
+        return {name: value for name, value in self.fit.further.items() if name not in LIMIT_NAMES}
 
     @property
     def config(self) -> FamilyOptions:
-        """Options of the family, checked."""
+        """Options of the family, validated."""
         return make_options(self.fit.family, self.options)
 
     @property
     def begins_warm(self) -> bool:
-        """Whether fits may begin from the version before; those of vectors cannot."""
+        """True if fits start from the last version, which those of vectors cannot."""
         return self.fit.warm and self.limits.get("schedule") != "stochastic" and self.holds == DOCUMENTS
 
     @property
-    def restarts(self) -> dict[str, Any]:
-        """Options of an ensemble; none where there is one fit."""
+    def restarts(self) -> dict[str, int | str]:
+        """Options of an ensemble; empty for a single fit."""
         return {"restarts": self.fit.restarts, "keep": self.fit.keep} if self.fit.restarts else {}
 
     @property
     def reading(self) -> dict[str, Any]:
-        """What `ingest` is told of the sources, by its own names."""
-        found = self.ingest.more
+        """Options of `ingest` for reading the sources."""
+        options = self.ingest.further
         if self.holds == VECTORS:
-            found.setdefault("format", VECTORS)
-        if isinstance(found.get(SIZE), str):
-            found[SIZE] = parse_size(found[SIZE], SIZE)
-        return found
+            options.setdefault("format", VECTORS)
+        if isinstance(options.get(SIZE), str):
+            options[SIZE] = parse_size(options[SIZE], SIZE)
+        return options
 
     @property
     def tls(self) -> TLS | None:
@@ -210,8 +211,8 @@ class Job(_Table):
             raise OptionError(f"[cluster]: tls_{missing[0]} is required: tls_ca, tls_cert and tls_key belong together")
         return TLS(**named)
 
-    def plan(self) -> dict[str, Any]:
-        """Return what makes a published model what it is, but for the corpus."""
+    def plan(self) -> dict[str, object]:
+        """Return all options that determine a published model, without the corpus."""
         return {
             "family": self.fit.family,
             "options": self.config.model_dump(mode="json"),

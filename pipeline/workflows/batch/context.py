@@ -1,4 +1,4 @@
-"""What a batch job has at hand while it is worked on: its tables, its folder and journal, and those who listen."""
+"""Context of a running batch job: its configuration, folder, journal and sinks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collapsium.pipeline.monitoring.events import Sink, tell
+from collapsium.pipeline.monitoring.events import Event, Sink, tell
 from collapsium.pipeline.workflows.batch.config import Job
 from collapsium.pipeline.workflows.batch.journal import Journal
 from collapsium.storage.corpus.corpus import Corpus
@@ -20,23 +20,23 @@ CYCLES, PUBLISHED, CORPUS = "cycles", "published", "corpus"
 
 
 @dataclass
-class Bench:
-    """A job that is worked on by whoever holds its lock.
+class JobContext:
+    """A running job, whose lock this process holds.
 
     Attributes
     ----------
     job : Job
-        What is asked for.
+        Its configuration.
     folder : Folder
-        Where everything of it lies.
+        Its folder.
     sinks : sequence of callable
-        Told each event.
+        Receive each event.
     owned : callable
-        Raises an error where another process has taken the job over.
+        Raises an error if another process has taken over the job.
     warnings : list of str
-        What should be looked at.
+        Messages that need attention.
     notices : list of str
-        What is good to know, and is reported once.
+        Messages for information, each reported once.
     """
 
     job: Job
@@ -49,26 +49,26 @@ class Bench:
     def __post_init__(self) -> None:
         self.journal = Journal.read(self.folder)
         self.versions = Versions(self.folder / PUBLISHED)
-        self.place = self.folder / CORPUS
+        self.corpus_folder = self.folder / CORPUS
 
     @property
     def corpus(self) -> Corpus | None:
-        """The corpus; None before there is one."""
-        return Corpus(self.place.url) if self.place.exists(MANIFEST) else None
+        """The corpus; None before the first ingest."""
+        return Corpus(self.corpus_folder.url) if self.corpus_folder.exists(MANIFEST) else None
 
     @property
-    def where(self) -> dict[str, Any]:
-        """Where it is computed."""
+    def execution(self) -> dict[str, Any]:
+        """Arguments of functions that choose the executor."""
         cluster = self.job.cluster
         return {"scheduler": cluster.scheduler, "workers": cluster.workers, "tls": self.job.tls}
 
-    def able(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Return where it is computed, for a function that can be told."""
-        named = inspect.signature(function).parameters
-        return {name: value for name, value in self.where.items() if name in named and value is not None}
+    def execution_for(self, function: Callable[..., object]) -> dict[str, object]:
+        """Return those arguments of `execution` that a function has."""
+        parameters = inspect.signature(function).parameters
+        return {name: value for name, value in self.execution.items() if name in parameters and value is not None}
 
     def plan(self) -> str:
-        """Return the digest of what the next version would be made of; empty before there is a corpus."""
+        """Return the digest of the options and the corpus of the next version; empty without a corpus."""
         corpus = self.corpus
         return "" if corpus is None else digest_of({**self.job.plan(), "corpus": corpus.manifest.digest})
 
@@ -78,30 +78,30 @@ class Bench:
         self.journal.write(self.folder)
 
     def warn(self, text: str) -> None:
-        """Say what should be looked at."""
+        """Report a message that needs attention."""
         self.warnings.append(text)
-        self.tell({"event": "warning", "text": text})
+        self.emit({"event": "warning", "text": text})
 
     def note(self, text: str) -> None:
-        """Report what is good to know, once."""
+        """Report a message for information."""
         self.notices.append(text)
-        self.tell({"event": "notice", "text": text})
+        self.emit({"event": "notice", "text": text})
 
-    def tell(self, event: dict[str, Any]) -> None:
-        """Give an event to those who listen."""
+    def emit(self, event: Event) -> None:
+        """Send an event to all sinks."""
         tell(self.sinks, event)
 
-    def say(self, step: str, *, done: bool) -> None:
-        """Say that a step begins, or is done."""
-        tell(self.sinks, {"event": "step", "step": step, "done": done, "version": self.journal.number})
+    def emit_step(self, step: str, *, done: bool) -> None:
+        """Report the start or the end of a step."""
+        self.emit({"event": "step", "step": step, "done": done, "version": self.journal.number})
 
-    def documents(self, step: str) -> Callable[[int], None]:
-        """Return what a step tells the number of its documents."""
-        return lambda number: tell(self.sinks, {"event": "documents", "step": step, "documents": number})
+    def progress(self, step: str) -> Callable[[int], None]:
+        """Return a function that reports the number of documents of a step."""
+        return lambda number: self.emit({"event": "documents", "step": step, "documents": number})
 
 
 def clean_hidden(folder: Folder) -> None:
-    """Remove what a process that died has left half done."""
+    """Remove unfinished files of a process that died."""
     for name in folder.names():
         if name.startswith(".") and name.endswith(".part"):
             (folder / name).remove()

@@ -1,8 +1,8 @@
-"""Batch jobs: ingest or append, fit, evaluate, infer and publish, as often as there is something new.
+"""Batch jobs: ingest or append, fit, evaluate, infer and publish whenever there are new documents.
 
-A job's folder holds ``corpus/``; ``cycles/0002/`` with what the version being made needs (``train``, ``heldout``,
-``run``, `proportions.parquet`); ``published/``; the journal `state.json`, and the lock. The journal is written after
-each step, so that a job that was killed goes on where it was.
+A job's folder holds ``corpus/``, ``cycles/0002/`` with the files of the version being made (``train``, ``heldout``,
+``run``, `proportions.parquet`), ``published/``, the journal `state.json` and the lock. The journal is written after
+each step, so a job that was killed continues with the interrupted step.
 """
 
 from __future__ import annotations
@@ -13,59 +13,60 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.workflows.batch.context import PUBLISHED, Bench
+from collapsium.pipeline.workflows.batch.context import PUBLISHED, JobContext
 from collapsium.pipeline.workflows.batch.job_file import named_as_in, read_job
 from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.published import VersionRecord, Versions, score_text
 
 LOCK = "lock"
-ALARM_SECONDS = 60.0  # that an alarm's command may take
+ALARM_SECONDS = 60.0
+"""Timeout of an alarm's command."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a batch job.
+    """The outcome of a batch job.
 
     Attributes
     ----------
     outcome : {"published", "nothing-new", "alarm"}
         Whether a model was published, there was nothing to do, or a new model was worse than the published one.
     version : int or None
-        The version that counts now.
+        The current version.
     folder : str
         Its folder.
     documents, new_documents, tokens : int
-        Of the corpus; the new ones are those that the version before it had not.
+        Sizes of the corpus; new documents are those that the last version did not have.
     iterations : int
-        Of the new model's fit.
+        Iterations of the new model's fit.
     score, previous_score : float or None
-        Of the new model and of the one published before, on the same held-out tokens, in nats a token; see `holds`.
+        Scores of the new model and of the published one on the same held-out tokens, in nats a token; see `holds`.
     scored : int
-        How many tokens, or vectors, that were.
+        Number of these tokens, or vectors.
     job : str
-        The job's file, as it was named.
+        The job's file.
     unknown_tokens : int
         Tokens of the new documents that were dropped, as their words are not in the vocabulary.
     unknown_share : float or None
-        Their share; see `collapsium.pipeline.corpora.unknown_words.UnknownWords`. None where nothing was appended.
+        Their share; see `collapsium.pipeline.corpora.unknown_words.UnknownWords`. None if nothing was appended.
     holds : {"documents", "vectors"}
-        What the corpus holds. The score of vectors is the mean error of their reconstruction, the smaller the better.
+        Contents of the corpus. The score of vectors is the mean error of their reconstruction; smaller is better.
     members : tuple of dict
-        Of an ensemble, each member's name and its score by itself; else empty.
+        Name and score of each member of an ensemble; else empty.
     warnings : tuple of str
-        What should be looked at.
+        Messages that need attention.
     notices : tuple of str
-        What is good to know, such as that a file has gone; each is reported once.
+        Messages for information, such as a missing source; each is reported once.
     seconds : float
-        What it took.
+        Duration of the job.
     """
 
     outcome: str
@@ -82,25 +83,25 @@ class Outcome:
     unknown_tokens: int = 0
     unknown_share: float | None = None
     holds: str = DOCUMENTS
-    members: tuple[dict[str, Any], ...] = ()
+    members: tuple[dict[str, Json], ...] = ()
     warnings: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
 
-    def record(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+    def record(self) -> dict[str, object]:
+        """Return the outcome for JSON."""
         return asdict(self)
 
     def line(self) -> str:
-        """Say it in a line."""
+        """Return the outcome as a line of text."""
         scores = "" if self.score is None else score_text(self.score, self.scored, self.holds)
         if self.previous_score is not None:
-            scores += f" (the version before: {self.previous_score:.5g})"
+            scores += f" (published: {self.previous_score:.5g})"
         if self.outcome == "alarm":
-            stays = f"version {self.version} stays" if self.version else "nothing is published"
-            return f"ALARM: the new model is worse, {scores}; it is not published, {stays}"
+            current = f"version {self.version} stays current" if self.version else "no version is published"
+            return f"ALARM: the new model scores worse, {scores}; it is not published, {current}"
         if self.outcome == "nothing-new":
-            return f"nothing new; version {self.version} is current"
+            return f"no new documents; version {self.version} is current"
         unknown = "" if self.unknown_share is None else f", {self.unknown_share:.1%} of their tokens unknown"
         size = f"{self.documents:,} {self.holds} ({self.new_documents:,} new{unknown}), {self.iterations} iterations"
         members = f"{len(self.members)} models, " if self.members else ""
@@ -109,42 +110,43 @@ class Outcome:
 
 @keywords()
 def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[Sink] = ()) -> Outcome:
-    """Bring a job's published model up to date with its sources.
+    """Update a job's published model from its sources.
 
     Parameters
     ----------
     job : str or path-like
         The TOML file; see `collapsium.pipeline.workflows.batch.config.Job`.
     accept : bool, optional
-        Publish the new model however it scores.
+        Publish the new model even if it scores worse.
     sinks : sequence of callable, optional
-        Told each event: those of the fit, ``step`` (with ``step``, its name, and ``done``) and ``documents``.
+        Receive each event: those of the fit, ``step`` (with ``step``, its name, and ``done``) and ``documents``.
 
     Returns
     -------
     Outcome
-        What came of it. Another call with nothing new does nothing, and says so.
+        The outcome; without new documents nothing is done.
 
     Raises
     ------
     LockedError
-        Another process works on the job.
+        Another process is working on the job.
     CollapsiumError
-        The file, a source or an option is wrong, or a step failed; the next call goes on with that step.
+        The file, a source or an option is invalid, or a step failed; the next call continues with that step.
     """
-    asked = read_job(job)
-    folder = Folder(asked.batch.folder)
+    config = read_job(job)
+    folder = Folder(config.batch.folder)
     folder.make()
     with RunLock(folder / LOCK) as lock, named_as_in(job):
-        return _Batch(Bench(asked, folder.fenced(lock), sinks, lock.require), accept=accept, name=os.fspath(job)).run()
+        context = JobContext(config, folder.fenced(lock), sinks, lock.require)
+        return _Batch(context, accept=accept, name=os.fspath(job)).run()
 
 
 @keywords()
 def versions(job: str | os.PathLike[str]) -> list[tuple[VersionRecord, bool]]:
-    """List the published versions of a job, the oldest first, each with whether it is the current one."""
-    place = Versions(Folder(read_job(job).batch.folder) / PUBLISHED)
-    current = place.current()
-    return [(place.record(number), number == current) for number in place.numbers()]
+    """Return the published versions of a job, the oldest first, each with True if it is the current one."""
+    published = Versions(Folder(read_job(job).batch.folder) / PUBLISHED)
+    current = published.current()
+    return [(published.record(number), number == current) for number in published.numbers()]
 
 
 @keywords()
@@ -161,54 +163,56 @@ def rollback(job: str | os.PathLike[str], *, to: int | None = None) -> int:
     Returns
     -------
     int
-        The version that is current now. The next batch that finds something new compares with it, and begins from it.
+        The version that is current now. The next job with new documents compares with it and starts from it.
 
     Raises
     ------
     AbsentError
         There is no such version.
     LockedError
-        Another process works on the job.
+        Another process is working on the job.
     """
     folder = Folder(read_job(job).batch.folder)
-    place = Versions(folder / PUBLISHED)
-    current = place.current()
+    published = Versions(folder / PUBLISHED)
+    current = published.current()
     if current is None:
-        raise AbsentError(f"{place.folder.url}: nothing is published yet")
+        raise AbsentError(f"{published.folder.url}: no version has been published yet")
     with RunLock(folder / LOCK) as lock:
-        place = Versions(folder.fenced(lock) / PUBLISHED)
-        older = [number for number in place.numbers() if number < current]
+        published = Versions(folder.fenced(lock) / PUBLISHED)
+        older = [number for number in published.numbers() if number < current]
         if to is None and not older:
-            raise AbsentError(f"{place.folder.url}: there is no version before {current}")
+            raise AbsentError(f"{published.folder.url}: there is no version before {current}")
         chosen = older[-1] if to is None else to
-        place.point(chosen)
+        published.point(chosen)
     return chosen
 
 
 class _Batch:
-    """A job that is worked on by whoever holds its lock."""
+    """Runs a job, whose lock this process holds."""
 
-    def __init__(self, bench: Bench, *, accept: bool, name: str) -> None:
-        from collapsium.pipeline.workflows.batch.steps import Cycle
+    def __init__(self, context: JobContext, *, accept: bool, name: str) -> None:
+        from collapsium.pipeline.workflows.batch.steps import JobSteps
 
-        self._bench, self._journal, self._accept, self._name = bench, bench.journal, accept, name
-        self._cycle = Cycle(bench)
+        self._context, self._journal, self._accept, self._name = context, context.journal, accept, name
+        self._steps = JobSteps(context)
         self._began = time.monotonic()
 
     def run(self) -> Outcome:
-        """Finish what was begun, take in what is new, and make a version of it."""
-        from collapsium.pipeline.workflows.batch.sources import settle_pending, take_in
+        """Finish an interrupted version, read new sources, and make a version of them."""
+        from collapsium.pipeline.workflows.batch.sources import read_new_sources, resolve_pending
 
-        bench, journal, worked = self._bench, self._journal, False
-        settle_pending(bench)
-        if journal.done and not journal.outcome and bench.plan() == journal.plan:
-            worked = self._make()  # of the corpus that it was begun with
-        take_in(bench)
-        plan = bench.plan()
+        context, journal, worked = self._context, self._journal, False
+        resolve_pending(context)
+        if journal.done and not journal.outcome and context.plan() == journal.plan:
+            # The interrupted version is finished with the corpus of its start.
+            worked = self._make()
+        read_new_sources(context)
+        plan = context.plan()
         if plan != journal.plan or not journal.outcome:
             self._begin(plan)
             worked = self._make()
-        elif journal.outcome == "alarm" and not self._worse():  # it is accepted now
+        # A model that caused an alarm may be accepted by now.
+        elif journal.outcome == "alarm" and not self._worse():
             worked = self._make()
         outcome = self._outcome(worked=worked)
         if outcome.outcome != "alarm" or not worked:
@@ -217,93 +221,95 @@ class _Batch:
         return self._outcome(worked=True)
 
     def _begin(self, plan: str) -> None:
-        """Begin a new version, in place of one that was given up."""
-        bench, journal, corpus = self._bench, self._journal, self._bench.corpus
+        """Start a new version, in place of an abandoned one."""
+        context, journal, corpus = self._context, self._journal, self._context.corpus
         if corpus is None:
-            raise AbsentError(f"{bench.place.url}: no such corpus")
-        base = bench.versions.current()
-        journal.number = max(bench.versions.numbers(), default=0) + 1
+            raise AbsentError(f"{context.corpus_folder.url}: no such corpus")
+        base = context.versions.current()
+        journal.number = max(context.versions.numbers(), default=0) + 1
         journal.plan, journal.corpus = plan, corpus.manifest.digest
         journal.done, journal.scores, journal.outcome = [], {}, ""
-        if base is not None and not corpus.begins_with(Model(bench.versions.at(base).url).record.vocabulary):
-            bench.warn(f"{corpus.url}: has another vocabulary than version {base}, which nothing is compared with")
+        if base is not None and not corpus.begins_with(Model(context.versions.at(base).url).record.vocabulary):
+            context.warn(
+                f"{corpus.url}: its vocabulary differs from that of version {base}, so scores are not compared"
+            )
             base = None
-        journal.base, journal.warm = base, self._cycle.begins_warm(base)
-        self._cycle.folder.remove()
-        bench.write()
+        journal.base, journal.warm = base, self._steps.begins_warm(base)
+        self._steps.folder.remove()
+        context.write()
 
     def _make(self) -> bool:
-        """Make the steps that are not done yet."""
+        """Run the steps that are not done yet."""
         from collapsium.pipeline.workflows.batch.steps import STEPS
 
-        bench, journal = self._bench, self._journal
+        context, journal = self._context, self._journal
         journal.outcome = ""
-        self._cycle.warn_of_unknown()
-        self._cycle.folder.make()
+        self._steps.warn_of_unknown()
+        self._steps.folder.make()
         for step in STEPS:
             if step in journal.done:
                 continue
             if step == "infer" and self._worse():
                 journal.outcome = "alarm"
-                bench.write()
+                context.write()
                 return True
-            bench.owned()
-            bench.say(step, done=False)
-            self._cycle.make(step)
-            bench.say(step, done=True)
+            context.owned()
+            context.emit_step(step, done=False)
+            self._steps.run(step)
+            context.emit_step(step, done=True)
             journal.done.append(step)
-            bench.write()
+            context.write()
         journal.outcome = "published"
-        bench.write()
+        context.write()
         return True
 
     def _worse(self) -> bool:
-        return not self._accept and self._cycle.worse()
+        return not self._accept and self._steps.worse()
 
     def _outcome(self, *, worked: bool) -> Outcome:
         from collapsium.pipeline.corpora.unknown_words import UnknownWords
 
-        bench, journal, corpus = self._bench, self._journal, self._bench.corpus
-        current = bench.versions.current()
-        told = {name: one["score"] for name, one in journal.scores.items()}
-        unknown = self._cycle.unknown() if worked and corpus is not None else UnknownWords()
+        context, journal, corpus = self._context, self._journal, self._context.corpus
+        current, new = context.versions.current(), journal.scores.get("new")
+        previous = journal.scores.get("previous")
+        unknown = self._steps.unknown() if worked and corpus is not None else UnknownWords()
         return Outcome(
             outcome=journal.outcome if worked or journal.outcome == "alarm" else "nothing-new",
             version=current,
-            folder=bench.versions.at(current).url if current is not None else bench.versions.folder.url,
+            folder=context.versions.at(current).url if current is not None else context.versions.folder.url,
             documents=0 if corpus is None else corpus.manifest.documents,
             new_documents=self._new_documents() if worked else 0,
             tokens=0 if corpus is None else corpus.manifest.tokens,
-            iterations=self._cycle.iterations,
-            score=told.get("new"),
-            previous_score=told.get("previous"),
-            scored=journal.scores.get("new", {}).get("tokens", 0),
+            iterations=self._steps.iterations,
+            score=None if new is None else new["score"],
+            previous_score=None if previous is None else previous["score"],
+            scored=0 if new is None else new["tokens"],
             job=self._name,
             unknown_tokens=unknown.unknown,
             unknown_share=unknown.share,
-            holds=bench.job.holds,
-            members=tuple(journal.scores.get("new", {}).get("members", ())),
-            warnings=tuple(bench.warnings),
-            notices=tuple(bench.notices),
+            holds=context.job.holds,
+            members=() if new is None else tuple(new.get("members", ())),
+            warnings=tuple(context.warnings),
+            notices=tuple(context.notices),
             seconds=time.monotonic() - self._began,
         )
 
     def _new_documents(self) -> int:
-        """Return how many documents the version has that the one before it had not."""
-        bench, base = self._bench, self._journal.base
-        before = bench.versions.record(base).documents if base in bench.versions.numbers() and base is not None else 0
-        return (0 if bench.corpus is None else bench.corpus.manifest.documents) - before
+        """Return the number of documents that the last version did not have."""
+        versions, base, corpus = self._context.versions, self._journal.base, self._context.corpus
+        before = versions.record(base).documents if base in versions.numbers() and base is not None else 0
+        return (0 if corpus is None else corpus.manifest.documents) - before
 
     def _alarm(self, outcome: Outcome) -> None:
-        """Run the command that the job has for this, with what there is to tell on its input."""
-        command = list(self._bench.job.alarm.command)
+        """Run the job's alarm command, with the outcome as JSON on its standard input."""
+        command = list(self._context.job.alarm.command)
         if not command:
             return
         data = json.dumps(outcome.record()).encode()
         try:
-            # It is the job's own command, as a list: no shell sees it.
-            done = subprocess.run(command, input=data, timeout=ALARM_SECONDS, check=False, capture_output=True)  # noqa: S603
-            if done.returncode:
-                self._bench.warn(f"[alarm]: {command[0]} ended with {done.returncode}")
+            # The command is the job's own, and a list, so that no shell is involved.
+            process = subprocess.run(command, input=data, timeout=ALARM_SECONDS, check=False, capture_output=True)  # noqa: S603
+            if process.returncode:
+                self._context.warn(f"[alarm]: {command[0]} exited with code {process.returncode}")
         except (OSError, subprocess.TimeoutExpired) as error:
-            self._bench.warn(f"[alarm]: {command[0]} could not be run ({error})")
+            self._context.warn(f"[alarm]: {command[0]} could not be run ({error})")

@@ -1,13 +1,13 @@
-"""Read the file of a batch job, and check all that can be checked without its sources."""
+"""Read the file of a batch job, and validate it as far as possible without its sources."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pydantic
 from pydantic import BaseModel
@@ -18,44 +18,49 @@ from collapsium.pipeline.families.registry import load_family, require_schedule
 from collapsium.pipeline.options import names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
+from collapsium.storage.data_types import Json
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
 
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
-"""Options of `ingest` that the table ``[ingest]`` takes besides its own."""
-SEVERAL = ("labels", "covariates", "stop_words")  # lists of names, or a string with commas between
-SIDES = ("label_files", "label_names")  # they would have to grow with the sources
+"""Options of `ingest` that the table ``[ingest]`` accepts in addition to its own."""
+NAME_LISTS = ("labels", "covariates", "stop_words")
+"""Options that are lists of names, or strings with commas."""
+SIDE_FILES = ("label_files", "label_names")
+"""Options that a job cannot have, as these files would have to grow with the sources."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+Table = TypeVar("Table", bound=BaseModel)
 
 
 def reading_names() -> tuple[str, ...]:
-    """Return the names of what `ingest` can be told of reading."""
+    """Return the names of the options of `ingest` for reading."""
     return tuple(name for model in READING for name in model.model_fields)
 
 
 def read_job(path: str | os.PathLike[str]) -> Job:
-    """Read a job and check all that can be checked without its sources.
+    """Read a job, and validate it as far as possible without its sources.
 
     Parameters
     ----------
     path : str or path-like
-        The TOML file. Paths in it that are relative count from its folder; ``$NAME`` and ``${NAME}`` in strings are
-        variables of the environment.
+        The TOML file. Relative paths in it start at its folder; ``$NAME`` and ``${NAME}`` in strings are replaced by
+        environment variables.
 
     Returns
     -------
     Job
-        The job, its paths absolute.
+        The job, with absolute paths.
 
     Raises
     ------
     AbsentError
         There is no such file.
     InputError
-        It is not TOML, or a key is unknown, missing or of another kind.
+        It is not TOML, or a key is unknown, missing or of another type.
     """
-    file, found = Path(path), read_toml(path)
+    file, tables = Path(path), read_toml(path)
     try:
-        job = Job.model_validate(_listed(_expanded(found, str(path))))
+        expanded = {name: _expanded(table, str(path)) for name, table in tables.items()}
+        job = Job.model_validate(_with_tuples(expanded))
         _require_known(job)
     except pydantic.ValidationError as error:
         raise _explained(error, str(path)) from None
@@ -65,13 +70,13 @@ def read_job(path: str | os.PathLike[str]) -> Job:
         keys = keys_of(path)
         explained = keys.explain(error)
         raise (SettingError(str(path), keys.as_written(str(error))) if explained is error else explained) from None
-    placed = _placed(job, file.resolve().parent)
-    placed._name = file.stem
-    return placed
+    resolved = _with_absolute_paths(job, file.resolve().parent)
+    resolved._name = file.stem
+    return resolved
 
 
 def keys_of(path: str | os.PathLike[str]) -> Keys:
-    """Return the options of a job by the names that its file gives them; those that it leaves out have their own."""
+    """Return the options of a job as its file spells them; options that it leaves out have their own names."""
     tables = read_toml(path)
     tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
     named: dict[str, tuple[str, str]] = {}
@@ -90,7 +95,7 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
 
 @contextlib.contextmanager
 def named_as_in(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the options that an error is about as a job's file names them."""
+    """Let errors name options as a job's file spells them."""
     try:
         yield
     except OptionError as error:
@@ -101,8 +106,8 @@ def named_as_in(path: str | os.PathLike[str]) -> Iterator[None]:
         raise InputError(error.path, keys_of(path).renamed(error.expected), error.where) from error
 
 
-def _expanded(value: Any, path: str) -> Any:
-    """Put the environment's variables into strings."""
+def _expanded(value: Json, path: str) -> Json:
+    """Replace environment variables in all strings."""
     if isinstance(value, dict):
         return {name: _expanded(one, path) for name, one in value.items()}
     if isinstance(value, list):
@@ -110,27 +115,28 @@ def _expanded(value: Any, path: str) -> Any:
     if not isinstance(value, str):
         return value
 
-    def variable(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def variable(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         if name not in os.environ:
-            raise SettingError(path, f"the environment has no variable {name}, which {value!r} names")
+            raise SettingError(path, f"the environment has no variable {name}, which {value!r} contains")
         return os.environ[name]
 
     return VARIABLE.sub(variable, value)
 
 
-def _listed(found: dict[str, Any]) -> dict[str, Any]:
-    """Make tuples of TOML's lists where a tuple is asked for; a string by itself is a list of one."""
-    tables = {name: dict(table) if isinstance(table, dict) else table for name, table in found.items()}
-    for table, name in (("ingest", "sources"), ("alarm", "command")):
-        value = tables.get(table, {}).get(name) if isinstance(tables.get(table), dict) else None
-        if isinstance(value, (list, str)):
-            tables[table][name] = (value,) if isinstance(value, str) else tuple(value)
-    return tables
+def _with_tuples(tables: Mapping[str, Json]) -> dict[str, object]:
+    """Convert TOML's lists to tuples where an option is one; a single string is a tuple of one."""
+    converted: dict[str, object] = dict(tables)
+    for name, key in (("ingest", "sources"), ("alarm", "command")):
+        table = tables.get(name)
+        value = table.get(key) if isinstance(table, dict) else None
+        if isinstance(table, dict) and isinstance(value, list | str):
+            converted[name] = {**table, key: (value,) if isinstance(value, str) else tuple(value)}
+    return converted
 
 
 def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
-    """Say the first thing that is wrong, with the known key that is nearest to an unknown one."""
+    """Return the first error, with the nearest known key for an unknown one."""
     every = error.errors()
     first = next((one for one in every if one["type"] == "extra_forbidden"), every[0])
     *tables, name = [str(part) for part in first["loc"] if not isinstance(part, int)]
@@ -147,26 +153,26 @@ def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
 
 
 def _require_known(job: Job) -> None:
-    """Refuse further names that nobody knows, and what a batch cannot do."""
+    """Refuse unknown keys, and options that a job cannot have."""
     family = load_family(job.fit.family)
     if (job.reading.get("format") == VECTORS) != (job.holds == VECTORS):
-        found = job.reading["format"]
-        raise OptionError(f"[ingest]: 'format': '{job.fit.family}' takes {job.holds}, found {found!r}")
+        kind = job.reading["format"]
+        raise OptionError(f"[ingest]: 'format': '{job.fit.family}' takes {job.holds}, found {kind!r}")
     if job.ingest.grow and job.holds == VECTORS:
-        raise OptionError("[ingest]: 'grow': is of documents; the columns of vectors are fixed")
+        raise OptionError("[ingest]: 'grow': applies to documents; the columns of vectors are fixed")
     if job.fit.keep == "best" and not job.fit.restarts:
-        raise OptionError("[fit]: 'keep': there is one fit only; say how many with restarts")
+        raise OptionError("[fit]: 'keep': there is one fit only; set 'restarts' to fit several seeds")
     if not job.ingest.sources:
         raise OptionError("[ingest]: 'sources' names no file")
     names = reading_names()
     for name, value in job.reading.items():
-        if name in SIDES:
+        if name in SIDE_FILES:
             raise OptionError(
                 f"[ingest]: '{name}': a batch has no side files; 'labels' and 'covariates' are fields of its documents"
             )
         if name not in names:
             raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
-        if name in SEVERAL and not isinstance(value, str | list):
+        if name in NAME_LISTS and not isinstance(value, str | list):
             raise OptionError(f"[ingest]: '{name}': expected a list of strings, found {value!r}")
     try:
         for model in READING:
@@ -174,7 +180,7 @@ def _require_known(job: Job) -> None:
     except OptionError as error:
         raise OptionError(f"[ingest]: '{error.parameter}': {error.message}") from None
     config = family.Options
-    for name in job.fit.more:
+    for name in job.fit.further:
         if name not in LIMIT_NAMES and name not in config.model_fields:
             known = {*LIMIT_NAMES, *config.model_fields, *FitTable.model_fields}
             raise OptionError(f"[fit]: unknown key '{name}' of family '{job.fit.family}'{suggestion(name, known)}")
@@ -182,29 +188,32 @@ def _require_known(job: Job) -> None:
     require_schedule(job.fit.family, limits.schedule)
     if limits.schedule == "batch":
         for warm in (False, job.begins_warm):
-            Limits(**job.limits_when(warm)).sampled(1)  # refuses more samples than there are iterations
+            # Raises if there are more samples than iterations.
+            Limits(**job.limits_when(warm)).sampled(1)
+    # These raise if the options or the certificates are invalid.
     _ = job.config, job.tls
 
 
-def _placed(job: Job, base: Path) -> Job:
-    """Make the paths of a job absolute."""
+def _with_absolute_paths(job: Job, base: Path) -> Job:
+    """Return a job with absolute paths."""
 
-    def at(path: str | None) -> str | None:
+    def absolute(path: str | None) -> str | None:
         return path if path is None or "://" in path else str(base / Path(path).expanduser())
 
-    def table(model: Any, *names: str) -> Any:
-        return model.model_copy(update={name: at(getattr(model, name)) for name in names})
+    def table(model: Table, *names: str) -> Table:
+        return model.model_copy(update={name: absolute(getattr(model, name)) for name in names})
 
     from collapsium.storage.readers.texts.stopwords import is_file_name
 
-    more = job.ingest.more
+    further = job.ingest.further
     for name in ("vocabulary", "like"):
-        if isinstance(more.get(name), str):
-            more[name] = at(more[name])
-    if "stop_words" in more:
-        more["stop_words"] = [at(one) if is_file_name(one) else one for one in names_of(more["stop_words"])]
+        if isinstance(further.get(name), str):
+            further[name] = absolute(further[name])
+    if "stop_words" in further:
+        lists = names_of(further["stop_words"])
+        further["stop_words"] = [absolute(one) if is_file_name(one) else one for one in lists]
     ingest = IngestTable.model_construct(
-        **{**job.ingest.model_dump(), **more, "sources": tuple(str(at(one)) for one in job.ingest.sources)}
+        **{**job.ingest.model_dump(), **further, "sources": tuple(str(absolute(one)) for one in job.ingest.sources)}
     )
     return job.model_copy(
         update={

@@ -1,4 +1,4 @@
-"""The journal of a batch job: what it has read, how far it is, what came of it; and what there is to read."""
+"""The journal of a batch job (sources, completed steps, scores, outcome), and the look-up of its sources."""
 
 from __future__ import annotations
 
@@ -6,25 +6,64 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, NotRequired, TypedDict
 
 import fsspec
 from fsspec.core import url_to_fs
 from pydantic import BaseModel, ConfigDict, Field
 
+from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
 
 JOURNAL = "state.json"
 KIND = "collapsium-batch"
-VERSION = 2  # the first with a digest in each record, as everywhere
-ZARR = ("zarr.json", ".zarray", ".zgroup")  # files by which a folder is a Zarr array or group
-PIECE = 1 << 20  # bytes of a file that are read at a time
+VERSION = 2
+ZARR = ("zarr.json", ".zarray", ".zgroup")
+"""Files that mark a folder as a Zarr array or group."""
+READ_BYTES = 1 << 20
+"""Bytes of a file that are read at a time for its digest."""
+
+
+class Source(TypedDict):
+    """A file that was read: its size, time of change and digest."""
+
+    size: int
+    changed: str
+    sha256: str
+    below: NotRequired[str]
+    """Path below its folder or pattern."""
+    copy: NotRequired[bool]
+    """True if it added nothing to the corpus."""
+    gone: NotRequired[bool]
+    """True if its absence was reported."""
+    reported: NotRequired[str]
+    """Digest of a later content that was warned of."""
+
+
+Sources = dict[str, Source]
+"""Files by path or URL."""
+
+
+class Pending(TypedDict):
+    """Files that are being read, and the digest of the corpus before."""
+
+    sources: Sources
+    before: str | None
+
+
+class ScoreRecord(TypedDict):
+    """The score of a model: number of tokens (or vectors), definition, and scores of members."""
+
+    score: float
+    tokens: int
+    definition: str
+    members: NotRequired[list[dict[str, Json]]]
 
 
 class _Source(BaseModel):
-    """A file that was read."""
+    """Validates a `Source`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,14 +77,14 @@ class _Source(BaseModel):
 
 
 class _Pending(BaseModel):
-    """Files that are being read, and the digest of the corpus before."""
+    """Validates a `Pending`."""
 
     sources: dict[str, _Source]
     before: str | None
 
 
 class _Score(BaseModel):
-    """What evaluating told of a model."""
+    """Validates a `ScoreRecord`."""
 
     score: Number
     tokens: Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
@@ -54,12 +93,12 @@ class _Score(BaseModel):
 
 
 class _JournalRecord(BaseModel):
-    """What `state.json` says; see `Journal`."""
+    """Validates a `Journal`."""
 
     model_config = ConfigDict(extra="forbid")
 
     sources: dict[str, _Source] = {}
-    reading: dict[str, Any] = {}
+    reading: dict[str, Json] = {}
     pending: _Pending | None = None
     number: Annotated[int, Field(strict=True, ge=0, lt=1 << 31)] = 0
     plan: str = ""
@@ -73,45 +112,42 @@ class _JournalRecord(BaseModel):
 
 @dataclass
 class Journal:
-    """What `state.json` says; it is written after each step.
+    """The contents of `state.json`, which is written after each step.
 
     Attributes
     ----------
-    sources : dict
-        The files that are in the corpus: path, and size, time of change and digest as they were read; ``copy`` where
-        they added nothing, ``gone`` where their absence was reported, ``reported`` with the digest of a later content
-        that was warned of.
+    sources : dict of str to Source
+        The files that are in the corpus, by path.
     reading : dict
-        How they were read.
-    pending : dict or None
-        Files that are being read, and the digest of the corpus before; a job that was killed looks at the corpus to see
-        whether they got in.
+        Options with which they were read.
+    pending : Pending or None
+        Files that are being read. After a kill, the corpus's digest shows whether they were added.
     number : int
-        The version that is made, or was made last; 0 before the first.
+        The version that is being made, or was made last; 0 before the first.
     plan, corpus : str
-        Digests of what it is made of, and of its corpus.
+        Digests of its options with its corpus, and of its corpus.
     base : int or None
-        The version that was current as it began, which it is compared with.
+        The version that was current at its start, with which it is compared.
     warm : bool
-        Whether it begins from that.
+        Whether its fit starts from that version.
     done : list of str
-        The steps that are done.
-    scores : dict
-        What evaluating told.
+        The completed steps.
+    scores : dict of str to ScoreRecord
+        Scores of the ``new`` model and the ``previous`` one.
     outcome : str
-        ``published`` or ``alarm``; empty while it is being made.
+        ``published`` or ``alarm``; empty while the version is being made.
     """
 
-    sources: dict[str, dict[str, Any]] = field(default_factory=dict)
-    reading: dict[str, Any] = field(default_factory=dict)
-    pending: dict[str, Any] | None = None
+    sources: Sources = field(default_factory=dict)
+    reading: dict[str, Json] = field(default_factory=dict)
+    pending: Pending | None = None
     number: int = 0
     plan: str = ""
     corpus: str = ""
     base: int | None = None
     warm: bool = False
     done: list[str] = field(default_factory=list)
-    scores: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, ScoreRecord] = field(default_factory=dict)
     outcome: str = ""
 
     @classmethod
@@ -126,50 +162,50 @@ class Journal:
         Returns
         -------
         Journal
-            An empty one where there is none.
+            An empty one if the job has none.
 
         Raises
         ------
         DamagedError
-            It does not hold what its format asks for.
+            The file is not a valid journal.
         """
         try:
-            found = read_record(folder, JOURNAL, KIND, VERSION, oldest=2)
+            record = read_record(folder, JOURNAL, KIND, VERSION, oldest=VERSION)
         except AbsentError:
             return cls()
-        told = {name: value for name, value in found.items() if name not in ("format", "version")}
-        check(_JournalRecord, told, f"{folder.url}/{JOURNAL}")
-        return cls(**told)
+        values = {name: value for name, value in record.items() if name not in ("format", "version")}
+        check(_JournalRecord, values, f"{folder.url}/{JOURNAL}")
+        return cls(**values)
 
     def write(self, folder: Folder) -> None:
-        """Write it, whole."""
+        """Write the journal atomically."""
         folder.write(JOURNAL, dump({"format": KIND, "version": VERSION, **asdict(self)}))
 
 
-def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Find the files that patterns name, with size and digest; those that are known by size and time are not read.
+def find_sources(patterns: Iterable[str], known: Mapping[str, Source]) -> Sources:
+    """Return the files that patterns match, with size and digest.
 
-    A Zarr array, which is a folder, counts as a file. Names that begin with a dot are left out, but of files that are
-    named themselves.
+    A file whose size and time of change are known is not read again. A Zarr array, which is a folder, counts as a file.
+    Names that begin with a dot are left out, unless they are named themselves.
 
     Parameters
     ----------
     patterns : iterable of str
         Files, folders and globs, local or fsspec URLs.
     known : mapping
-        As `Journal.sources` has them.
+        Files that were read before, as in `Journal.sources`.
 
     Returns
     -------
     dict
-        In the order of the patterns, of one by name; ``below`` is a file's path below its folder or pattern.
+        In the order of the patterns, and by name for each pattern.
 
     Raises
     ------
     AbsentError
-        A pattern without wildcards names nothing.
+        A pattern without wildcards matches no file.
     """
-    found: dict[str, dict[str, Any]] = {}
+    sources: Sources = {}
     for pattern in patterns:
         fs, path = url_to_fs(pattern)
         wild = any(sign in pattern for sign in "*?[")
@@ -185,21 +221,21 @@ def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]
                 if (wild or folder) and any(part.startswith(".") for part in below.split("/")):
                     continue
                 url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)
-                if url not in found:
-                    found[url] = {**_described(fs, file, known.get(url)), "below": below}
-    return found
+                if url not in sources:
+                    sources[url] = {**_described(fs, file, known.get(url)), "below": below}
+    return sources
 
 
 def _files_in(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
-    """List the files of a folder, and its Zarr arrays as one source each."""
+    """Return the files of a folder, with each Zarr array as one file."""
     files = sorted(fs.find(folder))
     stores = sorted({file.rpartition("/")[0] for file in files if file.rpartition("/")[2] in ZARR})
     outer = [one for one in stores if not any(one.startswith(f"{other}/") for other in stores)]
     return sorted({next((one for one in outer if file.startswith(f"{one}/")), file) for file in files})
 
 
-def _described_array(fs: fsspec.AbstractFileSystem, path: str) -> dict[str, Any]:
-    """Describe a Zarr array, a folder, as a file of all that its files hold."""
+def _described_array(fs: fsspec.AbstractFileSystem, path: str) -> Source:
+    """Return size, time and digest of a Zarr array, over all its files."""
     described = {file[len(path) :]: _described(fs, file, None) for file in sorted(fs.find(path))}
     changed = max((one["changed"] for one in described.values()), default="")
     size = sum(one["size"] for one in described.values())
@@ -207,15 +243,15 @@ def _described_array(fs: fsspec.AbstractFileSystem, path: str) -> dict[str, Any]
     return {"size": size, "changed": changed, "sha256": digest.hexdigest()}
 
 
-def _described(fs: fsspec.AbstractFileSystem, path: str, known: Mapping[str, Any] | None) -> dict[str, Any]:
+def _described(fs: fsspec.AbstractFileSystem, path: str, known: Source | None) -> Source:
     if fs.isdir(path):
         return _described_array(fs, path)
     info = fs.info(path)
     changed = next((str(info[name]) for name in ("mtime", "ETag", "LastModified", "created") if name in info), "")
     if known is not None and known["size"] == info["size"] and known["changed"] == changed and changed:
-        return {name: known[name] for name in ("size", "changed", "sha256")}
+        return {"size": known["size"], "changed": known["changed"], "sha256": known["sha256"]}
     digest = hashlib.sha256()
     with fs.open(path, "rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
+        while chunk := file.read(READ_BYTES):
+            digest.update(chunk)
     return {"size": int(info["size"]), "changed": changed, "sha256": digest.hexdigest()}

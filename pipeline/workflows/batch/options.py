@@ -1,4 +1,4 @@
-"""Options of batch jobs that do not stand in their files."""
+"""Options of batch jobs on the command line, which are not part of their files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collapsium.pipeline.options import Options, Value
 
 
 class BatchOptions(Options):
-    """What is done with the new model."""
+    """Acceptance of the new model."""
 
     accept: bool = Field(False, description="publish the new model even if it scores worse")
 
 
 class RollbackOptions(Options):
-    """Which version is made the current one."""
+    """The version to make the current one."""
 
     to: Annotated[int | None, Value("N")] = Field(
         None, description="number of the version (default: the one before the current version)"

@@ -1,10 +1,10 @@
-"""The steps by which a batch job makes a version; each makes something whole or not at all, or can be resumed."""
+"""The steps in which a batch job makes a version; each is atomic or can be resumed."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import cast
 
 from collapsium.pipeline.analysis.evaluate import Reconstruction, evaluate
 from collapsium.pipeline.analysis.infer import infer
@@ -14,7 +14,8 @@ from collapsium.pipeline.corpora.unknown_words import UnknownWords, additions_of
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.workflows.batch.context import CYCLES, Bench, clean_hidden
+from collapsium.pipeline.workflows.batch.context import CYCLES, JobContext, clean_hidden
+from collapsium.pipeline.workflows.batch.journal import ScoreRecord
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
@@ -38,72 +39,78 @@ def _write_report(run: str, out: str, progress: Counting) -> None:
     report(run, out, progress=progress)
 
 
-class Cycle:
-    """A version that is being made.
+class JobSteps:
+    """The steps of the version that is being made.
 
     Parameters
     ----------
-    bench : Bench
-        The job, whose journal says which version it is.
+    context : JobContext
+        The job, whose journal has the version's number.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench, self._journal, self._versions = bench, bench.journal, bench.versions
+    def __init__(self, context: JobContext) -> None:
+        self._context, self._journal, self._versions = context, context.journal, context.versions
 
     @property
     def folder(self) -> Folder:
-        """Where what it needs lies."""
-        return self._bench.folder / f"{CYCLES}/{self._journal.number:04d}"
+        """The folder of the version's intermediate files."""
+        return self._context.folder / f"{CYCLES}/{self._journal.number:04d}"
 
     @property
     def run_folder(self) -> Folder:
-        """Its run."""
+        """The folder of its run."""
         return self.folder / "run"
 
     def unknown(self) -> UnknownWords:
-        """Return the share of unknown words in the documents that were appended since the version before."""
+        """Return the share of unknown words in the documents appended since the last version."""
         base = self._journal.base
         since = self._versions.record(base).additions if base in self._versions.numbers() and base is not None else 0
-        return UnknownWords.of(additions_of(Corpus(self._bench.place.url))[since:])
+        return UnknownWords.of(additions_of(Corpus(self._context.corpus_folder.url))[since:])
 
     def warn_of_unknown(self) -> None:
-        """Warn where too many of the words that were appended are unknown."""
-        history = read_history(self._bench.place)
+        """Warn if too many of the appended words are unknown."""
+        history = read_history(self._context.corpus_folder)
         if history is not None:
-            grow = self._bench.job.ingest.grow
+            grow = self._context.job.ingest.grow
             text = self.unknown().warning(history, grow=grow, option="grow = true in [ingest]")
             if text is not None:
-                self._bench.warn(text)
+                self._context.warn(text)
 
-    def make(self, step: str) -> None:
-        """Make one of `STEPS`, or what is left of it."""
+    def run(self, step: str) -> None:
+        """Run one of `STEPS`, or the rest of it."""
         getattr(self, f"_{step}")()
 
     def _split(self) -> None:
-        """Hold out tokens of all documents, or whole vectors.
+        """Hold out tokens of all documents, or complete vectors.
 
-        Whether a token or a vector is held out never changes, as that follows from the numbers of document and word.
+        Held-out tokens and vectors stay the same over the versions, as they are drawn by the numbers of document and
+        word.
         """
-        places = [self.folder / name for name in ("train", "heldout")]
-        if all(place.exists(MANIFEST) for place in places):
+        parts = [self.folder / name for name in ("train", "heldout")]
+        if all(part.exists(MANIFEST) for part in parts):
             return
-        for place in places:
-            place.remove()
+        for part in parts:
+            part.remove()
         clean_hidden(self.folder)
-        how, progress = self._bench.job.heldout, self._bench.documents("split")
-        names = [place.url for place in places]
-        whole = self._bench.job.holds == VECTORS
-        split(self._bench.place.url, *names, fraction=how.fraction, seed=how.seed, documents=whole, progress=progress)
+        split(
+            self._context.corpus_folder.url,
+            *(part.url for part in parts),
+            fraction=self._context.job.heldout.fraction,
+            seed=self._context.job.heldout.seed,
+            documents=self._context.job.holds == VECTORS,
+            progress=self._context.progress("split"),
+        )
 
     def _fit(self) -> None:
-        """Fit, or go on with the fit that was begun."""
-        run, table = Run(self.run_folder.url), self._bench.job.fit
-        names, cluster_timeout = ("memory", "scratch", "checkpoint_every"), self._bench.job.cluster.cluster_timeout
-        more: dict[str, Any] = {name: getattr(table, name) for name in names}
-        more.update({} if cluster_timeout is None else {"cluster_timeout": cluster_timeout})
-        more["strict_bits"] = self._bench.job.cluster.strict_bits
+        """Fit, or resume the fit."""
+        run, table = Run(self.run_folder.url), self._context.job.fit
+        names, cluster_timeout = ("memory", "scratch", "checkpoint_every"), self._context.job.cluster.cluster_timeout
+        options: dict[str, object] = {name: getattr(table, name) for name in names}
+        options.update({} if cluster_timeout is None else {"cluster_timeout": cluster_timeout})
+        options["strict_bits"] = self._context.job.cluster.strict_bits
+        options.update(self._context.execution)
         if run.exists():
-            resume(run.folder.url, sinks=self._bench.sinks, **self._bench.where, **more)
+            resume(run.folder.url, sinks=self._context.sinks, **options)
             return
         run.folder.remove()
         warm = self._source(self._journal.base) if self._journal.warm else None
@@ -111,22 +118,22 @@ class Cycle:
             (self.folder / "train").url,
             run.folder.url,
             family=table.family,
-            heldout=(self.folder / "heldout").url if self._bench.job.holds == DOCUMENTS else None,
+            heldout=(self.folder / "heldout").url if self._context.job.holds == DOCUMENTS else None,
             seed=table.seed,
             warm=warm,
-            **self._bench.job.restarts,
-            sinks=self._bench.sinks,
-            **self._bench.where,
-            **more,
-            **self._bench.job.limits_when(warm is not None),
-            **self._bench.job.options,
+            **self._context.job.restarts,
+            sinks=self._context.sinks,
+            **options,
+            **self._context.job.limits_when(warm is not None),
+            **self._context.job.options,
         )
 
     def begins_warm(self, base: int | None) -> bool:
-        """Return whether the fit begins from a version.
+        """Return whether the fit starts from a version.
 
-        Members of an ensemble begin each from the member of the same number. Where that has other members, samplers
-        begin all from the first one; of other families they would all be the same, and begin anew.
+        Each member of an ensemble starts from the member of the same number. If the version has another number of
+        members, samplers all start from the first one. Members of other families would then be identical, so they start
+        afresh.
 
         Parameters
         ----------
@@ -136,23 +143,23 @@ class Cycle:
         Returns
         -------
         bool
-            False where there is no version, or the job has fits begin anew.
+            False if there is no version, or the job's fits start afresh.
         """
-        if base is None or not self._bench.job.begins_warm:
+        if base is None or not self._context.job.begins_warm:
             return False
-        wanted, there = self._bench.job.fit.restarts, len(restarts_of(self._source(base)))
-        if wanted <= 1 or wanted == there or load_family(self._bench.job.fit.family).is_sampler:
+        restarts, available = self._context.job.fit.restarts, len(restarts_of(self._source(base)))
+        if restarts <= 1 or restarts == available or load_family(self._context.job.fit.family).is_sampler:
             return True
-        self._bench.note(
-            f"version {base} has {max(there, 1)} of {wanted} members to begin from, so that all begin anew"
+        self._context.note(
+            f"version {base} has {max(available, 1)} members, but {restarts} restarts are fitted: all start afresh"
         )
         return False
 
     def _source(self, base: int | None) -> str:
-        """Return the run that the fit begins from: that of a version or, where it is gone, the version."""
+        """Return the run that the fit starts from: that of a version or, if it was removed, the version."""
         if base is None:
-            raise AbsentError(f"{self._versions.folder.url}: nothing is published yet")
-        run = self._bench.folder / f"{CYCLES}/{base:04d}/run"
+            raise AbsentError(f"{self._versions.folder.url}: no version has been published yet")
+        run = self._context.folder / f"{CYCLES}/{base:04d}/run"
         return run.url if Run(run.url).exists() else self._versions.at(base).url
 
     def _evaluate(self) -> None:
@@ -163,60 +170,63 @@ class Cycle:
         words = None if before is None else Model(before).record.vocabulary.words
         self._journal.scores = {**scores, "new": self._score(self.run_folder.url, words)}
 
-    def _score(self, run: str, words: int | None) -> dict[str, Any]:
-        """Score a run or a version: its score, what that is a mean over, its definition, and each member's score."""
+    def _score(self, run: str, words: int | None) -> ScoreRecord:
+        """Return the score of a run or a version."""
         train, heldout = ((self.folder / name).url for name in ("train", "heldout"))
-        if self._bench.job.holds == DOCUMENTS:
-            return asdict(complete(run, train, heldout, words=words, **self._bench.where))
-        found = evaluate(run, unseen=heldout, **self._bench.where)
-        if not isinstance(found, Reconstruction):
+        if self._context.job.holds == DOCUMENTS:
+            return cast("ScoreRecord", asdict(complete(run, train, heldout, words=words, **self._context.execution)))
+        evaluation = evaluate(run, unseen=heldout, **self._context.execution)
+        if not isinstance(evaluation, Reconstruction):
             raise MismatchError(f"{heldout}: expected a corpus of vectors")
-        members = [{"member": one.member, "score": one.reconstruction_error} for one in found.members]
-        score = {"score": found.reconstruction_error, "tokens": found.documents, "definition": found.definition}
-        return {**score, "members": members}
+        return {
+            "score": evaluation.reconstruction_error,
+            "tokens": evaluation.documents,
+            "definition": evaluation.definition,
+            "members": [{"member": one.member, "score": one.reconstruction_error} for one in evaluation.members],
+        }
 
     def worse(self) -> bool:
-        """Return whether the new model is worse than the current version by more than the job lets it."""
+        """Return whether the new model scores worse than the current version, beyond the job's tolerance."""
         scores = self._journal.scores
         if "previous" not in scores:
             return False
         new, previous = scores["new"]["score"], scores["previous"]["score"]
-        slack = self._bench.job.alarm.worse_by + scores["new"]["tokens"] ** -0.5
-        return bool(new > previous * (1.0 + slack) if self._bench.job.holds == VECTORS else new < previous - slack)
+        margin = self._context.job.alarm.worse_by + scores["new"]["tokens"] ** -0.5
+        return bool(new > previous * (1.0 + margin) if self._context.job.holds == VECTORS else new < previous - margin)
 
     @property
     def iterations(self) -> int:
-        """Iterations of the fit, or of the longest of its members; 0 before it is made."""
+        """Iterations of the fit, or of its longest member; 0 before the fit."""
         if "fit" not in self._journal.done:
             return 0
         return max(Model(url).record.iterations for _, url in leaves(self.run_folder.url))
 
     def _infer(self) -> None:
-        """Write the documents' proportions."""
+        """Write the topic proportions of the documents."""
         out = f"{self.folder.url}/{PROPORTIONS}"
         if not File(out).exists():
-            threshold, progress = self._bench.job.infer.threshold, self._bench.documents("infer")
+            threshold, progress = self._context.job.infer.threshold, self._context.progress("infer")
             train = (self.folder / "train").url
-            infer(self.run_folder.url, train, out, threshold=threshold, progress=progress, **self._bench.where)
+            infer(self.run_folder.url, train, out, threshold=threshold, progress=progress, **self._context.execution)
 
     def _publish(self) -> None:
-        """Put the model into a folder of its own, and let the pointer name it."""
+        """Copy the model to its version's folder, and make that version the current one."""
         number = self._journal.number
         if not self._versions.at(number).exists(RECORD):
             run = Run(self.run_folder.url)
-            with self._versions.made(number) as place:
-                copy_run(run, place)
-                copy_file(self.folder, place, PROPORTIONS)
-                place.write(RECORD, dump(self._record().model_dump(mode="json")))
+            with self._versions.made(number) as version:
+                copy_run(run, version)
+                copy_file(self.folder, version, PROPORTIONS)
+                version.write(RECORD, dump(self._record().model_dump(mode="json")))
         self._versions.point(number)
 
     def _record(self) -> VersionRecord:
         journal, model = self._journal, Model(self.run_folder.url).record
-        manifest = Corpus(self._bench.place.url).manifest
+        manifest = Corpus(self._context.corpus_folder.url).manifest
         previous, unknown = journal.scores.get("previous"), self.unknown()
         return VersionRecord(
             number=journal.number,
-            job=self._bench.job.name,
+            job=self._context.job.name,
             plan=journal.plan,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             family=model.family,
@@ -230,7 +240,7 @@ class Cycle:
             definition=journal.scores["new"]["definition"],
             previous=None if previous is None else {"version": journal.base, "score": previous["score"]},
             warm=journal.base if journal.warm else None,
-            additions=len(additions_of(Corpus(self._bench.place.url))),
+            additions=len(additions_of(Corpus(self._context.corpus_folder.url))),
             unknown_tokens=unknown.unknown,
             unknown_share=unknown.share,
             holds=manifest.holds,
@@ -238,19 +248,19 @@ class Cycle:
         )
 
     def _report(self) -> None:
-        """Write the report into the version's folder, and where the job wants a copy."""
-        if not self._bench.job.report.enabled:
+        """Write the report into the version's folder, and a copy to the path in the job's file."""
+        if not self._context.job.report.enabled:
             return
-        place = self._versions.at(self._journal.number)
-        if not place.exists(REPORT):
-            _write_report(place.url, f"{place.url}/{REPORT}", self._bench.documents("report"))
-        if self._bench.job.report.out is not None:
-            parent, _, name = self._bench.job.report.out.rpartition("/")
-            Folder(parent).write(name, place.read(REPORT))
+        version = self._versions.at(self._journal.number)
+        if not version.exists(REPORT):
+            _write_report(version.url, f"{version.url}/{REPORT}", self._context.progress("report"))
+        if self._context.job.report.out is not None:
+            parent, _, name = self._context.job.report.out.rpartition("/")
+            Folder(parent).write(name, version.read(REPORT))
 
     def _clean(self) -> None:
-        """Remove what no later version needs: runs but the newest, and versions beyond those to keep."""
-        for name in (self._bench.folder / CYCLES).names():
+        """Remove older runs, and versions beyond the number to keep."""
+        for name in (self._context.folder / CYCLES).names():
             if name in {f"{number:04d}" for number in range(self._journal.number)}:
-                (self._bench.folder / f"{CYCLES}/{name}").remove()
-        self._versions.keep(self._bench.job.batch.keep)
+                (self._context.folder / f"{CYCLES}/{name}").remove()
+        self._versions.keep(self._context.job.batch.keep)

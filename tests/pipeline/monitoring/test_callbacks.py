@@ -57,7 +57,7 @@ def test_a_fit__tells_callbacks_and_survives_them(here, small, capsys):
         ("my_callbacks", "expected module:function"),
         (":listen", "expected module:function"),
         ("my_callbacks:nothing", "AttributeError"),
-        ("my_callbacks:number", "expected something to call, found int"),
+        ("my_callbacks:number", "expected a callable, found int"),
         ("no_such_module:listen", "ModuleNotFoundError"),
     ],
 )

@@ -16,7 +16,7 @@ from collapsium.pipeline.formatting import quantity, sparkline
 from collapsium.pipeline.monitoring import console as progress
 from collapsium.pipeline.monitoring.console import RunView, counting, show_compilation
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed, thinned
-from collapsium.pipeline.monitoring.run_status import POINTS, Curve, Picture
+from collapsium.pipeline.monitoring.run_status import LIMITS, Curve, RunStatus
 
 OPTIONS = {"family": "lda", "topics": 3, "scheduler": "serial"}
 
@@ -124,7 +124,7 @@ def test_a_form_that_is_named__is_written_to_a_terminal_too(form):
 
 
 def test_iterations_without_a_score__show_the_last_one(monkeypatch):
-    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "INTERVALS", progress.LineIntervals(iterations=0.0))
     told = [start(), iteration(1, change=0.5), iteration(2, score=-7.25), iteration(3), iteration(4, score=-7.0)]
     shown = [line for line in lines_of(told) if "iteration" in line]
     assert "score" not in shown[0]
@@ -136,14 +136,14 @@ def test_iterations_without_a_score__show_the_last_one(monkeypatch):
 
 
 def test_members__show_each_its_own_last_score(monkeypatch):
-    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "INTERVALS", progress.LineIntervals(iterations=0.0))
     told = [start(restarts=2), *(iteration(2, member=m, score=-7.0 - m) for m in (0, 1)), iteration(3, member=1)]
     assert "score -8.0000 (iteration 2)" in lines_of(told)[-1]
 
 
 def test_the_address_of_the_page__is_beside_that_of_the_dashboard():
     event = {"event": "cluster", "scheduler": "local", "workers": 2, "dashboard": "http://127.0.0.1:8787/status"}
-    assert "watch it at http://127.0.0.1:8787/collapsium, " in lines_of([event])[0]
+    assert "progress at http://127.0.0.1:8787/collapsium, " in lines_of([event])[0]
     assert json.loads(lines_of([event], form="json")[0])["page"] == "http://127.0.0.1:8787/collapsium"
     behind = {**event, "dashboard": "https://hub/user/a/proxy/8787/status"}
     assert "https://hub/user/a/proxy/8787/collapsium" in lines_of([behind])[0]
@@ -219,23 +219,23 @@ def test_events_that_come_late__are_summed_up():
 def test_events__say_what_they_are_of(small, tmp_path):
     told = []
     fit(small[0], tmp_path / "run", iterations=3, sinks=[told.append], **OPTIONS)
-    picture = Picture()
+    status = RunStatus()
     for event in told:
-        picture.add(event)
-    assert picture.start["holds"] == "documents"
-    assert (picture.course.iteration, picture.planned, picture.ended) == (3, 3, "iterations")
-    assert picture.course.left(3) is None
+        status.add(event)
+    assert status.start["holds"] == "documents"
+    assert (status.fit.iteration, status.planned, status.ended) == (3, 3, "iterations")
+    assert status.fit.left(3) is None
     tokens = [event["tokens"] for event in told if event["event"] == "iteration"]
-    assert set(tokens) == {picture.start["tokens"]}
+    assert set(tokens) == {status.start["tokens"]}
 
 
 def test_time_left__goes_by_the_pace_of_late():
-    picture = Picture()
+    status = RunStatus()
     for event in (start(), *(iteration(n) for n in (1, 2, 3))):
-        picture.add(event)
-    assert picture.course.left(8) == pytest.approx(2.5)
-    picture.add({**iteration(2), "elapsed": 9.0})  # it went back
-    assert picture.course.left(8) == pytest.approx(6 * 8.5)
+        status.add(event)
+    assert status.fit.left(8) == pytest.approx(2.5)
+    status.add({**iteration(2), "elapsed": 9.0})  # it went back
+    assert status.fit.left(8) == pytest.approx(6 * 8.5)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3000))
@@ -246,7 +246,7 @@ def test_curves__keep_the_last_and_stay_small(gaps):
         curve.add(at, -at)
     assert curve.points[-1] == (at, -at)
     assert curve.last == -at
-    assert len(curve.points) <= POINTS
+    assert len(curve.points) <= LIMITS.curve_points
     assert curve.points == sorted(set(curve.points))
     curve.add(3, 0.0)
     assert all(iteration <= 3 for iteration, _ in curve.points)

@@ -84,10 +84,10 @@ def test_runs__are_remembered_as_far_as_there_is_room(served):
     runs = Runs()
     for number in range(RUNS + 3):
         told(Feed(lambda message: runs.log_event(TOPIC, message), f"/runs/{number}", list, 0.0))
-    assert list(runs.pictures()) == [f"/runs/{number}" for number in range(3, RUNS + 3)]
+    assert list(runs.statuses()) == [f"/runs/{number}" for number in range(3, RUNS + 3)]
     told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/5", list, 0.0))
-    assert list(runs.pictures())[-1] == "/runs/5"
-    assert runs.pictures()["/runs/5"].course.iteration == 2
+    assert list(runs.statuses())[-1] == "/runs/5"
+    assert runs.statuses()["/runs/5"].fit.iteration == 2
     assert runs_of(served[1]) is served[1].plugins["collapsium-runs"]
 
 
@@ -107,7 +107,7 @@ def test_panels__show_what_was_told(served):
     assert shown["shares"]["kernel"] == [1.0, 1.0]
     assert shown["memory"]["bytes"] == [5_000_000]
     assert "2 of 8" in dashpage._figures(view)
-    assert "&lt;b&gt;gene" in dashpage._moving(view)
+    assert "&lt;b&gt;gene" in dashpage._changing_topics(view)
 
 
 def test_the_board__asks_for_metrics_that_there_are():
@@ -145,8 +145,8 @@ def test_runs__side_by_side_keep_their_order():
     for number in (3, 4):
         for feed in feeds[::-1]:
             feed(iteration(number, **LAST))
-        assert list(runs.pictures()) == ["/runs/a", "/runs/b"]
-    assert [one.course.iteration for one in runs.pictures().values()] == [4, 4]
+        assert list(runs.statuses()) == ["/runs/a", "/runs/b"]
+    assert [one.fit.iteration for one in runs.statuses().values()] == [4, 4]
 
 
 def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(served, monkeypatch):
@@ -191,6 +191,6 @@ def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
     monkeypatch.setattr(dashboard, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
     told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))
     view = run_view.View(None)
-    assert view.state(view.picture()) == "running"
+    assert view.state(view.status()) == "running"
     clock[0] += 3600.0
-    assert view.state(view.picture()) == "no word for 60 min"
+    assert view.state(view.status()) == "no event for 60 min"

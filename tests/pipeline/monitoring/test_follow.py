@@ -87,7 +87,7 @@ def test_tail__refuses_what_is_no_event(tmp_path):
 
 
 def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
-    run, said, views = Run(tmp_path / "run"), [], []
+    run, lines, views = Run(tmp_path / "run"), [], []
 
     def view():
         views.append(Seen())
@@ -109,20 +109,20 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
 
     thread = threading.Thread(target=live)
     thread.start()
-    assert follow(str(tmp_path / "run"), view, idle_timeout=20.0, every=0.01, say=said.append) == "iterations"
+    assert follow(str(tmp_path / "run"), view, idle_timeout=20.0, every=0.01, notice=lines.append) == "iterations"
     thread.join()
-    assert len(said) == 1
-    assert "there is no run yet" in said[0]
+    assert len(lines) == 1
+    assert "there is no run yet" in lines[0]
     assert views[-1] == run.events()
     assert views[-1].pauses
 
 
 def test_a_run_that_never_comes__is_waited_for_as_long_as_is_said(tmp_path):
-    said = []
+    lines = []
     with pytest.raises(AbsentError, match="there is no run, and none has begun for 0 s"):
-        follow(str(tmp_path / "nothing"), Seen, idle_timeout=0.1, every=0.01, say=said.append)
-    assert len(said) == 1
-    assert said[0].endswith("there is no run yet; waiting for it (0 s at most)")
+        follow(str(tmp_path / "nothing"), Seen, idle_timeout=0.1, every=0.01, notice=lines.append)
+    assert len(lines) == 1
+    assert lines[0].endswith("there is no run yet; waiting for it (at most 0 s)")
 
 
 @pytest.mark.parametrize("url", ["memory://followed", None])
@@ -138,14 +138,14 @@ def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
 
 
 def test_follow__gives_up_a_run_that_nobody_works_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(following, "GRACE", 0.02)
-    run, said = Run(tmp_path / "run"), []
+    monkeypatch.setattr(following, "LIMITS", following.WatchLimits(owner_grace=0.02))
+    run, lines = Run(tmp_path / "run"), []
     run.create(RUN)
     run.append_event(iteration(1))
-    with pytest.raises(AbsentError, match="nobody has worked on it"):
-        follow(str(tmp_path / "run"), Seen, idle_timeout=0.1, every=0.01, say=said.append)
-    assert len(said) == 1
-    assert "go on with `resume`" in said[0]
+    with pytest.raises(AbsentError, match="no process has worked on it"):
+        follow(str(tmp_path / "run"), Seen, idle_timeout=0.1, every=0.01, notice=lines.append)
+    assert len(lines) == 1
+    assert "continue with `resume`" in lines[0]
 
 
 def test_follow__refuses_what_is_no_run(small):
@@ -158,7 +158,7 @@ def test_so_far__says_how_a_run_stands(small, tmp_path):
     fit(small[0], tmp_path / "run", **OPTIONS)
     assert so_far(tmp_path / "run")[1] == "ended (iterations)"
     run.truncate_events(run.events_size() - 3)  # its last line is half written
-    assert so_far(tmp_path / "run")[1] == "nobody works on it, and it has not come to its end"
+    assert so_far(tmp_path / "run")[1] == "not ended, and no process works on it"
     with run.lock:
         assert so_far(tmp_path / "run")[1].startswith("running (process ")
     assert Following(tmp_path / "run").owner() == ""

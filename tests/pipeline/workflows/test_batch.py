@@ -158,7 +158,7 @@ def test_a_worse_model__is_not_published_and_alarms(job, capsys):
 
 
 def test_rollback__makes_an_older_version_the_current_one(job, capsys):
-    with pytest.raises(AbsentError, match="nothing is published"):
+    with pytest.raises(AbsentError, match="no version has been published"):
         rollback(job)
     batch(job)
     with pytest.raises(AbsentError, match="no version before 1"):

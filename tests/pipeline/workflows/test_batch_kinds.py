@@ -223,7 +223,7 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
         (KINDS["samples"].replace("sample_every = 2", "sample_every = 9"), "requires more than 9 iterations, found 6"),
         (KINDS["samples"].replace("sample_every", "tolerance = 0.1\nsample_every"), "does not go with 'tolerance'"),
         (KINDS["restarts"].replace("restarts = 2", "restarts = -1"), "'restarts'"),
-        (KINDS["restarts"].replace("restarts = 2", 'keep = "best"'), "say how many with restarts"),
+        (KINDS["restarts"].replace("restarts = 2", 'keep = "best"'), "set 'restarts' to fit several seeds"),
         (KINDS["vectors"].replace("id =", 'format = "csv"\nid ='), "'hca' takes vectors, found 'csv'"),
         (QUICK.replace("shard_tokens", 'format = "vectors"\nshard_tokens'), "'lda' takes documents, found 'vectors'"),
         (KINDS["vectors"].replace("id =", "grow = true\nid ="), "the columns of vectors are fixed"),

@@ -12,7 +12,7 @@ from collapsium.pipeline.engine.loop.timing import shard_times
 from collapsium.pipeline.engine.loop.topic_snapshots import RULE, SnapshotRule
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.monitoring.follow import so_far
-from collapsium.pipeline.monitoring.run_status import Picture
+from collapsium.pipeline.monitoring.run_status import RunStatus
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import Delta
 from tests.networks import needed
@@ -95,15 +95,15 @@ def test_words__of_a_run_that_has_ended_are_those_of_its_end(small, tmp_path, op
     run = tmp_path / "run"
     with contextlib.suppress(KeyboardInterrupt):
         fit(small[0], run, family="lda", topics=3, iterations=100, scheduler="serial", sinks=[sink], **options)
-    picture, found = Picture(), so_far(run)[0]
+    status, found = RunStatus(), so_far(run)[0]
     for event in found:
-        picture.add(event)
-    course = picture.course
+        status.add(event)
+    member = status.fit
     place = run / "members/001" if "restarts" in options else run
-    assert course.ended
-    assert course.words_at == course.iteration == Model(place).record.iterations
+    assert member.ended
+    assert member.words_at == member.iteration == Model(place).record.iterations
     for topic in topics(place, words=RULE.words):
-        assert course.words[str(topic.id)] == topic.names
+        assert member.words[str(topic.id)] == topic.names
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
@@ -118,16 +118,16 @@ def test_words__of_a_run_that_goes_on_are_as_fresh_as_of_one_that_was_not_stoppe
         fit(small[0], run, sinks=[sink], **options)
     assert so_far(run)[1].startswith("ended (")
     resume(run, scheduler="serial")
-    picture, iterations = Picture(), 0
+    status, iterations = RunStatus(), 0
     for event in so_far(run)[0]:
-        picture.add(event)
-        course = picture.course
+        status.add(event)
+        member = status.fit
         iterations += event["event"] == "iteration"
-        assert 0 <= course.iteration - course.words_at <= 3
+        assert 0 <= member.iteration - member.words_at <= 3
     assert iterations >= 30 * max(restarts, 1)
-    assert [one.words_at for one in picture.courses.values()] == [30] * max(restarts, 1)
+    assert [one.words_at for one in status.fits.values()] == [30] * max(restarts, 1)
     for topic in topics(run / "members/000" if restarts else run, words=RULE.words):
-        assert picture.courses[0 if restarts else None].words[str(topic.id)] == topic.names
+        assert status.fits[0 if restarts else None].words[str(topic.id)] == topic.names
 
 
 def test_shard_times__tell_quartiles_and_the_slowest():
