@@ -10,7 +10,7 @@ from typing import Annotated, NotRequired, TypedDict
 
 import fsspec
 from fsspec.core import url_to_fs
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
@@ -98,7 +98,7 @@ class _JournalRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     sources: dict[str, _Source] = {}
-    reading: dict[str, Json] = {}
+    reading: dict[str, JsonValue] = {}
     pending: _Pending | None = None
     number: Annotated[int, Field(strict=True, ge=0, lt=1 << 31)] = 0
     plan: str = ""

@@ -1,4 +1,4 @@
-"""Names of the libraries and classifiers that families are compared with, and facts of each, without importing any."""
+"""Names and properties of the libraries and classifiers to compare with, without importing any of them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Library:
     name : str
         The name in ``--peers``.
     module : str
-        The module that it is imported as.
+        Name of the module to import.
     samples : bool
         Whether its states are samples, whose predictions can be averaged.
     finds_topics : bool
-        Whether it finds the number of topics.
+        Whether it determines the number of topics.
     starts_from_topics : bool
-        Whether it starts from a given number of topics, where it finds their number.
+        Whether it also starts from a number of topics.
     """
 
     name: str
@@ -43,11 +43,11 @@ _LIBRARIES = (
 LIBRARIES = {library.name: library for library in _LIBRARIES}
 
 LDA_SVM = "lda-svm"
-"""A linear SVM on the proportions of LDA, and the other labels."""
+"""A linear SVM on the proportions of LDA and the other labels."""
 SUPERVISED_LDA = "slda"
 """Supervised LDA of tomotopy."""
 WORD_CLASSIFIERS = ("naive-bayes", "svm", "tree")
-"""Classifiers of scikit-learn that see words alone."""
+"""Classifiers of scikit-learn on words alone."""
 CLASSIFIERS = (LDA_SVM, *WORD_CLASSIFIERS, SUPERVISED_LDA)
 
 

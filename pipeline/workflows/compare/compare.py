@@ -1,4 +1,4 @@
-"""Compare families on one corpus: a grid of families, numbers of topics and seeds, with one definition of a score."""
+"""Compare families on a corpus, over numbers of topics and seeds, by the same definition of the score."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ def compare(
     tls: TLS | None = None,
     sinks: Sequence[Sink] = (),
 ) -> Comparison:
-    """Compare families over numbers of topics, with restarts: by held-out tokens, or on unseen documents.
+    """Compare families over numbers of topics and restarts, by held-out tokens or on unseen documents.
 
-    By held-out tokens it shows Figures 2 and 3 of Teh, Kurihara and Welling (2007). With `unseen` nothing is held out:
-    families are compared by the perplexity of those documents given their labels and, with `field`, by how they
-    predict it, beside classifiers, which read both corpora into memory. Called again with the same options, it goes on
-    where it was stopped.
+    The comparison by held-out tokens follows Figures 2 and 3 of Teh, Kurihara and Welling (2007). With `unseen` no
+    tokens are held out: families are compared by the perplexity of unseen documents given their labels. With `field`
+    they are also compared by the prediction of that field, together with classifiers, which read both corpora into
+    memory. An interrupted comparison is continued by a call with the same options.
 
     Parameters
     ----------
     corpus : str or path-like
         Folder of the corpus.
     out : str or path-like
-        Folder to make, or that of the same comparison begun before.
+        Folder of the comparison, new or to be continued.
     options : CompareOptions
-        What is compared, and on what.
+        Families, grid and held-out data.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        The executor.
     memory : MemoryOptions
-        What work may take.
+        Memory and scratch space.
     tls, sinks
         As for `fit`.
 
     Returns
     -------
     Comparison
-        The results; the folder has them too, with series and plots.
+        The results; the folder also has series and plots.
 
     Raises
     ------
     OptionError
-        An option is wrong, or another than the comparison was begun with.
+        An option is invalid, or differs from that of the comparison to continue.
     MismatchError
-        The corpora have different vocabularies or documents, or the unseen documents are those that are fitted.
+        The corpora have different vocabularies or documents, or unseen documents are in the training corpus.
     LockedError
-        Another process works on it.
+        Another process is working on the comparison.
     CollapsiumError
         As for `fit`.
     """

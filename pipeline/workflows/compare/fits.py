@@ -1,4 +1,4 @@
-"""Fits of a comparison: made, gone on with, and read back as series of iterations."""
+"""Fits of a comparison: run or resumed, and read back as series of iterations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import check_scheduler, open_executor
-from collapsium.pipeline.monitoring.events import Sink, tell
+from collapsium.pipeline.monitoring.events import Event, Sink, tell
 from collapsium.pipeline.workflows.compare.grid import Cell
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.comparison import RUNS
@@ -23,12 +23,12 @@ from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
 from collapsium.storage.units import parse_size
 
 WORK = ("kernel", "reduce", "update")
-"""Parts of an iteration's time that count as its work."""
+"""Activities of an iteration whose time counts as work."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Where fits and scores are computed; the fields are arguments of `collapsium.pipeline.fit`."""
+    """Executor, memory and scratch space of fits and scores; the fields are arguments of `fit`."""
 
     scheduler: str = "threads"
     workers: int | None = None
@@ -37,17 +37,17 @@ class Resources:
     tls: TLS | None = None
 
     def require(self) -> None:
-        """Refuse an unknown scheduler, and a size that is none."""
+        """Refuse an unknown scheduler, and an invalid size."""
         check_scheduler(self.scheduler, self.workers)
         if self.memory is not None:
             parse_size(self.memory)
 
-    def for_fits(self) -> dict[str, Any]:
+    def for_fits(self) -> JsonObject:
         """Return the arguments of `fit`."""
         return {**vars(self)}
 
-    def for_scores(self) -> dict[str, Any]:
-        """Return the arguments of `evaluate`; a cluster of our own is not started again for each score."""
+    def for_scores(self) -> JsonObject:
+        """Return the arguments of `evaluate`; threads replace a local cluster, which would start for each score."""
         if self.scheduler == "local":
             return {"scheduler": "threads", "workers": self.workers, "tls": None}
         return {"scheduler": self.scheduler, "workers": self.workers, "tls": self.tls}
@@ -55,8 +55,8 @@ class Resources:
     @contextlib.contextmanager
     def scoring(self) -> Iterator[Executor]:
         """Open an executor for scores, and close it."""
-        chosen = self.for_scores()
-        executor = open_executor(chosen["scheduler"], chosen["workers"], tls=chosen["tls"])
+        arguments = self.for_scores()
+        executor = open_executor(arguments["scheduler"], arguments["workers"], tls=arguments["tls"])
         try:
             yield executor
         finally:
@@ -65,7 +65,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class CellFits:
-    """The fits of a cell, all at their ends.
+    """The completed fits of a cell.
 
     Attributes
     ----------
@@ -80,26 +80,26 @@ class CellFits:
 
     @property
     def runs(self) -> list[Run]:
-        """Return the runs of the restarts: members of an ensemble or, of warm fits, runs side by side."""
+        """The runs of the restarts: members of an ensemble or, for warm starts, separate runs."""
         if self.cell.warm:
             return [Run((self.folder / f"{number:03d}").url) for number in range(self.cell.restarts)]
         return [Run(self.folder.url).in_member(number) for number in range(self.cell.restarts)]
 
     @property
     def urls(self) -> list[str]:
-        """Return the folders of the runs."""
+        """The folders of the runs."""
         return [run.folder.url for run in self.runs]
 
-    def last_iterations(self) -> list[dict[str, Any]]:
+    def last_iterations(self) -> list[JsonObject]:
         """Return the event of each run's last iteration."""
         return [_iterations(run)[-1] for run in self.runs]
 
     def work_seconds(self) -> list[float]:
-        """Return the seconds of work of each run: scoring and waiting are not counted."""
+        """Return the seconds of work of each run, without scoring and waiting."""
         return [sum(_work(event) for event in _iterations(run)) for run in self.runs]
 
     def elapsed_seconds(self) -> float:
-        """Return the time from beginnings to ends: an ensemble's journal has an end for each time that it was begun."""
+        """Return the elapsed seconds; an ensemble's journal has an end for each time that it was started."""
         if self.cell.warm:
             return sum(float(run.events()[-1]["elapsed"]) for run in self.runs)
         elapsed = 0.0
@@ -110,15 +110,15 @@ class CellFits:
                 elapsed += float(event["elapsed"]) if event["event"] == "end" and "members" in event else 0.0
         return elapsed
 
-    def series(self) -> list[dict[str, Any]]:
-        """Return the course of the fits; ``steps`` are topics, summed over the iterations."""
+    def series(self) -> list[JsonObject]:
+        """Return a row for each iteration; ``steps`` are numbers of topics, summed over the iterations."""
         cell, rows = self.cell, []
         for restart, run in enumerate(self.runs):
             events = _iterations(run)
             topics = [cell.topics if cell.topics is not None else event.get("topics", math.nan) for event in events]
             steps = itertools.accumulate(float(number) for number in topics)
             seconds = itertools.accumulate(_work(event) for event in events)
-            for event, made, spent in zip(events, steps, seconds, strict=True):
+            for event, step, second in zip(events, steps, seconds, strict=True):
                 rows.append(
                     {
                         "cell": cell.name,
@@ -127,28 +127,28 @@ class CellFits:
                         "topics": cell.topics,
                         "restart": restart,
                         "iteration": event["iteration"],
-                        "steps": None if math.isnan(made) else made,
-                        "seconds": spent,
+                        "steps": None if math.isnan(step) else step,
+                        "seconds": second,
                         **{name: event.get(name) for name in ("score", "objective", "topics_99")},
                     }
                 )
         return rows
 
 
-def _iterations(run: Run) -> list[dict[str, Any]]:
+def _iterations(run: Run) -> list[JsonObject]:
     iterations = [event for event in run.events() if event["event"] == "iteration"]
     if not iterations:
         raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected iterations of a fit, found none")
     return iterations
 
 
-def _work(event: Mapping[str, Any]) -> float:
+def _work(event: Event) -> float:
     return sum(float(event.get("seconds", {}).get(name, 0.0)) for name in WORK)
 
 
 @dataclass(frozen=True)
 class Fitter:
-    """Makes the fits of a comparison, or goes on with those that were begun.
+    """Runs the fits of a comparison, or resumes them.
 
     Attributes
     ----------
@@ -159,11 +159,11 @@ class Fitter:
     seed : int
         Seed of all fits.
     resources : Resources
-        Where they are computed.
+        Executor, memory and scratch space.
     sinks : sequence of callable
         Receive the events of the fits.
     require_lock : callable
-        Raises if another process has taken the comparison over.
+        Raises an error if another process has taken over the comparison.
     """
 
     folder: Folder
@@ -175,33 +175,33 @@ class Fitter:
     require_lock: Callable[[], None]
 
     def fits_of(self, cell: Cell) -> CellFits:
-        """Return the fits of a cell, made or to be made."""
+        """Return the fits of a cell, which need not exist yet."""
         return CellFits(cell, self.folder / RUNS / cell.name)
 
     def fit_cell(self, cell: Cell, sources: Sequence[str] = ()) -> CellFits:
-        """Make a cell's fits: restarts side by side or, where each begins from a source's run of its own, in turn."""
+        """Run a cell's fits: restarts in parallel or, with a source run for each, one after another."""
         fits = self.fits_of(cell)
         options = {"family": cell.family, **cell.options, **cell.limits}
         if not sources:
             self.fit(fits.folder, {**options, "seed": self.seed, "restarts": cell.restarts}, {"cell": cell.name})
         for number, source in enumerate(sources):
-            each = {**options, "seed": member_seed(self.seed, number), "warm": source}
-            self.fit(fits.folder / f"{number:03d}", each, {"cell": cell.name, "member": number})
+            arguments = {**options, "seed": member_seed(self.seed, number), "warm": source}
+            self.fit(fits.folder / f"{number:03d}", arguments, {"cell": cell.name, "member": number})
         return fits
 
-    def fit(self, place: Folder, options: Mapping[str, Any], told_with: Mapping[str, Any]) -> None:
-        """Make a fit in a folder, or go on with the one begun there; its events get further fields."""
+    def fit(self, folder: Folder, options: Mapping[str, object], event_fields: Mapping[str, object]) -> None:
+        """Run or resume a fit in a folder; its events get further fields."""
 
-        def sink(event: dict[str, Any]) -> None:
-            tell(self.sinks, {**event, **told_with})
+        def sink(event: Event) -> None:
+            tell(self.sinks, {**event, **event_fields})
 
         self.require_lock()
-        where = self.resources.for_fits()
-        if Run(place.url).exists():
+        resources = self.resources.for_fits()
+        if Run(folder.url).exists():
             warm = options.get("warm")
-            resume(place.url, sinks=[sink], corpus=self.train, heldout=self.heldout, warm=warm, **where)
+            resume(folder.url, sinks=[sink], corpus=self.train, heldout=self.heldout, warm=warm, **resources)
             return
-        if place.exists():
-            # A process has died before it wrote the run's record.
-            place.remove()
-        fit(self.train, place.url, sinks=[sink], heldout=self.heldout, **options, **where)
+        if folder.exists():
+            # A process died before it wrote the run's record.
+            folder.remove()
+        fit(self.train, folder.url, sinks=[sink], heldout=self.heldout, **options, **resources)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.registry import load_family, make_options, require_corpus, require_schedule
-from collapsium.pipeline.workflows.compare.option_values import GRID_OPTIONS, named_as_given, number_of, variants_of
+from collapsium.pipeline.workflows.compare.option_values import GRID_OPTIONS, number_of, variants_of, with_flags
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import MismatchError, OptionError, suggestion
 
 RANDOM = "random"
-"""Start of fits that begin from a random state, with all options as they are for others of the family."""
+"""Start of fits from a random state, without varied options."""
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
-"""Limits of a fit that ``--set`` may give a family."""
-FORESEEN_TOPICS = 100
-"""Topics by which the work of a family that finds their number is foreseen."""
+"""Options of the loop that ``--set`` may change for a family."""
+ESTIMATED_TOPICS = 100
+"""Number of topics in estimates of the work of families that determine their number."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the grid: fits of a family that differ in their seeds alone.
+    """A cell of the grid: fits of a family that differ only in their seeds.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class Cell:
     family : str
         The family.
     topics : int or None
-        Number of topics K, or the most; None where the family finds it.
+        Number of topics K, or the truncation; None if the family determines it.
     start : str
-        What the fits begin from, and which of their options vary, for people.
+        Start of the fits, and values of varied options, as text.
     options : dict
         Options of the family.
     limits : dict
@@ -42,53 +42,53 @@ class Cell:
     restarts : int
         Number of fits.
     warm : bool
-        Whether they begin from the fits of another cell.
+        Whether they start from the fits of another cell.
     """
 
     name: str
     family: str
     topics: int | None
     start: str
-    options: dict[str, Any]
-    limits: dict[str, Any]
+    options: JsonObject
+    limits: JsonObject
     restarts: int
     warm: bool = False
 
     @property
     def iterations(self) -> int:
-        """Return the iterations of each fit."""
+        """Iterations of each fit."""
         return Limits(**self.limits).sweeps
 
     @property
     def work(self) -> float:
-        """Return the work of all fits beside that of other cells: iterations times topics."""
-        return float(self.iterations * self.restarts * (self.topics or FORESEEN_TOPICS))
+        """Relative work of all fits: iterations times topics."""
+        return float(self.iterations * self.restarts * (self.topics or ESTIMATED_TOPICS))
 
 
 @dataclass(frozen=True)
 class _Span:
-    """A place of a family in the grid, before its options vary: K, or what the fits start from."""
+    """A point of the grid before options vary: K, or the number of topics to start from."""
 
     name: str
     topics: int | None
     start: str
-    options: dict[str, Any]
+    options: JsonObject
 
 
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
-    """List the cells in the order in which they are fitted, all options checked.
+    """Return the cells in the order of fitting, with validated options.
 
     Parameters
     ----------
     options : CompareOptions
         Options of the comparison.
     shards : int
-        Shards of the training corpus.
+        Number of shards of the training corpus.
 
     Returns
     -------
     list of Cell
-        The one that others begin from is the first.
+        The source of warm starts is the first.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
 
 
 def _family_cells(options: CompareOptions, family: str, *, warm: bool) -> list[Cell]:
-    """List a family's cells: a cell for each place in the grid and each variant of its options."""
+    """Return a family's cells, one for each point of the grid and each variant of its options."""
     require_schedule(family, "batch")
     suffix = f"-from-{options.start_from}" if warm else ""
     cells = []
@@ -130,12 +130,12 @@ def _family_cells(options: CompareOptions, family: str, *, warm: bool) -> list[C
                 )
             )
     if len({cell.name for cell in cells}) < len(cells):
-        raise OptionError("--vary: values that differ in signs alone cannot name folders; compare them one by one")
+        raise OptionError("--vary: values that differ only in punctuation cannot name folders; compare them one by one")
     return cells
 
 
 def _spans(options: CompareOptions, family: str, *, warm: bool) -> list[_Span]:
-    """List a family's places: one a number of topics, if it has that option, else one a number that it starts from."""
+    """Return a family's points of the grid: numbers of topics or, for some families, numbers to start from."""
     fields = load_family(family).Options.model_fields
     start = f"from {options.start_from}" if warm else RANDOM
     if "topics" in fields:
@@ -154,24 +154,24 @@ def start_text(topics: int) -> str:
 
 
 def _checked_options(
-    options: CompareOptions, family: str, topics: int | None, values: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the family's options and the limits of a cell, of what spans the grid, what varies and what is set."""
-    half, settings = load_family(family), options.settings.get(family, {})
-    limits: dict[str, Any] = {"iterations": options.iterations}
-    if half.is_sampler and options.samples:
+    options: CompareOptions, family: str, topics: int | None, values: JsonObject
+) -> tuple[JsonObject, JsonObject]:
+    """Return the family's options and the limits of a cell: from the grid, ``--vary`` and ``--set``."""
+    model, settings = load_family(family), options.settings.get(family, {})
+    limits: JsonObject = {"iterations": options.iterations}
+    if model.is_sampler and options.samples:
         limits.update(samples=options.samples, sample_every=options.sample_every)
     checked = {option: number_of(value, topics, f"{family}.{option}") for option, value in values.items()}
     for option, value in settings.items():
         named = f"{family}.{option}"
         if option in GRID_OPTIONS:
-            raise OptionError(f"--set {named}: the grid has these; say --{option.replace('_', '-')}")
+            raise OptionError(f"--set {named}: these span the grid; use --{option.replace('_', '-')}")
         if option in values:
-            raise OptionError(f"--set {named}: --vary has several values of it; say one of the two")
+            raise OptionError(f"--set {named}: --vary has several values of it; use one of the two")
         if option in LIMITS:
             limits[option] = value
-        elif option not in half.Options.model_fields:
-            known = (*half.Options.model_fields, *LIMITS)
+        elif option not in model.Options.model_fields:
+            known = (*model.Options.model_fields, *LIMITS)
             raise OptionError(f"--set {named}: unknown option of family '{family}'{suggestion(option, known)}")
         else:
             checked[option] = number_of(value, topics, named)
@@ -180,12 +180,12 @@ def _checked_options(
         make_options(family, checked)
     except OptionError as error:
         varied = dict.fromkeys((option for option in values if option not in GRID_OPTIONS), "--vary")
-        raise named_as_given(error, family, {**varied, **dict.fromkeys(settings, "--set")}) from None
+        raise with_flags(error, family, {**varied, **dict.fromkeys(settings, "--set")}) from None
     return checked, limits
 
 
 def require_comparable(corpus: Corpus, options: CompareOptions) -> None:
-    """Refuse a corpus that a family does not take, and one of vectors, which has no tokens to score."""
+    """Refuse a corpus that a family cannot fit, and one of vectors, which has no tokens to score."""
     for name in options.fitted_families:
         require_corpus(name, corpus)
     if corpus.holds != DOCUMENTS:

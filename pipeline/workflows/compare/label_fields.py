@@ -1,10 +1,9 @@
-"""Fields of labels that fits take, and the variants of the grid that leave some of them out."""
+"""Fields of labels that fits use, and the variants of the grid that leave some of them out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.workflows.compare.grid import RANDOM, Cell
@@ -16,14 +15,14 @@ from collapsium.storage.errors import OptionError, suggestion
 
 @dataclass(frozen=True)
 class LabelFields:
-    """Fields of a training corpus's documents, and which of them are taken.
+    """Fields of labels of a training corpus, and those that are used.
 
     Attributes
     ----------
     all : tuple of str
         The corpus's fields of labels.
     taken : tuple of str
-        Fields that are taken.
+        Fields that are used.
     without : tuple of str
         Fields that the second variant of a fit leaves out.
     target : str or None
@@ -40,7 +39,7 @@ class LabelFields:
 
     @staticmethod
     def of(corpus: Corpus, options: CompareOptions) -> LabelFields:
-        """Look the fields up in a training corpus; the field to predict is among those taken, unless it is a number."""
+        """Look up the fields in a training corpus; the field to predict must be used, unless it is a number."""
         every = label_table(corpus).fields
         numbers = {one.name for one in label_table(corpus, options.labels, options.covariates).numbers}
         taken, target = options.labels or every, options.field
@@ -48,32 +47,32 @@ class LabelFields:
         if target is not None and numeric:
             _require_classes(corpus, target, every)
         elif target is not None and target not in taken:
-            raise OptionError(f"expected '{target}' among them, which is to be predicted (`field`)", "labels")
+            raise OptionError(f"expected '{target}' among them, the field to predict (`field`)", "labels")
         unknown = next((name for name in options.without if name not in taken), None)
         if unknown is not None:
-            raise OptionError(f"no such field of labels is taken: '{unknown}'{suggestion(unknown, taken)}", "without")
+            raise OptionError(f"unknown field of labels '{unknown}'{suggestion(unknown, taken)}", "without")
         if options.without and not set(taken) - set(options.without):
             raise OptionError("no field of labels would be left", "without")
         if numeric and target in numbers:
             raise OptionError(f"'{target}' is the field to predict (`field`)", "covariates")
         return LabelFields(every, taken, options.without, target, numeric)
 
-    def kept(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return those of some fields that the second variant of a fit keeps."""
+    def remaining(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of some fields that the second variant of a fit uses."""
         return tuple(name for name in names if name not in self.without)
 
     @property
     def variant_start(self) -> str:
-        """Return the text for fits of the second variant."""
+        """The start of fits of the second variant, as text."""
         return f"without {', '.join(self.without)}"
 
     @property
     def variant_suffix(self) -> str:
-        """Return the end of the names of the second variant's cells."""
+        """The end of the names of the second variant's cells."""
         return "-without-" + "-".join("".join(c if c.isalnum() else "_" for c in name) for name in self.without)
 
     def variants(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Give the cells of families that take labels those that are taken, each followed by its second variant."""
+        """Set the fields of cells whose families use labels, and add the second variant after each."""
         every = []
         for cell in cells:
             family = load_family(cell.family)
@@ -82,11 +81,11 @@ class LabelFields:
                 continue
             own = _names(cell.options.get("labels", ()))
             taken = own or self.taken
-            every.append(cell if own or taken == self.all else _taking(cell, taken))
-            kept = self.kept(taken)
-            if kept and kept != taken:
+            every.append(cell if own or taken == self.all else _with_labels(cell, taken))
+            remaining = self.remaining(taken)
+            if remaining and remaining != taken:
                 start = self.variant_start if cell.start == RANDOM else f"{cell.start}, {self.variant_start}"
-                every.append(replace(_taking(cell, kept), name=cell.name + self.variant_suffix, start=start))
+                every.append(replace(_with_labels(cell, remaining), name=cell.name + self.variant_suffix, start=start))
         return every
 
     def can_predict(self, cell: Cell) -> bool:
@@ -108,15 +107,15 @@ def _require_classes(corpus: Corpus, field: str, labels: Sequence[str]) -> None:
         raise OptionError(f"'{field}', a number of more than {MOST_VALUES} values, or of none, has no classes", "field")
 
 
-def _taking(cell: Cell, labels: tuple[str, ...]) -> Cell:
+def _with_labels(cell: Cell, labels: tuple[str, ...]) -> Cell:
     return replace(cell, options={**cell.options, "labels": list(labels)})
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
 def side_table(corpus: Corpus, labels: Sequence[str], covariates: Sequence[str]) -> LabelTable:
-    """Return the table of the labels and numbers that a classifier has beside the words; no fields are none."""
+    """Return the table of the labels and covariates that a classifier uses in addition to the words."""
     table = label_table(corpus, tuple(labels), tuple(covariates))
     return table if labels else replace(table, names=(), documents=())

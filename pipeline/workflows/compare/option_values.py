@@ -1,4 +1,4 @@
-"""Values of families' options in a comparison: one each (``--set``), or several that are compared (``--vary``)."""
+"""Values of families' options in a comparison: single ones (``--set``), and several to compare (``--vary``)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any
 
 from collapsium.pipeline.engine.setup.limits import parse_setting
 from collapsium.pipeline.families.registry import load_family
+from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import OptionError, flag_of, suggestion
 
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
-UNNAMED = re.compile(r"[^A-Za-z0-9_.+-]")  # what no folder of a cell is named with
+UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")
+"""Characters that names of folders do not have."""
 EVERY = "*"
-"""In place of a family's name: all families that have the option."""
+"""All families that have the option, in place of a family's name."""
 GRID_OPTIONS = ("topics", "start_topics")
 """Options of families that span the grid, and are set by the comparison's options of these names."""
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+def parse_settings(texts: Sequence[str]) -> dict[str, JsonObject]:
     """Read texts such as ``hdp.order=2``, whose values are TOML, and return the values by family and option."""
-    settings: dict[str, dict[str, Any]] = {}
+    settings: dict[str, JsonObject] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         owner, dot, option = name.strip().partition(".")
@@ -34,13 +36,13 @@ def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return settings
 
 
-def number_of(value: Any, topics: int | None, named: str) -> Any:
-    """Return a value, of a text such as ``0.1/K`` the number that it stands for; nothing else is evaluated."""
+def number_of(value: Json, topics: int | None, named: str) -> Json:
+    """Return a value, with a text such as ``0.1/K`` replaced by its number; nothing else is evaluated."""
     match = SHARE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return value
     if topics is None:
-        raise OptionError(f"--set {named}={value}: this family has no K, as it finds the number of topics")
+        raise OptionError(f"--set {named}={value}: this family has no K, as it determines the number of topics")
     return float(match.group(1)) / topics
 
 
@@ -50,72 +52,74 @@ def parse_vary(texts: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
     for text in texts:
         name, equals, values = text.partition("=")
         owner, dot, option = name.strip().rpartition(".")
-        each = [parse_setting(f"{option}={one.strip()}") for one in values.split(",") if one.strip()]
-        if not (equals and option and each and bool(dot) == bool(owner)):
+        parsed = [parse_setting(f"{option}={one.strip()}") for one in values.split(",") if one.strip()]
+        if not (equals and option and parsed and bool(dot) == bool(owner)):
             raise OptionError(f"--vary: expected OPTION=V,V or FAMILY.OPTION=V,V, found {text!r}")
         own = vary.setdefault(owner or EVERY, {})
-        if each[0][0] in own:
-            raise OptionError(f"--vary {name.strip()}: is said twice")
-        own[each[0][0]] = [value for _, value in each]
+        if parsed[0][0] in own:
+            raise OptionError(f"--vary {name.strip()}: is given twice")
+        own[parsed[0][0]] = [value for _, value in parsed]
     return vary
 
 
 def require_varied(vary: Mapping[str, Mapping[str, Sequence[Any]]], families: Sequence[str]) -> None:
-    """Refuse values of options that no family has, and the same value twice."""
+    """Refuse options that no family has, and repeated values."""
     known = {family: list(load_family(family).Options.model_fields) for family in families}
     for owner, options in vary.items():
         if owner != EVERY and owner not in known:
             name = f"{owner}.{next(iter(options), 'option')}"
             raise OptionError(f"--vary {name}: '{owner}' is not compared{suggestion(owner, families)}")
-        theirs = list(dict.fromkeys(name for family in known for name in known[family] if owner in (EVERY, family)))
+        options_of_owner = list(
+            dict.fromkeys(name for family in known for name in known[family] if owner in (EVERY, family))
+        )
         for option, values in options.items():
             named = option if owner == EVERY else f"{owner}.{option}"
             if option in GRID_OPTIONS:
-                raise OptionError(f"--vary {named}: the grid has these; say --{option.replace('_', '-')}")
-            if option not in theirs:
-                whose = "no family that is compared has such an" if owner == EVERY else f"family '{owner}' has no such"
-                raise OptionError(f"--vary {named}: {whose} option{suggestion(option, theirs)}")
-            twice = next((one for place, one in enumerate(values) if one in values[:place]), None)
-            if twice is not None or not values:
+                raise OptionError(f"--vary {named}: these span the grid; use --{option.replace('_', '-')}")
+            if option not in options_of_owner:
+                owners = "no compared family has such an" if owner == EVERY else f"family '{owner}' has no such"
+                raise OptionError(f"--vary {named}: {owners} option{suggestion(option, options_of_owner)}")
+            repeated = next((one for number, one in enumerate(values) if one in values[:number]), None)
+            if repeated is not None or not values:
                 raise OptionError(f"--vary {named}: expected different values, found {shown(list(values))}")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Values of options by which a cell differs from others of its family; none where nothing varies."""
+    """Values of options by which a cell differs from others of its family; empty if no option varies."""
 
-    options: dict[str, Any]
+    options: JsonObject
 
     @property
     def suffix(self) -> str:
-        """Return the end of the names of its cells' folders."""
-        return "".join(f"-{name}-{UNNAMED.sub('_', str(value))}" for name, value in self.options.items())
+        """The end of the names of its cells' folders."""
+        return "".join(f"-{name}-{UNSAFE.sub('_', str(value))}" for name, value in self.options.items())
 
     @property
     def label(self) -> str:
-        """Return the values, for people."""
+        """The values as text."""
         return ", ".join(f"{name} = {value}" for name, value in self.options.items())
 
 
 def variants_of(vary: Mapping[str, Mapping[str, Sequence[Any]]], family: str) -> list[Variant]:
-    """List all combinations of the values of options that a family has; one without options where none varies."""
+    """Return all combinations of the values of a family's options; a single empty one if no option varies."""
     fields = load_family(family).Options.model_fields
-    given = {**vary.get(EVERY, {}), **vary.get(family, {})}
-    own = {option: values for option, values in given.items() if option in fields}
+    varied = {**vary.get(EVERY, {}), **vary.get(family, {})}
+    own = {option: values for option, values in varied.items() if option in fields}
     return [Variant(dict(zip(own, values, strict=True))) for values in itertools.product(*own.values())]
 
 
-def named_as_given(error: OptionError, owner: str, given_by: Mapping[str, str]) -> OptionError:
-    """Return an error that names each option as it was given: ``--set lda.alpha``, or ``--alpha`` by itself."""
+def with_flags(error: OptionError, owner: str, flags: Mapping[str, str]) -> OptionError:
+    """Return an error that names each option as on the command line: ``--set lda.alpha``, or ``--alpha``."""
 
     def spell(option: str) -> str:
-        return f"{given_by[option]} {owner}.{option.replace('_', '-')}" if option in given_by else flag_of(option)
+        return f"{flags[option]} {owner}.{option.replace('_', '-')}" if option in flags else flag_of(option)
 
     return OptionError(error.spelled(spell))
 
 
-def shown(value: Any) -> str:
-    """Return an option's value as people write it."""
+def shown(value: object) -> str:
+    """Return an option's value as text."""
     if isinstance(value, list):
         return ",".join(map(str, value)) or "none"
     if isinstance(value, dict):

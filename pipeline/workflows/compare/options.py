@@ -1,4 +1,4 @@
-"""Options of a comparison, each declared once: its name, type, default, constraint and description."""
+"""Options of a comparison."""
 
 from __future__ import annotations
 
@@ -14,62 +14,63 @@ from collapsium.pipeline.options import Options, Value, names_of
 from collapsium.pipeline.workflows.compare.catalogue import CLASSIFIERS, LIBRARIES
 from collapsium.pipeline.workflows.compare.option_values import parse_settings, parse_vary, require_varied
 from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 
 OF_HELD_OUT_TOKENS = ("heldout", "fraction", "peers", "start_from")
-"""Options of comparisons by held-out tokens alone."""
+"""Options of comparisons by held-out tokens only."""
 OF_UNSEEN_DOCUMENTS = ("labels", "without", "field", "classifiers", "covariates", "lda_topics", "slda_topics")
-"""Options of comparisons on unseen documents alone."""
+"""Options of comparisons on unseen documents only."""
 TOPICS, RESTARTS, FRACTION = (40, 80, 120), 10, 0.1
 UNSEEN_TOPICS, UNSEEN_RESTARTS = (200,), 1
 
 
 def _names(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    """Read names, with commas between them or as a sequence."""
+    """Return names from a sequence, or from a text with commas."""
     names = names_of(value, str(info.field_name))
     _require_distinct(names, info)
     return names
 
 
 def _numbers(value: object, info: ValidationInfo) -> object:
-    """Read whole numbers with commas between them; a sequence is left to the type's validation."""
+    """Return whole numbers from a text with commas; a sequence is left to the type's validation."""
     if not isinstance(value, str):
         return value
     try:
         return tuple(int(number) for number in value.split(",") if number.strip())
     except ValueError:
-        raise OptionError(f"expected whole numbers with commas between, found {value!r}", info.field_name) from None
+        raise OptionError(f"expected whole numbers separated by commas, found {value!r}", info.field_name) from None
 
 
 def _some_distinct(values: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
     if not values:
-        raise OptionError("name one or more, with commas between", info.field_name)
+        raise OptionError("expected one or more, separated by commas", info.field_name)
     _require_distinct(values, info)
     return values
 
 
 def _require_distinct(values: tuple[object, ...], info: ValidationInfo) -> None:
-    twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
-    if twice is not None:
-        raise OptionError(f"{twice} is named twice", info.field_name)
+    repeated = next((value for number, value in enumerate(values) if value in values[:number]), None)
+    if repeated is not None:
+        raise OptionError(f"{repeated} is named twice", info.field_name)
 
 
 def _settings(value: object) -> object:
-    """Read texts such as ``hdp.order=2``; a mapping stays what it is."""
+    """Return settings from texts such as ``hdp.order=2``; a mapping stays."""
     return value if isinstance(value, Mapping) else parse_settings(names_of(value, "settings"))
 
 
 def _vary(value: object) -> object:
-    """Read texts such as ``eta=0.1,0.5``; a mapping stays what it is."""
+    """Return varied options from texts such as ``eta=0.1,0.5``; a mapping stays."""
     return value if isinstance(value, Mapping) else parse_vary(names_of(value, "vary"))
 
 
-Whole = Annotated[int, Field(strict=True)]
+Integer = Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_numbers), AfterValidator(_some_distinct)]
-Place = Annotated[str, BeforeValidator(os.fspath)]
-Settings = Annotated[dict[str, dict[str, Any]], BeforeValidator(_settings)]
+Location = Annotated[str, BeforeValidator(os.fspath)]
+Settings = Annotated[dict[str, JsonObject], BeforeValidator(_settings)]
 Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_vary)]
 
 
@@ -78,10 +79,7 @@ _PEERS, _CLASSES = "other libraries", "labels and classification (with --unseen)
 
 
 class CompareOptions(Options):
-    """What is compared, and on what.
-
-    Several names or numbers may also be a text with commas between them.
-    """
+    """Options of a comparison; several names or numbers may also be a text with commas."""
 
     model_config = ConfigDict(strict=False)
 
@@ -105,13 +103,13 @@ class CompareOptions(Options):
         description="fit this family first, with the largest number of topics; start the others both at "
         "random and from its fits",
     )
-    iterations: Annotated[Whole, Value("N", expected="a whole number", heading=_GRID)] = Field(
+    iterations: Annotated[Integer, Value("N", expected="a whole number", heading=_GRID)] = Field(
         ITERATIONS, description="iterations of each fit"
     )
-    samples: Annotated[Whole, Value("S", expected="a whole number", heading=_GRID)] = Field(
+    samples: Annotated[Integer, Value("S", expected="a whole number", heading=_GRID)] = Field(
         0, description="samplers: number of states whose predictions are averaged"
     )
-    sample_every: Annotated[Whole, Value("T", expected="a whole number", heading=_GRID)] = Field(
+    sample_every: Annotated[Integer, Value("T", expected="a whole number", heading=_GRID)] = Field(
         0, description="samplers: number of iterations between two such states"
     )
     settings: Annotated[Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID)] = Field(
@@ -123,10 +121,10 @@ class CompareOptions(Options):
         description="several values of an option, each a cell of the grid; * or no FAMILY means all families "
         "that have the option; may be repeated",
     )
-    heldout: Annotated[Place | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
+    heldout: Annotated[Location | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
         None, description="corpus of held-out tokens of the same documents; then no tokens of CORPUS are split off"
     )
-    unseen: Annotated[Place | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
+    unseen: Annotated[Location | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
         None, description="corpus of other documents, scored given their labels alone"
     )
     fraction: Annotated[float | None, Value("F", heading=_HELD_OUT)] = Field(
@@ -135,7 +133,7 @@ class CompareOptions(Options):
         lt=1,
         description="share of the tokens to hold out, unless a corpus of held-out tokens is named (default: 0.1)",
     )
-    seed: Annotated[Whole, Value("S", expected="a whole number", heading=_HELD_OUT)] = Field(
+    seed: Annotated[Integer, Value("S", expected="a whole number", heading=_HELD_OUT)] = Field(
         0, description="seed of the split and of all fits"
     )
     peers: Annotated[Names, Value("A,B", text=True, heading=_PEERS)] = Field(
@@ -165,33 +163,33 @@ class CompareOptions(Options):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Refuse options of the other kind of comparison, and fill in the defaults that depend on the kind."""
-        said = {name: value for name, value in given.items() if value is not None}
-        on_unseen = "unseen" in said
+    def _fill_in(cls, values: JsonObject) -> JsonObject:
+        """Refuse options of the other kind of comparison, and set the defaults that depend on the kind."""
+        options = {name: value for name, value in values.items() if value is not None}
+        on_unseen = "unseen" in options
         for name in OF_HELD_OUT_TOKENS if on_unseen else OF_UNSEEN_DOCUMENTS:
-            if said.get(name):
-                raise OptionError(f"`{name}` {'does not go' if on_unseen else 'goes'} with `unseen`")
-        if "heldout" in said and "fraction" in said:
-            raise OptionError("`fraction` is split off, and does not go with `heldout`")
+            if options.get(name):
+                raise OptionError(f"`{name}` {'cannot be combined with' if on_unseen else 'requires'} `unseen`")
+        if "heldout" in options and "fraction" in options:
+            raise OptionError("`fraction` cannot be combined with `heldout`, which replaces the split")
         if not on_unseen:
-            defaults: dict[str, Any] = {"fraction": None} if "heldout" in said else {}
+            defaults: JsonObject = {"fraction": None} if "heldout" in options else {}
         else:
             defaults = {"topics": UNSEEN_TOPICS, "restarts": UNSEEN_RESTARTS, "fraction": None}
-            defaults["classifiers"] = CLASSIFIERS if "field" in said else ()
-        if "families" not in said:
+            defaults["classifiers"] = CLASSIFIERS if "field" in options else ()
+        if "families" not in options:
             defaults["families"] = labelled_families() if on_unseen else all_families()
-        return {**defaults, **said}
+        return {**defaults, **options}
 
     @model_validator(mode="after")
     def _require_consistent(self) -> CompareOptions:
-        """Refuse names that nobody knows, and options that do not go together."""
+        """Refuse unknown names, and options that exclude each other."""
         if not self.families and self.start_from is None:
-            raise OptionError("name one or more, with commas between", "families")
+            raise OptionError("expected one or more names, separated by commas", "families")
         for family in self.fitted_families:
             shard_model = load_family(family).shard_model
             if self.unseen is not None and shard_model.folds_in_at_a_point:
-                raise OptionError(f"'{family}' has no score of documents whose words it does not see", "families")
+                raise OptionError(f"'{family}' cannot score documents without seeing their words", "families")
         for name in self.peers:
             if name not in LIBRARIES:
                 raise OptionError(f"unknown library '{name}'{suggestion(name, LIBRARIES)}", "peers")
@@ -210,27 +208,27 @@ class CompareOptions(Options):
             if name not in CLASSIFIERS:
                 raise OptionError(f"unknown classifier '{name}'{suggestion(name, CLASSIFIERS)}", "classifiers")
         if self.classifiers and self.field is None:
-            raise OptionError("`field` says what they shall predict", "classifiers")
+            raise OptionError("requires `field`, the field to predict", "classifiers")
         if self.field is not None and self.field in self.without:
             raise OptionError(f"'{self.field}' is the field to predict (`field`)", "without")
 
     @property
     def fitted_families(self) -> tuple[str, ...]:
-        """Return the families that are fitted, the one that others start from among them."""
+        """The families to fit, including the source of warm starts."""
         return self.families if self.start_from is None else (*self.families, self.start_from)
 
-    def record(self) -> dict[str, Any]:
-        """Return the options as a comparison's record has them; the corpora's digests stand for their folders."""
+    def record(self) -> JsonObject:
+        """Return the options for a comparison's record, which has digests instead of folders of corpora."""
         return self.model_dump(mode="json", exclude={"heldout", "unseen"})
 
 
 def all_families() -> tuple[str, ...]:
-    """Return all families of topics over words that take nothing else of documents, the default."""
+    """Return the families that need only words, the default."""
     return tuple(name for name in family_names() if _takes_words_alone(name) and fits_by_itself(name))
 
 
 def labelled_families() -> tuple[str, ...]:
-    """Return all families that take labels, the default on unseen documents."""
+    """Return the families that use labels, the default on unseen documents."""
     return tuple(name for name in family_names() if load_family(name).shard_model.uses_labels and fits_by_itself(name))
 
 
@@ -240,6 +238,6 @@ def _takes_words_alone(family: str) -> bool:
 
 
 def fits_by_itself(family: str) -> bool:
-    """Return whether a family asks for no option but the number of topics."""
+    """Return whether a family requires no option other than the number of topics."""
     fields = load_family(family).Options.model_fields
     return not any(field.is_required() for name, field in fields.items() if name != "topics")

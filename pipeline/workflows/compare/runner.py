@@ -1,4 +1,4 @@
-"""Run a comparison: fit and measure each cell once, record what it came to, and go on where it was stopped."""
+"""Run a comparison: fit and measure each cell once, record the results, and continue an interrupted comparison."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from collapsium.pipeline.workflows.compare.plots.registry import draw_plots
 from collapsium.pipeline.workflows.compare.tables import SERIES, report_text, write_rows
 from collapsium.pipeline.workflows.compare.targets import Target, target_of
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
@@ -50,7 +51,7 @@ from collapsium.storage.runs.comparison import (
 from collapsium.storage.short_repr import ShortRepr
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}
-"""How errors name what is recorded, where it is not the flag of its name."""
+"""Flags of recorded options whose flag is not their name."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,21 +63,21 @@ class Comparison(ShortRepr):
     folder : str
         Folder of the comparison.
     rows : tuple of dict
-        A row a cell, as in ``table.parquet``; where a field is predicted also ``classified``, a `Classification` as a
-        dict, or None.
+        A row for each cell, as in ``table.parquet``. If a field is predicted, ``classified`` has a `Classification` as
+        a dict, or None.
     baselines : tuple of dict
-        A row a fit of another library or a classifier.
+        A row for each fit of another library or a classifier.
     left_out : tuple of str
-        What could not be done, and why.
+        Cells that could not be fitted, with the reason.
     plots : tuple of str
-        Names of the pictures in ``plots``, without their endings.
+        Names of the plots, without suffix.
     tables : str
         The tables as Markdown.
     """
 
     folder: str
-    rows: tuple[dict[str, Any], ...]
-    baselines: tuple[dict[str, Any], ...]
+    rows: tuple[JsonObject, ...]
+    baselines: tuple[JsonObject, ...]
     left_out: tuple[str, ...]
     plots: tuple[str, ...]
     tables: str
@@ -85,7 +86,7 @@ class Comparison(ShortRepr):
 def run_comparison(
     corpus: Corpus, folder: Folder, options: CompareOptions, resources: Resources, sinks: Sequence[Sink]
 ) -> Comparison:
-    """Fit and measure what is not measured yet, and write tables and plots.
+    """Fit and measure the remaining cells, and write tables and plots.
 
     Parameters
     ----------
@@ -94,18 +95,18 @@ def run_comparison(
     folder : Folder
         Folder of the comparison.
     options : CompareOptions
-        What is compared.
+        Options of the comparison.
     resources : Resources
-        Where it is computed.
+        Executor, memory and scratch space.
     sinks : sequence of callable
         Receive the events.
 
     Returns
     -------
     Comparison
-        The results; the folder has them too.
+        The results, which the folder also has.
     """
-    # Whatever can be refused is, before anything is made.
+    # All checks come before anything is written.
     require_comparable(corpus, options)
     target = target_of(corpus, options)
     cells = cells_of(options, len(corpus.manifest.shards))
@@ -114,8 +115,8 @@ def run_comparison(
     cells = target.fields.variants(cells)
     resources.require()
     digest = target.scored.manifest.digest
-    given = {"heldout": options.heldout, "unseen": options.unseen}
-    digests = {name: None if url is None else digest for name, url in given.items()}
+    corpora = {"heldout": options.heldout, "unseen": options.unseen}
+    digests = {name: None if url is None else digest for name, url in corpora.items()}
     is_new = _begin(folder, {**options.record(), "corpus": corpus.manifest.digest, **digests})
     with RunLock(folder / "lock") as lock:
         fenced = folder.fenced(lock)
@@ -130,11 +131,11 @@ def run_comparison(
 
 
 def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
-    """Write the record, or require that it is that of the comparison begun before; return whether it is new."""
+    """Write the record, or require the record of the comparison to continue; return whether it is new."""
     is_new = not folder.exists(RECORD)
     if is_new:
         if folder.exists() and folder.names():
-            raise OccupiedError(f"{folder.url}: exists, and is no comparison; name a new folder")
+            raise OccupiedError(f"{folder.url}: exists, and is not a comparison; name a new folder")
         folder.make()
         folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
     before = record_of(folder)
@@ -143,20 +144,20 @@ def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
             raise OptionError(
                 f"{flag}: the comparison in {folder.url} was begun with {shown(before.get(name))}, found "
-                f"{shown(value)}; name a new folder, or say what was said before"
+                f"{shown(value)}; name a new folder, or use the same value"
             )
     return is_new
 
 
 class _Runner:
-    """A comparison on its way, in a folder that nobody else works on meanwhile."""
+    """A running comparison, whose folder is locked."""
 
     def __init__(self, target: Target, fitter: Fitter) -> None:
         self._target, self._fitter, self._options = target, fitter, target.options
         self._folder = fitter.folder
         self._metrics = metrics_for(self._options)
-        self._rows: list[dict[str, Any]] = []
-        self._baselines: list[dict[str, Any]] = []
+        self._rows: list[JsonObject] = []
+        self._baselines: list[JsonObject] = []
         self._left_out: list[str] = []
 
     def run(self, cells: Sequence[Cell], baselines: Sequence[Baseline]) -> Comparison:
@@ -176,9 +177,9 @@ class _Runner:
         return self._finish(cells)
 
     def _announce(self, cells: Sequence[Cell], baselines: Sequence[Baseline]) -> None:
-        """Report what there is to do, and what was done before."""
+        """Report the number of cells, and of those done before."""
         done = [cell for cell in cells if self._recorded(cell.name) is not None]
-        self._tell(
+        self._emit(
             "grid",
             cells=len(cells) + len(baselines),
             done=len(done) + sum(self._recorded(one.name) is not None for one in baselines),
@@ -188,54 +189,54 @@ class _Runner:
         )
 
     def _note_prediction(self, cell: Cell) -> None:
-        """Report a cell that cannot predict the field that is to be predicted."""
+        """Report a cell that cannot predict the field."""
         field = self._options.field
         if field is not None and not self._target.fields.can_predict(cell):
-            self._leave_out(f"{cell.name} does not take '{field}', and cannot predict it")
+            self._leave_out(f"{cell.name} does not use '{field}' and cannot predict it")
 
-    def _fit_cell(self, cell: Cell, source: Cell) -> dict[str, Any]:
-        """Fit and measure a cell; one that begins from others begins from the fits of the source."""
-        self._tell("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
+    def _fit_cell(self, cell: Cell, source: Cell) -> JsonObject:
+        """Fit and measure a cell; warm starts are from the fits of the source."""
+        self._emit("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
         began = time.perf_counter()
         fits = self._fitter.fit_cell(cell, self._fitter.fits_of(source).urls if cell.warm else ())
         row = measure(self._metrics, fits, self._target, self._fitter.resources)
         self._record(cell.name, row)
         score = {"score": row["score"], "score_error": row["score_error"]}
-        self._tell("cell_done", cell=cell.name, work=cell.work, elapsed=time.perf_counter() - began, **score)
+        self._emit("cell_done", cell=cell.name, work=cell.work, elapsed=time.perf_counter() - began, **score)
         return row
 
-    def _fit_baseline(self, baseline: Baseline) -> dict[str, Any] | None:
-        """Fit and score a baseline; return None where it cannot be fitted."""
-        self._tell("cell_begins", cell=baseline.name, fits=1, iterations=baseline.iterations, work=0.0)
+    def _fit_baseline(self, baseline: Baseline) -> JsonObject | None:
+        """Fit and score a baseline; return None if it cannot be fitted."""
+        self._emit("cell_begins", cell=baseline.name, fits=1, iterations=baseline.iterations, work=0.0)
         began = time.perf_counter()
         try:
             row = baseline.measure()
         except BaselineError as error:
             self._leave_out(f"{baseline.name}: {error}")
-            self._tell("cell_done", cell=baseline.name, work=0.0, elapsed=0.0)
+            self._emit("cell_done", cell=baseline.name, work=0.0, elapsed=0.0)
             return None
         self._record(baseline.name, row)
         score = {"figures": {"macro F1": row["macro_f1"]}} if row["score"] is None else {"score": row["score"]}
-        self._tell("cell_done", cell=baseline.name, work=0.0, elapsed=time.perf_counter() - began, **score)
+        self._emit("cell_done", cell=baseline.name, work=0.0, elapsed=time.perf_counter() - began, **score)
         return row
 
-    def _recorded(self, name: str) -> dict[str, Any] | None:
-        """Return the row that was recorded of a cell; None where it is not done."""
+    def _recorded(self, name: str) -> JsonObject | None:
+        """Return the recorded row of a cell; None if it is not done."""
         return row_of(self._folder, name) if (self._folder / CELLS).exists(name + SUFFIX) else None
 
-    def _record(self, name: str, row: dict[str, Any]) -> None:
+    def _record(self, name: str, row: JsonObject) -> None:
         self._fitter.require_lock()
         (self._folder / CELLS).write(name + SUFFIX, dump({"format": CELL_KIND, "version": VERSION, "row": row}))
 
     def _leave_out(self, text: str) -> None:
         self._left_out.append(text)
-        self._tell("notice", text=f"left out: {text}")
+        self._emit("notice", text=f"left out: {text}")
 
     def _tables(self) -> str:
         return tables_text(self._metrics, self._rows, self._baselines)
 
     def _write_tables(self) -> None:
-        """Write the tables of what is measured so far."""
+        """Write the tables of the results so far."""
         write_rows(self._folder, TABLE, self._rows, row_schema(self._metrics))
         for metric in self._metrics:
             for name, (rows, schema) in metric.further_tables([*self._rows, *self._baselines]).items():
@@ -245,21 +246,21 @@ class _Runner:
         self._folder.write(TEXT, text.encode())
 
     def _write_library_report(self, cells: Sequence[Cell]) -> None:
-        """Write the scores and topics of other libraries beside those of the families."""
+        """Write a report of the scores and topics of other libraries and the families."""
         runs = {cell.name: self._fitter.fits_of(cell).runs[0] for cell in cells}
         about = [*self._target.about(), *(f"Left out: {one}" for one in self._left_out)]
         self._folder.write(LIBRARIES_TEXT, library_report(self._rows, self._baselines, runs, about).encode())
 
     def _finish(self, cells: Sequence[Cell]) -> Comparison:
-        """Write the series and plots of the whole grid, and return the results."""
+        """Write the series and plots of the complete grid, and return the results."""
         self._write_tables()
         series = [row for cell in cells for row in self._fitter.fits_of(cell).series()]
         write_rows(self._folder, SERIES_FILE, series, SERIES)
         results = Results(self._options, self._rows, self._baselines, series)
         plots = draw_plots(results, self._folder / "plots")
         if plots is None:
-            self._tell("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
-        self._tell("compared", rows=len(self._rows), plots=len(plots or []))
+            self._emit("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
+        self._emit("compared", rows=len(self._rows), plots=len(plots or []))
         return Comparison(
             self._folder.url,
             tuple(self._rows),
@@ -269,5 +270,5 @@ class _Runner:
             self._tables(),
         )
 
-    def _tell(self, name: str, **fields: Any) -> None:
+    def _emit(self, name: str, **fields: object) -> None:
         tell(self._fitter.sinks, {"event": name, **fields})

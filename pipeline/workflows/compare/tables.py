@@ -20,7 +20,7 @@ CELL_FIELDS = {
     **dict.fromkeys(("topics", "restarts", "iterations", "samples"), pa.int32()),
     "options": pa.string(),
 }
-"""Fields by which a row names its cell."""
+"""Fields that identify the cell of a row."""
 SERIES = pa.schema(
     {
         **dict.fromkeys(("cell", "family", "start"), pa.string()),
@@ -28,18 +28,18 @@ SERIES = pa.schema(
         **dict.fromkeys(("steps", "seconds", "score", "objective", "topics_99"), pa.float64()),
     }
 )
-"""The course of the fits, a row a cell, restart and iteration."""
+"""The progress of the fits, with a row for each cell, restart and iteration."""
 
 
 def write_rows(folder: Folder, name: str, rows: Rows, schema: pa.Schema) -> None:
-    """Write rows as a Parquet file, whole; fields that the schema does not name are left out."""
+    """Write rows as a Parquet file, atomically; fields that the schema lacks are left out."""
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), sink)
     folder.write(name, sink.getvalue())
 
 
 class Column(NamedTuple):
-    """A column of a Markdown table: its head, and the text of a row's cell; numbers stand at the right."""
+    """A column of a Markdown table: its head, and the text of a row's cell; numbers are aligned to the right."""
 
     head: str
     text: Callable[[Row], str]
@@ -57,18 +57,18 @@ def number_column(head: str, field: str, form: str, error: str | None = None) ->
 
 
 def label_of(row: Row, *, topics: bool = True) -> str:
-    """Return the label of a fit: its family or baseline, K if `topics`, and how its start or options differ."""
+    """Return the label of a fit: its family or baseline, K if `topics`, and its start unless it is random."""
     count = f", K = {row['topics']}" if topics and row["topics"] is not None else ""
     return str(row.get("family") or row["baseline"]) + count + ("" if row["start"] == RANDOM else f", {row['start']}")
 
 
 def iterations_text(row: Row) -> str:
-    """Return how many iterations a fit has had, and of how many samples predictions are averaged."""
+    """Return the numbers of iterations and of averaged samples of a fit, as text."""
     return f"{row['iterations']}" + (f", {row['samples']} samples" if row["samples"] else "")
 
 
 def number_text(value: float | None, form: str, error: float | None = None) -> str:
-    """Return a number in a format, with its standard error where there is one; nothing for None."""
+    """Return a formatted number with its standard error, if it has one; an empty text for None."""
     if value is None:
         return ""
     return format(value, form) + ("" if error is None else f" ± {error:{form}}")
@@ -81,7 +81,7 @@ CELL_COLUMNS = (
     number_column("restarts", "restarts", "d"),
     Column("iterations", iterations_text),
 )
-"""Columns that name the cell of a row."""
+"""Columns that identify the cell of a row."""
 
 
 def table_lines(columns: Sequence[Column], rows: Iterable[Row]) -> list[str]:
@@ -92,6 +92,6 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row]) -> list[str]:
 
 
 def report_text(title: str, about: Sequence[str], tables: str, notes: str, left_out: Sequence[str]) -> str:
-    """Return a report as Markdown: what was compared, the tables, their definitions, and what is left out."""
+    """Return a report as Markdown: the comparison, its tables, their definitions, and cells left out."""
     missing = "".join(f"* Left out: {one}\n" for one in left_out)
     return "\n\n".join([f"# {title}", *about, tables, notes + missing])

@@ -1,4 +1,4 @@
-"""What fits are scored on: held-out tokens of the training documents, or unseen documents."""
+"""Held-out data of a comparison: held-out tokens of the training documents, or unseen documents."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from collapsium.storage.runs.comparison import PARTS
 
 
 class Target(ABC):
-    """The corpora of a comparison: what is fitted to, and what is scored.
+    """The corpora of a comparison, for fitting and for scoring.
 
     Parameters
     ----------
     corpus : Corpus
-        The corpus as it is given.
+        The corpus to compare on.
     options : CompareOptions
         Options of the comparison.
 
     Attributes
     ----------
     train : Corpus
-        The corpus that is fitted to.
+        The corpus to fit.
     scored : Corpus
-        The corpus that is scored.
+        The corpus to score.
     fields : LabelFields
-        Fields of labels that are taken of unseen documents; none of held-out tokens.
+        Fields of labels that are used with unseen documents; none with held-out tokens.
     """
 
     title: str
@@ -48,33 +48,33 @@ class Target(ABC):
 
     @property
     def heldout(self) -> str | None:
-        """Return the folder of held-out tokens by which fits are scored as they go on."""
+        """The folder of held-out tokens that are scored during fits; None with unseen documents."""
         return None
 
     @abstractmethod
     def require(self) -> None:
-        """Refuse corpora that do not belong together, before anything is made."""
+        """Refuse corpora that do not belong together, before anything is written."""
 
     def prepare(self, folder: Folder) -> None:  # noqa: B027
-        """Make, in the comparison's folder, the corpora that are not given."""
+        """Write missing corpora into the comparison's folder."""
 
     @abstractmethod
     def about(self) -> list[str]:
-        """Return paragraphs on what is compared."""
+        """Return paragraphs about the comparison."""
 
 
 class HeldOutTokens(Target):
-    """Held-out tokens of the training documents: given as a corpus, or split off."""
+    """Held-out tokens of the training documents, in a corpus of their own or split off."""
 
     title = "Comparison"
 
     @property
     def heldout(self) -> str | None:
-        """Return the folder of the held-out tokens."""
+        """The folder of the held-out tokens."""
         return self.scored.url
 
     def require(self) -> None:
-        """Refuse a held-out corpus that is none of the training corpus."""
+        """Refuse a held-out corpus that does not belong to the training corpus."""
         if self.options.heldout is None:
             return
         self.scored = held = Corpus(self.options.heldout)
@@ -88,73 +88,73 @@ class HeldOutTokens(Target):
             )
 
     def prepare(self, folder: Folder) -> None:
-        """Split held-out tokens off, if they are not given and not split off yet."""
+        """Split off held-out tokens, unless there are some."""
         if self.options.fraction is not None:
-            places = [folder / part for part in PARTS]
-            if not all(place.exists() for place in places):
-                for place in places:
-                    # One alone is what a process that died has left.
-                    place.remove()
-                train, heldout = (place.url for place in places)
+            parts = [folder / part for part in PARTS]
+            if not all(part.exists() for part in parts):
+                for part in parts:
+                    # A process that died may have left one of them.
+                    part.remove()
+                train, heldout = (part.url for part in parts)
                 split(self.corpus.url, train, heldout, fraction=self.options.fraction, seed=self.options.seed)
-            self.train, self.scored = (Corpus(place.url) for place in places)
+            self.train, self.scored = (Corpus(part.url) for part in parts)
         for one in (self.train, self.scored):
             if not one.manifest.tokens:
-                raise InputError(one.url, "has no tokens, so that nothing can be scored; hold out another --fraction")
+                raise InputError(one.url, "has no tokens to score; hold out another --fraction")
 
     def about(self) -> list[str]:
-        """Return paragraphs on the corpus, its two parts and the options."""
+        """Return paragraphs about the corpus, its two parts and the options."""
         manifest, train, fraction = self.corpus.manifest, self.train.manifest, self.options.fraction
-        where = f"of {self.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
-        what = (
+        origin = f"of {self.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
+        corpora = (
             f"Corpus: {self.corpus.url}, {manifest.documents:,} documents, {manifest.vocabulary.words:,} words; fitted "
             f"to {train.tokens:,} tokens in {len(train.shards)} shards, scored on {self.scored.manifest.tokens:,} "
-            f"tokens {where}. Seed {self.options.seed}."
+            f"tokens {origin}. Seed {self.options.seed}."
         )
-        return [what, *options_text(self.options)]
+        return [corpora, *options_text(self.options)]
 
 
 class UnseenDocuments(Target):
-    """Other documents than those that are fitted to, of which the fits see the labels."""
+    """Documents that are not in the training corpus, which are scored given their labels."""
 
     title = "Comparison on unseen documents"
 
     def require(self) -> None:
-        """Refuse documents of another vocabulary, without tokens, or that are fitted to; look the fields up."""
+        """Refuse documents of another vocabulary, without tokens, or of the training corpus; look up the fields."""
         self.scored = unseen = Corpus(self.options.unseen or "")
         corpus, name = self.corpus, f"the training corpus {self.corpus.url}"
         unseen.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
         require_unseen(lineage_of(corpus), unseen, name)
         for one in (corpus, unseen):
             if not one.manifest.tokens:
-                raise InputError(one.url, "has no tokens, so that nothing can be fitted or scored")
+                raise InputError(one.url, "has no tokens to fit or score")
         self.fields = LabelFields.of(corpus, self.options)
         executor = open_executor("serial", None)
         try:
-            # Labels count, as families take them.
+            # Labels are compared too, as families use them.
             require_new_documents(corpus, unseen, name, executor, labelled=True)
         finally:
             executor.close()
 
     def about(self) -> list[str]:
-        """Return paragraphs on the two corpora, their labels and the options."""
+        """Return paragraphs about the two corpora, their labels and the options."""
         train, unseen = self.corpus.manifest, self.scored.manifest
-        what = (
+        corpora = (
             f"Corpus: {self.corpus.url}, {train.documents:,} documents, {train.tokens:,} tokens, "
             f"{train.vocabulary.words:,} words, in {len(train.shards)} shards; unseen: {self.scored.url}, "
             f"{unseen.documents:,} documents, {unseen.tokens:,} tokens. "
             f"Labels: {', '.join(self.fields.taken) or 'none'}. Seed {self.options.seed}."
         )
-        return [what, *options_text(self.options)]
+        return [corpora, *options_text(self.options)]
 
 
 def options_text(options: CompareOptions) -> list[str]:
-    """Return paragraphs on the options that were set, and on those that vary."""
+    """Return paragraphs about the options that are set, and those that vary."""
     record = options.record()
-    texts = (("Options", record["settings"], "; all else by default."), ("Varied", record["vary"], "."))
+    texts = (("Options", record["settings"], "; defaults otherwise."), ("Varied", record["vary"], "."))
     return [f"{name}: {shown(value)}{end}" for name, value, end in texts if value]
 
 
 def target_of(corpus: Corpus, options: CompareOptions) -> Target:
-    """Return what fits are scored on, by the options."""
+    """Return the held-out data that the options choose."""
     return HeldOutTokens(corpus, options) if options.unseen is None else UnseenDocuments(corpus, options)

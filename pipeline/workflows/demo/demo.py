@@ -1,4 +1,4 @@
-"""The demonstration: from docstrings on this machine to a table of topics, by CV-HDP on a local Dask cluster."""
+"""The demonstration: CV-HDP on a local Dask cluster, fitted to the docstrings on this machine."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def demonstrate(folder: str | os.PathLike[str], sinks: list[Sink]) -> list[Use]:
     Parameters
     ----------
     folder : str or path-like
-        Folder to make; it gets ``corpus``, ``train``, ``heldout`` and ``run``.
+        Folder of the results: ``corpus``, ``train``, ``heldout`` and ``run``.
     sinks : list of callable
-        Told the events of the fit.
+        Receive the events of the fit.
 
     Returns
     -------
@@ -78,25 +78,25 @@ def demonstrate(folder: str | os.PathLike[str], sinks: list[Sink]) -> list[Use]:
     OccupiedError
         The folder exists.
     """
-    place = Path(folder)
-    ensure_free(Folder(place))
-    ingest_docstrings(place / "corpus")
-    split_corpus(Corpus(place / "corpus"), place / "train", place / "heldout")
+    root = Path(folder)
+    ensure_free(Folder(root))
+    ingest_docstrings(root / "corpus")
+    split_corpus(Corpus(root / "corpus"), root / "train", root / "heldout")
     fit(
-        place / "train",
-        place / "run",
+        root / "train",
+        root / "run",
         family=FAMILY,
         topics=TOPICS,
         iterations=ITERATIONS,
-        heldout=place / "heldout",
+        heldout=root / "heldout",
         scheduler="local",
         sinks=sinks,
     )
-    return label_use(place / "run", place / "train", "package")
+    return label_use(root / "run", root / "train", "package")
 
 
 def label_use(run: str | os.PathLike[str], corpus: str | os.PathLike[str], field: str) -> list[Use]:
-    """Find out which values of a label use each topic of a model most.
+    """Return the values of a label that use each topic of a model most.
 
     Parameters
     ----------
@@ -123,9 +123,9 @@ def label_use(run: str | os.PathLike[str], corpus: str | os.PathLike[str], field
             for label in labels:
                 if label["field"] == field:
                     used[label["value"]] = used.get(label["value"], 0.0) + row
-    found = []
+    uses = []
     for topic in topics(run):
         most = Counter({value: float(tokens[topic.id]) for value, tokens in used.items()})
-        whole = max(most.total(), 1e-300)
-        found.append(Use(topic, [(value, tokens / whole) for value, tokens in most.most_common(3)]))
-    return found
+        total = max(most.total(), 1e-300)
+        uses.append(Use(topic, [(value, tokens / total) for value, tokens in most.most_common(3)]))
+    return uses

@@ -50,9 +50,10 @@ class Module(ShortRepr):
 
 def docstring_source() -> TextSource:
     """Return the docstrings as a source of documents, in the order of their names."""
-    found = list(texts())  # some megabytes: parsing all sources anew for each pass would take longer than the fit
+    # A few megabytes. Parsing all sources again in each pass would take longer than the fit.
+    documents = list(texts())
     folder = sysconfig.get_paths()["stdlib"]
-    return TextSource([folder], ReadOptions(), lambda path, options: iter(found), structured=True)  # noqa: ARG005
+    return TextSource([folder], ReadOptions(), lambda path, options: iter(documents), structured=True)  # noqa: ARG005
 
 
 def texts() -> Iterator[Text]:
@@ -78,10 +79,10 @@ def texts() -> Iterator[Text]:
 
 def modules() -> list[Module]:
     """Find the public source files of the standard library and of the packages that Collapsium requires."""
-    found = [*_standard_library()]
+    sources = [*_standard_library()]
     for distribution in sorted(_required()):
-        found += _installed(distribution)
-    return sorted(found, key=lambda module: (module.package, module.name))
+        sources += _installed(distribution)
+    return sorted(sources, key=lambda module: (module.package, module.name))
 
 
 def _standard_library() -> Iterator[Module]:
@@ -94,7 +95,7 @@ def _standard_library() -> Iterator[Module]:
 
 def _required(root: str = "collapsium") -> set[str]:
     """Follow the requirements of the installed distribution, without extras."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [root]
     while waiting:
         try:
@@ -104,11 +105,11 @@ def _required(root: str = "collapsium") -> set[str]:
         for text in required:
             requirement = Requirement(text)
             name = re.sub(r"[-_.]+", "-", requirement.name).lower()
-            wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-            if wanted and name not in found:
-                found.add(name)
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if applies and name not in names:
+                names.add(name)
                 waiting.append(name)
-    return found
+    return names
 
 
 def _installed(distribution: str) -> Iterator[Module]:

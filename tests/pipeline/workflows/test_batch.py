@@ -216,7 +216,7 @@ def test_files_that_change_or_go__are_warned_of(job):
     assert found.outcome == "nothing-new"
     assert [text.split("/")[-1].split(" ")[:3] for text in found.warnings] == [["day-1.jsonl:", "has", "changed"]]
     assert len(found.notices) == 1
-    assert "day-2.jsonl: was read, and is gone" in found.notices[0]
+    assert "day-2.jsonl: no longer exists" in found.notices[0]
     (job.parent / "day-1.jsonl").touch()
     again = batch(job)
     assert (again.documents, again.notices, again.warnings) == (50, (), ())  # each was reported once

@@ -169,7 +169,7 @@ def test_restarts_of_another_number__begin_anew(days, tmp_path):
     job.write_text(KINDS["restarts"].replace("restarts = 2", "restarts = 3"))
     found = batch(job)
     assert (found.version, len(found.members), versions(job)[-1][0].warm) == (2, 3, None)
-    assert any("2 of 3 members" in text for text in found.notices)
+    assert any("has 2 members, but 3 restarts" in text for text in found.notices)
 
 
 @pytest.mark.parametrize("days", ["restarts"], indirect=True)

@@ -1,4 +1,4 @@
-"""The interface of what stands beside the families: other libraries, and classifiers."""
+"""The interface of baselines: other libraries and classifiers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
 
-# The libraries spread their work over processes or threads of their own; each of these shall not start more.
+from collapsium.storage.data_types import JsonObject
+
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment that limits numerical libraries to one thread for each process or thread of a peer."""
 
 
 class BaselineError(Exception):
-    """A baseline cannot be fitted; the text says why."""
+    """A baseline cannot be fitted, for the reason in the text."""
 
 
 class Baseline(ABC):
-    """Something fitted once beside the families, to the same documents, and scored as they are.
+    """A model to compare the families with, fitted once to the same documents and scored alike.
 
     Attributes
     ----------
@@ -36,57 +37,57 @@ class Baseline(ABC):
     iterations: int
 
     @abstractmethod
-    def measure(self) -> dict[str, Any]:
-        """Fit it, and score it.
+    def measure(self) -> JsonObject:
+        """Fit and score the baseline.
 
         Returns
         -------
         dict
-            Its row: ``baseline``, ``topics``, ``start``, ``score``, ``seconds`` and further fields.
+            The row: ``baseline``, ``topics``, ``start``, ``score``, ``seconds`` and further fields.
 
         Raises
         ------
         BaselineError
-            It is not installed, or has failed.
+            The library is not installed, or has failed.
         """
 
 
-def print_result(function: Callable[[SimpleNamespace], dict[str, Any]]) -> None:
-    """Read options as JSON from the command line, and print what a function makes of them as a line of JSON."""
+def print_result(function: Callable[[SimpleNamespace], JsonObject]) -> None:
+    """Call a function with JSON arguments from the command line, and print its result as a line of JSON."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     print(json.dumps(function(SimpleNamespace(**json.loads(sys.argv[1])))), flush=True)
 
 
-def run_module(module: str, arguments: Mapping[str, Any], first: str) -> dict[str, Any]:
-    """Run a module that ends with `print_result` in a process of its own, and return what it has printed.
+def run_module(module: str, arguments: Mapping[str, object], first: str) -> JsonObject:
+    """Run a module that calls `print_result` in a process of its own, and return the result.
 
     Parameters
     ----------
     module : str
         The module's name.
     arguments : mapping
-        Its options.
+        Its arguments.
     first : str
-        The first name in what it prints, which tells it from what a library prints.
+        The first key of the result, which distinguishes it from the library's own output.
 
     Returns
     -------
     dict
-        What it has printed.
+        The result.
 
     Raises
     ------
     BaselineError
-        It has printed no such line.
+        The module has printed no result.
     """
     command = [sys.executable, "-m", module, json.dumps(arguments)]
     environment = {**os.environ, **ONE_THREAD}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
-    # A library may fail as its process ends, when all is said: what counts is whether there is a result.
-    lines = [line for line in done.stdout.splitlines() if line.startswith(f'{{"{first}"')]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+    # A library may crash at exit, after its result is printed, so the exit code does not matter.
+    lines = [line for line in process.stdout.splitlines() if line.startswith(f'{{"{first}"')]
     if not lines:
-        errors = done.stderr.strip().splitlines()
-        raise BaselineError(errors[-1] if errors else f"its process ended with code {done.returncode}")
-    result: dict[str, Any] = json.loads(lines[-1])
+        errors = process.stderr.strip().splitlines()
+        raise BaselineError(errors[-1] if errors else f"its process ended with code {process.returncode}")
+    result: JsonObject = json.loads(lines[-1])
     return result

@@ -1,4 +1,4 @@
-"""Classifiers beside the families: each learns from the training documents and predicts a field of unseen ones."""
+"""Classifiers to compare with, which learn from the training documents and predict a field of unseen ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +19,12 @@ from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.labels.classification import Value, scored
 from collapsium.pipeline.workflows.compare.baselines.base import Baseline, BaselineError, run_module
 from collapsium.pipeline.workflows.compare.baselines.classifiers import (
-    Known,
-    Lesson,
-    beside_topics,
+    LabelledCorpus,
+    TrainingExamples,
     learned,
     read_known,
     tallied,
+    with_labels,
 )
 from collapsium.pipeline.workflows.compare.catalogue import LDA_SVM, SUPERVISED_LDA, installed
 from collapsium.pipeline.workflows.compare.fits import Fitter
@@ -34,16 +33,17 @@ from collapsium.pipeline.workflows.compare.label_fields import side_table
 from collapsium.pipeline.workflows.compare.metrics.classification import classification_fields
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import InputError
 from collapsium.storage.runs.comparison import RUNS
 
 MAX_RESPONSES = 20
-"""Classes of a supervised LDA, which has a response variable for each."""
+"""Largest number of classes for supervised LDA, which has a response variable for each."""
 
 
 @dataclass(frozen=True)
 class LabelledDocuments:
-    """The documents that classifiers learn from and predict, read into memory when they are needed.
+    """The training and unseen documents of classifiers, read into memory when they are needed.
 
     Attributes
     ----------
@@ -55,23 +55,25 @@ class LabelledDocuments:
 
     @property
     def field(self) -> str:
-        """Return the field to predict."""
+        """The field to predict."""
         return self.target.fields.target or ""
 
     @cached_property
-    def words_alone(self) -> tuple[Lesson, Known, Known]:
-        """Return the lesson, and the training and unseen documents, without labels beside the words."""
+    def words_alone(self) -> tuple[TrainingExamples, LabelledCorpus, LabelledCorpus]:
+        """The training examples, and the training and unseen documents, without other labels."""
         return self.read((), ())
 
-    def read(self, labels: Sequence[str], covariates: Sequence[str]) -> tuple[Lesson, Known, Known]:
-        """Read the documents with fields of labels and numbers beside the words."""
+    def read(
+        self, labels: Sequence[str], covariates: Sequence[str]
+    ) -> tuple[TrainingExamples, LabelledCorpus, LabelledCorpus]:
+        """Read the documents with some fields of labels and covariates."""
         target = self.target
         table = side_table(target.train, labels, covariates)
         train, unseen = (
             read_known(corpus, self.field, numeric=target.fields.numeric, table=table)
             for corpus in (target.train, target.scored)
         )
-        return Lesson.of(train, target.options.seed, target.train.url), train, unseen
+        return TrainingExamples.of(train, target.options.seed, target.train.url), train, unseen
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,13 @@ class ClassifierFit(Baseline):
     name : str
         Name of its record.
     iterations : int
-        Iterations of its topics' fit, where it has topics.
+        Iterations of the fit of its topics, if it has topics.
     classifier : str
         One of `collapsium.pipeline.workflows.compare.catalogue.CLASSIFIERS`.
     topics : int or None
-        Number of topics K, where it has topics.
+        Number of topics K, if it has topics.
     start : str
-        How it differs from others of the name, for people.
+        Its difference to other fits of this classifier, as text.
     documents : LabelledDocuments
         The documents.
     """
@@ -101,14 +103,14 @@ class ClassifierFit(Baseline):
     start: str
     documents: LabelledDocuments
 
-    def measure(self) -> dict[str, Any]:
-        """Fit the classifier, let it predict the unseen documents, and return how well."""
+    def measure(self) -> JsonObject:
+        """Fit the classifier, predict the unseen documents, and return the scores."""
         began = time.perf_counter()
         unseen, predicted, tuned = self.predict()
         tally = tallied(unseen, predicted)
         if not tally.documents:
             url, field = self.documents.target.scored.url, self.documents.field
-            raise InputError(url, f"no document with a word has a value of '{field}'")
+            raise InputError(url, f"expected documents with words and a value of '{field}', found none")
         return {
             "cell": self.name,
             "baseline": self.classifier,
@@ -122,28 +124,28 @@ class ClassifierFit(Baseline):
         }
 
     @abstractmethod
-    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
-        """Return the unseen documents, the predicted class of each, and the parameters that were tuned."""
+    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
+        """Return the unseen documents, their predicted classes, and the tuned parameters."""
 
 
 class WordClassifier(ClassifierFit):
-    """A classifier of scikit-learn that sees words alone."""
+    """A classifier of scikit-learn on words alone."""
 
-    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
-        """Fit the classifier to counts of words, and predict."""
-        lesson, train, unseen = self.documents.words_alone
+    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
+        """Fit the classifier to word counts, and predict."""
+        examples, train, unseen = self.documents.words_alone
         seed = self.documents.target.options.seed
-        return unseen, *learned(self.classifier, train.words, unseen.words, lesson, seed)
+        return unseen, *learned(self.classifier, train.words, unseen.words, examples, seed)
 
 
 @dataclass(frozen=True)
 class TopicClassifier(ClassifierFit):
-    """A linear SVM on the proportions of LDA, and the other labels.
+    """A linear SVM on the proportions of LDA and the other labels.
 
     Attributes
     ----------
     labels : tuple of str
-        Fields of labels beside the proportions.
+        Fields of labels in addition to the proportions.
     fitter : Fitter
         Fits LDA.
     """
@@ -151,32 +153,32 @@ class TopicClassifier(ClassifierFit):
     labels: tuple[str, ...]
     fitter: Fitter
 
-    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
-        """Fit LDA, if it is not fitted, then the classifier, and predict."""
+    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
+        """Fit LDA, unless it is fitted, then the classifier, and predict."""
         options = self.documents.target.options
         theta = self._proportions()
-        lesson, train, unseen = self.documents.read(self.labels, options.covariates)
-        features = beside_topics(theta[0], train)
-        return unseen, *learned(self.classifier, features, beside_topics(theta[1], unseen), lesson, options.seed)
+        examples, train, unseen = self.documents.read(self.labels, options.covariates)
+        features = with_labels(theta[0], train)
+        return unseen, *learned(self.classifier, features, with_labels(theta[1], unseen), examples, options.seed)
 
     def _proportions(self) -> list[npt.NDArray[np.float64]]:
         """Return the proportions of the training and the unseen documents."""
         target, fitter, topics = self.documents.target, self.fitter, self.topics or 0
-        place = fitter.folder / RUNS / f"{self.classifier}-{topics}"
+        run = fitter.folder / RUNS / f"{self.classifier}-{topics}"
         options = {"family": "lda", "topics": topics, "iterations": self.iterations, "seed": target.options.seed}
-        fitter.fit(place, options, {"cell": self.name})
+        fitter.fit(run, options, {"cell": self.name})
         proportions = []
         for corpus in (target.train, target.scored):
             with tempfile.TemporaryDirectory(prefix="collapsium-") as scratch:
                 path = Path(scratch) / "proportions.parquet"
-                where = fitter.resources.for_scores()
-                infer(place.url, corpus.url, path, threshold=0.0, seed=target.options.seed, **where)
+                resources = fitter.resources.for_scores()
+                infer(run.url, corpus.url, path, threshold=0.0, seed=target.options.seed, **resources)
                 proportions.append(_read_proportions(path, topics))
         return proportions
 
 
 def _read_proportions(path: Path, topics: int) -> npt.NDArray[np.float64]:
-    """Return proportions as `infer` wrote them, shape (documents, topics)."""
+    """Return the proportions in a file of `infer`, shape (documents, topics)."""
     table = pq.read_table(path)
     ids, shares = (table[name].combine_chunks() for name in ("topics", "proportions"))
     theta = np.zeros((table.num_rows, topics))
@@ -192,18 +194,18 @@ class SupervisedLDA(ClassifierFit):
     Attributes
     ----------
     workers : int or None
-        Cores that it may use; by default all.
+        Number of cores; by default all.
     """
 
     workers: int | None
 
-    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
+    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
         """Fit the model to words, and predict."""
         if not installed("tomotopy"):
             raise BaselineError("tomotopy is not installed")
-        lesson, _, unseen = self.documents.words_alone
-        if len(lesson.classes) > MAX_RESPONSES:
-            raise BaselineError(f"{len(lesson.classes)} classes, and of more than {MAX_RESPONSES} it is not tried")
+        examples, _, unseen = self.documents.words_alone
+        if len(examples.classes) > MAX_RESPONSES:
+            raise BaselineError(f"expected at most {MAX_RESPONSES} classes, found {len(examples.classes)}")
         target = self.documents.target
         arguments = {
             "train": target.train.folder.address,
@@ -215,18 +217,18 @@ class SupervisedLDA(ClassifierFit):
             "seed": target.options.seed,
             "workers": self.workers or os.cpu_count() or 1,
         }
-        found = run_module("collapsium.pipeline.workflows.compare.baselines.supervised_lda", arguments, "predicted")
-        return unseen, found["predicted"], found["tuned"]
+        result = run_module("collapsium.pipeline.workflows.compare.baselines.supervised_lda", arguments, "predicted")
+        return unseen, result["predicted"], result["tuned"]
 
 
 def classifier_fits(options: CompareOptions, target: Target, fitter: Fitter) -> list[ClassifierFit]:
-    """List the classifiers beside the families; none where there is no field to predict."""
+    """Return the classifiers to compare with; none without a field to predict."""
     fits: list[ClassifierFit] = []
     documents, fields, iterations = LabelledDocuments(target), target.fields, options.iterations
-    beside = tuple(name for name in fields.taken if name != fields.target)
-    variants = [("", RANDOM, beside)]
-    if fields.kept(beside) != beside:
-        variants.append((fields.variant_suffix, fields.variant_start, fields.kept(beside)))
+    others = tuple(name for name in fields.taken if name != fields.target)
+    variants = [("", RANDOM, others)]
+    if fields.remaining(others) != others:
+        variants.append((fields.variant_suffix, fields.variant_start, fields.remaining(others)))
     for name in options.classifiers:
         if name == SUPERVISED_LDA:
             for k in options.slda_topics:

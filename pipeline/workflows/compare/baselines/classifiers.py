@@ -1,7 +1,7 @@
-"""Classifiers of scikit-learn to compare with: documents as its users give them, each tuned on a share of training.
+"""Classifiers of scikit-learn to compare with, tuned on a part of the training documents.
 
-The corpora are read into sparse matrices in memory. Classes are the values of one field that training documents have
-alone; the documents that are classified may have several.
+The corpora are read into sparse matrices in memory. Classifiers learn from training documents with exactly one value of
+the field; the documents to classify may have several.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from collapsium.pipeline.workflows.compare.catalogue import LDA_SVM
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import InputError
 from collapsium.workers.arrays.random_streams import Stream
 
-SHARE = 0.1  # of the training documents, on which is tuned
+TUNING_SHARE = 0.1
+"""Share of the training documents on which parameters are tuned."""
 BALANCED = (None, "balanced")
-GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+GRIDS: dict[str, dict[str, tuple[float | str | None, ...]]] = {
     "lda-svm": {"C": (0.1, 1.0, 10.0), "class_weight": BALANCED},
     "naive-bayes": {"alpha": (0.01, 0.1, 0.3, 1.0), "fit_prior": (True, False)},
     "svm": {"C": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "class_weight": BALANCED},
@@ -35,21 +37,21 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Known:
-    """Documents in memory, and what is known of them.
+class LabelledCorpus:
+    """Documents in memory, with their labels.
 
     Attributes
     ----------
     words : scipy.sparse.csr_matrix, shape (documents, words)
-        How often each has each word.
-    beside : scipy.sparse.csr_matrix, shape (documents, labels and numbers)
-        Their other labels, each 1, and numbers, in standard deviations from the mean.
+        Word counts.
+    labels : scipy.sparse.csr_matrix, shape (documents, labels and covariates)
+        Other labels, as 1, and covariates, standardised.
     values : list of tuple of str or float
-        What each has of the field.
+        Values of the field to predict.
     """
 
     words: csr_matrix
-    beside: csr_matrix
+    labels: csr_matrix
     values: list[tuple[Value, ...]]
 
     @property
@@ -58,70 +60,72 @@ class Known:
         return np.asarray(self.words.sum(axis=1), dtype=np.int64).ravel()
 
 
-def read_known(corpus: Corpus, field: str, *, numeric: bool, table: LabelTable) -> Known:
-    """Read documents into memory, with the labels and numbers of a table, and what each has of a field."""
-    words, beside, values = [], [], []
+def read_known(corpus: Corpus, field: str, *, numeric: bool, table: LabelTable) -> LabelledCorpus:
+    """Read documents into memory, with the labels and covariates of a table and the values of a field."""
+    words, others, values = [], [], []
     for reference in corpus.references:
         documents, labels = reference.documents(), reference.labels()
         size = len(documents)
         shape = (size, corpus.manifest.vocabulary.words)
         words.append(csr_matrix((documents.counts.astype(np.float64), documents.words, documents.offsets), shape=shape))
-        found = numbered(labels, table, size)
-        beside.append(csr_matrix((found.value, found.label, found.offsets), shape=(size, len(table))))
+        entries = numbered(labels, table, size)
+        others.append(csr_matrix((entries.value, entries.label, entries.offsets), shape=(size, len(table))))
         values += values_of(labels, field, numeric=numeric)
-    return Known(vstack(words, format="csr"), vstack(beside, format="csr"), values)
+    return LabelledCorpus(vstack(words, format="csr"), vstack(others, format="csr"), values)
 
 
 def values_of(labels: Labels, field: str, *, numeric: bool) -> list[tuple[Value, ...]]:
-    """Return what each document has of a field: none, one or several values."""
+    """Return the values of a field that each document has: none, one or several."""
     documents = labels.offsets.size - 1
     if numeric:
         numbers = labels.numbers.get(field, np.full(documents, np.nan)).tolist()
         return [() if math.isnan(one) else (one,) for one in numbers]
-    own = {place: value for place, (name, value) in enumerate(labels.names) if name == field}
-    each = np.split(labels.position, labels.offsets[1:-1]) if documents else []
-    return [tuple(own[one] for one in places.tolist() if one in own) for places in each]
+    values = {number: value for number, (name, value) in enumerate(labels.names) if name == field}
+    numbers_of = np.split(labels.position, labels.offsets[1:-1]) if documents else []
+    return [tuple(values[one] for one in numbers.tolist() if one in values) for numbers in numbers_of]
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What classifiers learn from: training documents with words and one value.
+class TrainingExamples:
+    """Training documents with words and exactly one value.
 
     Attributes
     ----------
     rows : numpy.ndarray of int64
-        Which of the training documents.
+        Numbers of the training documents.
     classes : list of str or float
         The values, ascending.
     target : numpy.ndarray of int64, shape (rows,)
-        Each one's place in `classes`.
+        Their positions in `classes`.
     tuning : numpy.ndarray of bool, shape (rows,)
-        Whether it is one of those on which is tuned.
+        True for the documents on which parameters are tuned.
     """
 
     rows: npt.NDArray[np.int64]
-    classes: list[Any]
+    classes: list[Value]
     target: npt.NDArray[np.int64]
     tuning: npt.NDArray[np.bool_]
 
     @staticmethod
-    def of(train: Known, seed: int, source: str) -> Lesson:
-        """Choose the training documents of a lesson; a tenth, drawn by their places, is tuned on."""
+    def of(train: LabelledCorpus, seed: int, source: str) -> TrainingExamples:
+        """Select the training documents, and a random tenth of them for tuning."""
         lengths = train.lengths
         rows = np.array([n for n, own in enumerate(train.values) if len(own) == 1 and lengths[n]], dtype=np.int64)
-        values: list[Any] = [train.values[n][0] for n in rows.tolist()]
-        classes = sorted(set(values))
+        values = [train.values[n][0] for n in rows.tolist()]
+        classes: list[Value] = sorted(set(values))
         if len(classes) < 2:
-            raise InputError(source, f"expected documents of two values of the field or more, found {len(classes)}")
-        place = {value: number for number, value in enumerate(classes)}
-        tuning = Stream(seed, "tuning").generator().random(len(train.values))[rows] < SHARE
-        if not tuning.any() or tuning.all():  # few documents
+            raise InputError(source, f"expected documents with two or more values of the field, found {len(classes)}")
+        positions = {value: number for number, value in enumerate(classes)}
+        tuning = Stream(seed, "tuning").generator().random(len(train.values))[rows] < TUNING_SHARE
+        # With few documents, the random selection may be empty or complete.
+        if not tuning.any() or tuning.all():
             tuning = np.arange(rows.size) % 10 == 0
-        return Lesson(rows, classes, np.array([place[value] for value in values], dtype=np.int64), tuning)
+        target = np.array([positions[value] for value in values], dtype=np.int64)
+        return TrainingExamples(rows, classes, target, tuning)
 
 
 def _classifier(name: str, seed: int) -> tuple[Any, str]:
-    """Return an estimator, and what stands before the names of its parameters."""
+    """Return an estimator of scikit-learn, and the prefix of its parameters."""
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.naive_bayes import MultinomialNB
     from sklearn.pipeline import make_pipeline
@@ -138,56 +142,59 @@ def _classifier(name: str, seed: int) -> tuple[Any, str]:
     return make_pipeline(TfidfTransformer(sublinear_tf=True), machine), "linearsvc__"
 
 
-def learned(name: str, features: Any, unseen: Any, lesson: Lesson, seed: int) -> tuple[list[Value], dict[str, Any]]:
-    """Tune a classifier, fit it to all that there is to learn from, and classify documents.
+def learned(
+    name: str, features: Any, unseen: Any, examples: TrainingExamples, seed: int
+) -> tuple[list[Value], JsonObject]:
+    """Tune a classifier, fit it to all training examples, and classify documents.
 
     Parameters
     ----------
     name : str
-        Which.
+        Name of the classifier.
     features, unseen : array-like, shape (documents, features)
-        Of all training documents, and of those to classify.
-    lesson : Lesson
-        What is learned.
+        Features of all training documents, and of those to classify.
+    examples : TrainingExamples
+        The training examples.
     seed : int
-        Of classifiers that draw random numbers.
+        Seed, for classifiers that draw random numbers.
 
     Returns
     -------
     list of str or float
-        The class of each.
+        The predicted classes.
     dict
-        The parameters that had the best macro F1 where it was tuned.
+        The parameters with the best macro F1 on the tuning documents.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.metrics import f1_score, make_scorer
     from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
-    model, before = _classifier(name, seed)
-    grid = {before + option: list(values) for option, values in GRIDS[name].items()}
-    folds = PredefinedSplit(np.where(lesson.tuning, 0, -1))
-    judged = make_scorer(f1_score, average="macro", zero_division=0.0)
-    search = GridSearchCV(model, grid, scoring=judged, cv=folds)
+    model, prefix = _classifier(name, seed)
+    grid = {prefix + option: list(values) for option, values in GRIDS[name].items()}
+    folds = PredefinedSplit(np.where(examples.tuning, 0, -1))
+    macro_f1 = make_scorer(f1_score, average="macro", zero_division=0.0)
+    search = GridSearchCV(model, grid, scoring=macro_f1, cv=folds)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # as good as it came: others of the grid are better
-        search.fit(features[lesson.rows], lesson.target)
-    found = search.predict(unseen)
-    best = {option.removeprefix(before): value for option, value in search.best_params_.items()}
-    return [lesson.classes[one] for one in found.tolist()], best
+        # Parameters that do not converge score worse than others of the grid.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search.fit(features[examples.rows], examples.target)
+    predicted = search.predict(unseen)
+    best = {option.removeprefix(prefix): value for option, value in search.best_params_.items()}
+    return [examples.classes[one] for one in predicted.tolist()], best
 
 
-def beside_topics(theta: npt.NDArray[np.float64], known: Known) -> csr_matrix:
-    """Put documents' other labels and numbers beside their proportions, shape (documents, topics)."""
-    return hstack([csr_matrix(theta), known.beside], format="csr")
+def with_labels(theta: npt.NDArray[np.float64], documents: LabelledCorpus) -> csr_matrix:
+    """Return topic proportions, shape (documents, topics), with further columns for labels and covariates."""
+    return hstack([csr_matrix(theta), documents.labels], format="csr")
 
 
-def tallied(unseen: Known, predicted: Sequence[Value]) -> Tally:
-    """Count what was known and what was predicted, of documents with words and a value."""
+def tallied(unseen: LabelledCorpus, predicted: Sequence[Value]) -> Tally:
+    """Count pairs of known and predicted values, over documents with words and a value."""
     tally = Tally()
-    for own, given, length in zip(unseen.values, predicted, unseen.lengths.tolist(), strict=True):
-        if own and length:
+    for known, prediction, length in zip(unseen.values, predicted, unseen.lengths.tolist(), strict=True):
+        if known and length:
             tally.documents += 1
-            tally.right += given in own
-            if len(own) == 1:
-                tally.pairs[own[0], given] += 1
+            tally.right += prediction in known
+            if len(known) == 1:
+                tally.pairs[known[0], prediction] += 1
     return tally

@@ -1,4 +1,4 @@
-"""A corpus in memory, as arrays that other libraries take."""
+"""A corpus in memory, as arrays for other libraries."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Floats = npt.NDArray[np.float64]
 
 
 class Data:
-    """A corpus in memory, as the libraries want it.
+    """A corpus in memory.
 
     Parameters
     ----------
     offsets : ndarray of int64, shape (documents + 1,)
-        Where each document's pairs begin.
+        Position of each document's first pair.
     words, counts : ndarray of int32, shape (pairs,)
-        The distinct words of a document, and how often it has each.
+        Distinct words of each document, and their counts.
     size : int
-        Words in the vocabulary.
+        Size of the vocabulary.
     """
 
     def __init__(
@@ -32,21 +32,22 @@ class Data:
     def read(cls, url: str | Path) -> Data:
         """Read a corpus, or a file that `save` wrote."""
         if str(url).endswith(".npz"):
-            with np.load(url) as kept:
-                return cls(kept["offsets"], kept["words"], kept["counts"], kept["size"])
-        from collapsium.storage.corpus.corpus import Corpus  # not above: it would count as the libraries' memory
+            with np.load(url) as arrays:
+                return cls(arrays["offsets"], arrays["words"], arrays["counts"], arrays["size"])
+        # Imported here, as it would otherwise count as memory of the libraries in benchmarks.
+        from collapsium.storage.corpus.corpus import Corpus
         from collapsium.storage.corpus.shard import Documents
 
         corpus = Corpus(url)
-        found = Documents.join([one.documents() for one in corpus.references])
-        return cls(found.offsets, found.words, found.counts, corpus.manifest.vocabulary.words)
+        documents = Documents.join([one.documents() for one in corpus.references])
+        return cls(documents.offsets, documents.words, documents.counts, corpus.manifest.vocabulary.words)
 
     def save(self, path: str | Path) -> None:
         """Write a file that NumPy alone can read."""
         np.savez(path, offsets=self.offsets, words=self.words, counts=self.counts, size=self.size)
 
     def tokens(self, document: int) -> npt.NDArray[np.int32]:
-        """Return a document's words, each as often as it occurs."""
+        """Return a document's tokens, as numbers of words."""
         first, last = self.offsets[document], self.offsets[document + 1]
         return np.repeat(self.words[first:last], self.counts[first:last])
 

@@ -1,22 +1,27 @@
-"""Other libraries, each as its users run it: fitted to a corpus, with the proportions and topics that they come to.
+"""Other libraries, fitted to a corpus as their users would, with their topic proportions and topics.
 
 `python -m collapsium.pipeline.workflows.compare.baselines.libraries JSON` fits one and prints a line of JSON. All are
-scored by one definition: the mean over held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk +
-alpha) / (n_d + K alpha) and phi = (n_kw + beta/W) / (n_k + beta), or the library's own estimates where it gives those.
-Words that it does not know get the prior's probability.
+scored by the same definition: the mean over held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk +
+alpha) / (n_d + K alpha) and phi = (n_kw + beta/W) / (n_k + beta), or the library's own estimates if it has some. Words
+that it does not know have the prior's probability.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from collapsium.pipeline.workflows.compare.baselines.base import print_result
 from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data, Floats
 from collapsium.pipeline.workflows.compare.baselines.library_hdps import HDPS
+from collapsium.storage.data_types import JsonObject
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 def probabilities(held: Data, theta: Floats, phi: Floats) -> Floats:
@@ -36,15 +41,15 @@ def probabilities(held: Data, theta: Floats, phi: Floats) -> Floats:
     numpy.ndarray of float64, shape (pairs,)
         sum_k theta_dk phi_kw.
     """
-    found, columns = np.empty(held.words.size), np.ascontiguousarray(phi.T)
+    probability, columns = np.empty(held.words.size), np.ascontiguousarray(phi.T)
     for d in held.documents():
         first, last = held.offsets[d], held.offsets[d + 1]
-        found[first:last] = columns[held.words[first:last]] @ theta[d]
-    return found
+        probability[first:last] = columns[held.words[first:last]] @ theta[d]
+    return probability
 
 
 def score_of(held: Data, probability: Floats) -> float:
-    """Return the mean log probability of a held-out token, in nats, given each pair's."""
+    """Return the mean log probability of a held-out token, in nats, from the probabilities of the pairs."""
     return float(held.counts @ np.log(probability) / held.counts.sum())
 
 
@@ -54,24 +59,28 @@ def score(held: Data, theta: Floats, phi: Floats) -> float:
 
 
 class Peer(Protocol):
-    """A library's model: made of `Data` and of options with the attributes that `main` names."""
+    """A library's model, constructed from `Data` and the arguments of `fitted`."""
 
     def step(self, iterations: int) -> None:
-        """Fit so many iterations more."""
+        """Run some more iterations."""
 
     def estimate(self) -> tuple[Floats, Floats]:
         """Return theta, shape (documents, topics), and phi, shape (topics, words)."""
 
 
 class Tomotopy:
-    """Collapsed Gibbs sampling; its state is a sample."""
+    """Collapsed Gibbs sampling; the state is a sample."""
 
-    def __init__(self, data: Data, given: Any) -> None:
+    def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
         import tomotopy
 
-        self.given, self.size, self.workers = given, data.size, given.workers
+        self.arguments, self.size, self.workers = arguments, data.size, arguments.workers
         self.model = tomotopy.LDAModel(
-            tw=tomotopy.TermWeight.ONE, k=given.topics, alpha=given.alpha, eta=given.beta / data.size, seed=given.seed
+            tw=tomotopy.TermWeight.ONE,
+            k=arguments.topics,
+            alpha=arguments.alpha,
+            eta=arguments.beta / data.size,
+            seed=arguments.seed,
         )
         self.model.optim_interval = 0
         self.known = [d for d in data.documents() if data.offsets[d + 1] > data.offsets[d]]
@@ -80,32 +89,32 @@ class Tomotopy:
         self.count = data.offsets.size - 1
 
     def step(self, iterations: int) -> None:
-        """Draw so many samples more."""
+        """Run some more sweeps."""
         self.model.train(iterations, workers=self.workers)
 
     def estimate(self) -> tuple[Floats, Floats]:
-        """Return what the last sample says."""
-        given, words = self.given, np.array([int(word) for word in self.model.used_vocabs])
+        """Return estimates from the last sample."""
+        arguments, words = self.arguments, np.array([int(word) for word in self.model.used_vocabs])
         total = np.array(self.model.get_count_by_topics(), dtype=np.float64)
-        # It smooths over the words that it has seen; counts are had back, and smoothed over the vocabulary.
-        eta = given.beta / self.size
-        own = np.stack([self.model.get_topic_word_dist(k) for k in range(given.topics)])
-        counts = own * (total + eta * words.size)[:, np.newaxis] - eta
-        phi = np.full((given.topics, self.size), eta)
+        # The library smooths over the words of the training corpus: recover counts, and smooth over the vocabulary.
+        eta = arguments.beta / self.size
+        probability = np.stack([self.model.get_topic_word_dist(k) for k in range(arguments.topics)])
+        counts = probability * (total + eta * words.size)[:, np.newaxis] - eta
+        phi = np.full((arguments.topics, self.size), eta)
         phi[:, words] += np.maximum(counts, 0.0)
-        theta = np.full((self.count, given.topics), 1.0 / given.topics)
+        theta = np.full((self.count, arguments.topics), 1.0 / arguments.topics)
         for d, document in zip(self.known, self.model.docs, strict=True):
             theta[d] = document.get_topic_dist()
-        return theta, phi / (total + given.beta)[:, np.newaxis]
+        return theta, phi / (total + arguments.beta)[:, np.newaxis]
 
 
 class Topica:
-    """CVB0 by its Rust core; it cannot go on from where it was, so a longer fit begins anew."""
+    """CVB0 of the library's Rust core; a fit cannot be continued, so a longer one starts afresh."""
 
-    def __init__(self, data: Data, given: Any) -> None:
+    def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
         import topica
 
-        self.given, self.done = given, 0
+        self.arguments, self.done = arguments, 0
         texts = [[str(word) for word in data.tokens(d)] for d in data.documents()]
         names = [str(word) for word in range(data.size)]
         self.known = [d for d, text in enumerate(texts) if text]
@@ -114,34 +123,34 @@ class Topica:
         self.model: Any = None
 
     def step(self, iterations: int) -> None:
-        """Fit anew, so many iterations longer."""
+        """Fit afresh, with some more iterations."""
         import topica
 
         self.done += iterations
-        given, self.model = self.given, None  # the model before would count as memory of this one
+        arguments, self.model = self.arguments, None
         self.model = topica.LDA(
-            given.topics,
-            alpha_sum=given.alpha * given.topics,
-            beta=given.beta / self.size,
+            arguments.topics,
+            alpha_sum=arguments.alpha * arguments.topics,
+            beta=arguments.beta / self.size,
             optimize_interval=0,
             burn_in=0,
-            seed=given.seed,
-            num_threads=given.workers,
+            seed=arguments.seed,
+            num_threads=arguments.workers,
             sampler="cvb0",
             use_symmetric_alpha=True,
         )
         self.model.fit(self.corpus, iters=self.done, num_samples=1, sample_interval=1, keep_theta_draws=False)
 
     def estimate(self) -> tuple[Floats, Floats]:
-        """Return its own estimates."""
-        theta = np.full((self.count, self.given.topics), 1.0 / self.given.topics)
+        """Return the library's own estimates."""
+        theta = np.full((self.count, self.arguments.topics), 1.0 / self.arguments.topics)
         theta[self.known] = self.model.doc_topic
-        phi = np.full((self.given.topics, self.size), 1.0 / self.size)
+        phi = np.full((self.arguments.topics, self.size), 1.0 / self.size)
         phi[:, [int(word) for word in self.model.vocabulary]] = self.model.topic_word
         return theta, phi
 
 
-def matrix(data: Data) -> Any:
+def matrix(data: Data) -> csr_matrix:
     """Return a corpus as a sparse matrix, documents by words."""
     from scipy.sparse import csr_matrix
 
@@ -149,111 +158,117 @@ def matrix(data: Data) -> Any:
 
 
 class Sklearn:
-    """Batch variational Bayes on several processes, which are there before the time is taken, as ours are."""
+    """Batch variational Bayes in several processes, which are started before the time is measured."""
 
-    def __init__(self, data: Data, given: Any) -> None:
+    def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
         from sklearn.decomposition import LatentDirichletAllocation
 
         self.matrix = matrix(data).astype(np.float64)
         self.model = LatentDirichletAllocation(
-            given.topics,
-            doc_topic_prior=given.alpha,
-            topic_word_prior=given.beta / data.size,
+            arguments.topics,
+            doc_topic_prior=arguments.alpha,
+            topic_word_prior=arguments.beta / data.size,
             learning_method="batch",
-            n_jobs=given.workers,
-            random_state=given.seed,
+            n_jobs=arguments.workers,
+            random_state=arguments.seed,
         )
-        LatentDirichletAllocation(2, max_iter=1, n_jobs=given.workers).fit(np.ones((2 * given.workers, 2)))
+        LatentDirichletAllocation(2, max_iter=1, n_jobs=arguments.workers).fit(np.ones((2 * arguments.workers, 2)))
         self.done = 0
 
     def step(self, iterations: int) -> None:
-        """Fit anew, so many iterations longer."""
+        """Fit afresh, with some more iterations."""
         self.done += iterations
         self.model.set_params(max_iter=self.done).fit(self.matrix)
 
     def estimate(self) -> tuple[Floats, Floats]:
-        """Return the means of its posteriors."""
+        """Return posterior means."""
         phi = self.model.components_ / self.model.components_.sum(axis=1, keepdims=True)
         theta = self.model.transform(self.matrix)
         return theta / theta.sum(axis=1, keepdims=True), phi
 
 
 class Gensim:
-    """Online variational Bayes on several processes; an iteration is a pass."""
+    """Online variational Bayes in several processes; an iteration is a pass."""
 
-    def __init__(self, data: Data, given: Any) -> None:
+    def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
         from gensim.matutils import Sparse2Corpus
 
-        self.data, self.given, self.done = data, given, 0
+        self.data, self.arguments, self.done = data, arguments, 0
         self.corpus = list(Sparse2Corpus(matrix(data).T.tocsc(), documents_columns=True))
         self.model: Any = None
 
     def step(self, iterations: int) -> None:
-        """Fit anew, so many passes longer."""
+        """Fit afresh, with some more passes."""
         from gensim.models import LdaMulticore
 
         self.done += iterations
-        given, self.model = self.given, None  # the model before would count as memory of this one
+        arguments, self.model = self.arguments, None
         self.model = LdaMulticore(
             corpus=self.corpus,
             id2word={word: str(word) for word in range(self.data.size)},
-            num_topics=given.topics,
-            alpha=[given.alpha] * given.topics,
-            eta=given.beta / self.data.size,
+            num_topics=arguments.topics,
+            alpha=[arguments.alpha] * arguments.topics,
+            eta=arguments.beta / self.data.size,
             passes=self.done,
-            workers=given.workers,
-            random_state=given.seed,
+            workers=arguments.workers,
+            random_state=arguments.seed,
             eval_every=None,
         )
 
     def estimate(self) -> tuple[Floats, Floats]:
-        """Return the means of its posteriors."""
+        """Return posterior means."""
         gamma, _ = self.model.inference(self.corpus)
         return gamma / gamma.sum(axis=1, keepdims=True), self.model.get_topics()
 
 
-PEERS: dict[str, Any] = {"scikit-learn": Sklearn, "gensim": Gensim, "tomotopy": Tomotopy, "topica": Topica}
-ALL: dict[str, Any] = {**PEERS, **HDPS}
-RESTARTS = {"topica", "gensim", "scikit-learn"}  # a longer fit begins anew, so its time is not the sum of the steps
+PEERS: dict[str, Callable[[Data, SimpleNamespace], Peer]] = {
+    "scikit-learn": Sklearn,
+    "gensim": Gensim,
+    "tomotopy": Tomotopy,
+    "topica": Topica,
+}
+ALL: dict[str, Callable[[Data, SimpleNamespace], Peer]] = {**PEERS, **HDPS}
+RESTARTS = {"topica", "gensim", "scikit-learn"}
+"""Libraries whose longer fits start afresh, so that their time is not the sum of the steps."""
 
 
-def fitted(given: SimpleNamespace) -> dict[str, Any]:
-    """Fit a library, and say what came of it.
+def fitted(arguments: SimpleNamespace) -> JsonObject:
+    """Fit a library's model, and return its score, time and topics.
 
     Parameters
     ----------
-    given : types.SimpleNamespace
+    arguments : types.SimpleNamespace
         ``peer``, ``train``, ``heldout``, ``topics``, ``iterations``, ``samples``, ``sample_every``, ``alpha``,
-        ``beta``, ``workers``, ``seed`` and ``words``, how many to name of a topic.
+        ``beta``, ``workers``, ``seed`` and ``words``, the number of top words of a topic.
 
     Returns
     -------
     dict
-        ``score``, ``seconds``, ``samples`` that were averaged, ``topics_99``, how many of the largest topics hold 99%
-        of the tokens, and ``words``, those of the largest topic first.
+        ``score``, ``seconds``, ``samples`` (averaged), ``topics_99`` (number of the largest topics that hold 99% of the
+        tokens) and ``words``, the top words of each topic, the largest topic first.
     """
     from collapsium.storage.corpus.corpus import Corpus
 
-    data, held = Data.read(given.train), Data.read(given.heldout)
-    peer: Peer = ALL[given.peer](data, given)
-    last, samples = given.iterations, given.samples
-    ends = [last - back * given.sample_every for back in reversed(range(samples))] or [last]
+    data, held = Data.read(arguments.train), Data.read(arguments.heldout)
+    peer: Peer = ALL[arguments.peer](data, arguments)
+    last, samples = arguments.iterations, arguments.samples
+    ends = [last - back * arguments.sample_every for back in reversed(range(samples))] or [last]
     probability, seconds = np.zeros(held.words.size), 0.0
     theta, phi = np.empty(0), np.empty(0)
-    for more in np.diff([0, *ends]).tolist():
+    for iterations in np.diff([0, *ends]).tolist():
         began = time.perf_counter()
-        peer.step(more)
+        peer.step(iterations)
         seconds += time.perf_counter() - began
         theta, phi = peer.estimate()
         probability += probabilities(held, theta, phi) / len(ends)
     lengths = np.bincount(np.repeat(np.arange(data.offsets.size - 1), np.diff(data.offsets)), weights=data.counts)
     lengths = np.pad(lengths, (0, data.offsets.size - 1 - lengths.size))
-    names, sizes = Corpus(given.train).vocabulary.words, lengths @ theta
-    falling, held_by = np.argsort(-sizes, kind="stable"), np.cumsum(np.sort(sizes)[::-1])
-    enough = int(np.searchsorted(held_by, 0.99 * held_by[-1])) + 1
-    words = [[names[word] for word in np.argsort(-phi[k], kind="stable")[: given.words]] for k in falling]
-    found = {"score": score_of(held, probability), "seconds": seconds, "samples": samples}
-    return {**found, "topics_99": enough, "words": words}
+    names, sizes = Corpus(arguments.train).vocabulary.words, lengths @ theta
+    falling, cumulative = np.argsort(-sizes, kind="stable"), np.cumsum(np.sort(sizes)[::-1])
+    topics_99 = int(np.searchsorted(cumulative, 0.99 * cumulative[-1])) + 1
+    words = [[names[word] for word in np.argsort(-phi[k], kind="stable")[: arguments.words]] for k in falling]
+    figures = {"score": score_of(held, probability), "seconds": seconds, "samples": samples}
+    return {**figures, "topics_99": topics_99, "words": words}
 
 
 if __name__ == "__main__":

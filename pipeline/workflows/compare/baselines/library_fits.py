@@ -1,4 +1,4 @@
-"""Other libraries beside the families: their options, their fits, and a report on their scores and topics."""
+"""Comparison with other libraries: their options, their fits, and a report on their scores and topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.pipeline.analysis.topics import topics
 from collapsium.pipeline.engine.setup.limits import KINDS, Limits
@@ -15,7 +14,7 @@ from collapsium.pipeline.workflows.compare.baselines.library_hdps import ALPHA
 from collapsium.pipeline.workflows.compare.catalogue import LIBRARIES, Library, installed
 from collapsium.pipeline.workflows.compare.fits import Resources
 from collapsium.pipeline.workflows.compare.grid import RANDOM, start_text
-from collapsium.pipeline.workflows.compare.option_values import named_as_given, number_of
+from collapsium.pipeline.workflows.compare.option_values import number_of, with_flags
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.tables import (
     Column,
@@ -27,6 +26,7 @@ from collapsium.pipeline.workflows.compare.tables import (
     table_lines,
 )
 from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.runs.run import Run
 
@@ -34,15 +34,16 @@ OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
 SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}
 """Further options of libraries that sample."""
 PRIORS = {"alpha": 0.1, "beta": 100.0}
-"""Priors by themselves, as those of our families."""
+"""Default priors, which are those of Collapsium's families."""
 WORDS, SHOWN_TOPICS = 10, 10
 NOTES = """\
-Score: document completion, the mean over the held-out tokens of log sum_k theta_dk phi_kw, in nats, for all alike;
-perplexity is exp(-score). Of samplers with samples, the mean of their predictions. Seconds: of ours the work of a fit
-(see table.md), mean over the restarts; of others their fitting alone, one fit. An iteration of one is not worth one of
-another. Restarts averaged: the mean of the predictions of all, and the work of all. Topics (99%): how many of the
-largest topics hold 99% of the tokens. The others have a_k = 0.1 (HDPs: alpha = gamma = 1) and b_w = 100/W unless
-options said otherwise; those that find the number of topics stand in every table.
+Score: document completion, the mean over the held-out tokens of log sum_k theta_dk phi_kw, in nats, the same for all;
+perplexity is exp(-score). Samplers with several samples are scored on the mean of their predictions. Seconds: for
+Collapsium the work of a fit (see table.md), mean over the restarts; for other libraries the time of one fit. Iterations
+of different methods are not comparable. Restarts averaged: the mean of all predictions, and the work of all restarts.
+Topics (99%): number of the largest topics that hold 99% of the tokens. Other libraries have a_k = 0.1 (HDPs: alpha =
+gamma = 1) and b_w = 100/W, unless options set other values; libraries that determine the number of topics are in every
+table.
 """
 
 
@@ -59,15 +60,15 @@ class LibraryFit(Baseline):
     library : Library
         The library.
     topics : int or None
-        Number of topics K; None where the library finds it.
+        Number of topics K; None if the library determines it.
     start_topics : int
-        Topics that it starts from.
+        Number of topics to start from.
     options : dict
         ``iterations``, ``samples``, ``sample_every``, ``alpha`` and ``beta``.
     target : Target
-        What it is scored on.
+        Training and held-out tokens.
     resources : Resources
-        Where our fits are computed; it may use as many cores as these have workers.
+        Resources of Collapsium's fits; the library uses as many cores as these have workers.
     """
 
     name: str
@@ -75,18 +76,18 @@ class LibraryFit(Baseline):
     library: Library
     topics: int | None
     start_topics: int
-    options: dict[str, Any]
+    options: JsonObject
     target: Target
     resources: Resources
 
-    def measure(self) -> dict[str, Any]:
-        """Fit it to the training tokens in a process of its own, and score it on the held-out ones.
+    def measure(self) -> JsonObject:
+        """Fit the library's model in a process of its own, and score it on the held-out tokens.
 
         Returns
         -------
         dict
             ``baseline``, ``topics``, ``start``, ``iterations``, ``samples``, ``score``, ``perplexity``, ``seconds``,
-            ``topics_99`` and ``words``, the top ones of each topic, the largest first.
+            ``topics_99`` and ``words``, the top words of each topic, the largest topic first.
         """
         if not installed(self.library.module):
             raise BaselineError(f"{self.library.module} is not installed")
@@ -100,20 +101,20 @@ class LibraryFit(Baseline):
             "workers": self.resources.workers or os.cpu_count() or 1,
             "words": WORDS,
         }
-        found = run_module("collapsium.pipeline.workflows.compare.baselines.libraries", arguments, "score")
+        result = run_module("collapsium.pipeline.workflows.compare.baselines.libraries", arguments, "score")
         return {
             "cell": self.name,
             "baseline": self.library.name,
             "topics": self.topics,
             "start": start_text(self.start_topics) if self.library.starts_from_topics else RANDOM,
             "iterations": self.iterations,
-            **found,
-            "perplexity": math.exp(-found["score"]),
+            **result,
+            "perplexity": math.exp(-result["score"]),
         }
 
 
 def library_fits(options: CompareOptions, target: Target, resources: Resources) -> list[LibraryFit]:
-    """List the fits of other libraries, one a library and number of topics, or number that it starts from."""
+    """Return the fits of other libraries, one for each number of topics, or number to start from."""
     fits: list[LibraryFit] = []
     for library in (LIBRARIES[name] for name in options.peers):
         spans: list[tuple[str, int | None, int]] = [(library.name, None, 1)]
@@ -127,10 +128,10 @@ def library_fits(options: CompareOptions, target: Target, resources: Resources) 
     return fits
 
 
-def _checked_options(options: CompareOptions, library: Library, topics: int | None) -> dict[str, Any]:
-    """Return the options of a fit: priors, those of all fits, and those that are set for the library."""
+def _checked_options(options: CompareOptions, library: Library, topics: int | None) -> JsonObject:
+    """Return the options of a fit: priors, those of the comparison, and those set for the library."""
     known = {**OPTIONS, **(SAMPLING if library.samples else {})}
-    checked: dict[str, Any] = {**PRIORS, "iterations": options.iterations, "samples": 0, "sample_every": 0}
+    checked: JsonObject = {**PRIORS, "iterations": options.iterations, "samples": 0, "sample_every": 0}
     if library.finds_topics:
         checked["alpha"] = ALPHA
     if library.samples:
@@ -142,29 +143,29 @@ def _checked_options(options: CompareOptions, library: Library, topics: int | No
             raise OptionError(f"--set {named}: unknown option of '{library.name}'{suggestion(option, known)}")
         number = number_of(value, topics, named)
         kinds = (int,) if kind is int else (int, float)
-        if type(number) not in kinds or (kind is float and not number > 0):
+        if not isinstance(number, kinds) or isinstance(number, bool) or (kind is float and not number > 0):
             raise OptionError(f"--set {named}: expected {KINDS[kind]}, found {value!r}")
         checked[option] = number
     try:
         Limits(**{name: checked[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
     except OptionError as error:
-        raise named_as_given(error, library.name, dict.fromkeys(settings, "--set")) from None
+        raise with_flags(error, library.name, dict.fromkeys(settings, "--set")) from None
     return checked
 
 
 def library_report(rows: Rows, baselines: Rows, runs: Mapping[str, Run], about: Sequence[str]) -> str:
-    """Return the libraries' scores, times and topics beside those of a run of each cell, as Markdown."""
-    parts = ["# Beside other libraries", "", *(line for one in about for line in (one, "")), NOTES]
+    """Return scores, times and topics of the libraries and of a run of each cell, as Markdown."""
+    parts = ["# Comparison with other libraries", "", *(line for one in about for line in (one, "")), NOTES]
     for count in sorted({row["topics"] for row in baselines if row["topics"] is not None}) or [None]:
         shown = [[row for row in each if count is None or row["topics"] in (count, None)] for each in (rows, baselines)]
         ours, theirs = ({label_of(row, topics=count is None): row for row in each} for each in shown)
-        title = "Topics are found" if count is None else f"{count} topics"
+        title = "Number of topics determined by the model" if count is None else f"{count} topics"
         parts += [f"## {title}", "", *_score_lines({**ours, **theirs}), "", *_topic_lines(ours, theirs, runs)]
     return "\n".join(parts)
 
 
 def _score_lines(fits: Mapping[str, Row]) -> list[str]:
-    """Return a table of scores and times, of several restarts also what their mean prediction scores and all took."""
+    """Return a table of scores and times; several restarts also have a row for their mean prediction."""
     lines = []
     for name, row in fits.items():
         lines.append({**row, "name": name})
@@ -192,11 +193,14 @@ def _score_lines(fits: Mapping[str, Row]) -> list[str]:
 
 
 def _topic_lines(ours: Mapping[str, Row], theirs: Mapping[str, Row], runs: Mapping[str, Run]) -> list[str]:
-    """Show the largest topics of the first fit, and of each other those that share most words with them."""
+    """Return the largest topics of the first fit, each with the topics of other fits that share most words."""
     words_of = {name: _words(runs[row["cell"]]) for name, row in ours.items() if row["cell"] in runs}
     words_of.update({name: row["words"] for name, row in theirs.items()})
     (leader, leading), *others = words_of.items()
-    lines = [f"The largest topics of {leader}, and of the others those that share most of their {WORDS} words.", ""]
+    lines = [
+        f"The largest topics of {leader}, each with the topics of the others that share most of its {WORDS} words.",
+        "",
+    ]
     for number, words in enumerate(leading[:SHOWN_TOPICS], start=1):
         lines.append(f"{number}. {leader}: {_code(words)}")
         for name, each in others:
@@ -212,5 +216,5 @@ def _words(run: Run) -> list[list[str]]:
 
 
 def _code(words: Sequence[str]) -> str:
-    """Return words as Markdown code, which no word can break out of."""
+    """Return words as Markdown code, without backticks of their own."""
     return " ".join(f"`{word.replace('`', chr(39))}`" for word in words if word.isprintable())

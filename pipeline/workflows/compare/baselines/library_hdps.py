@@ -1,13 +1,14 @@
-"""Other libraries' hierarchical Dirichlet processes, which find the number of topics; see `libraries`.
+"""Hierarchical Dirichlet processes of other libraries, which determine the number of topics; see `libraries`.
 
-What a library does not smooth is smoothed as the model says: theta = (n_dk + alpha pi_k) / (n_d + alpha), where pi_k is
-the share of topic k in all tables, of which a document has about one for each of its topics, and what gamma leaves to
-topics that are not there yet has the words' prior.
+Counts that a library does not smooth are smoothed by the model's predictive distribution: theta = (n_dk + alpha pi_k) /
+(n_d + alpha). pi_k is the share of topic k among all tables, approximated by one table for each topic of a document.
+The remaining mass, from gamma, belongs to new topics, whose words have the prior's probability.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,17 +18,18 @@ if TYPE_CHECKING:
     from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
 
 Floats = npt.NDArray[np.float64]
-ALPHA = GAMMA = 1.0  # where nothing is said: the means of our own priors
+ALPHA = GAMMA = 1.0
+"""Default concentrations, the means of the priors of Collapsium's families."""
 
 
 def _texts(data: Data) -> tuple[list[int], list[list[str]]]:
-    """Return the documents that have a token, and their words' numbers as text."""
+    """Return the documents with tokens, and their tokens as numbers of words in text."""
     known = [d for d in data.documents() if data.offsets[d + 1] > data.offsets[d]]
     return known, [[str(word) for word in data.tokens(d)] for d in known]
 
 
 def with_new(counts: Floats, alpha: float, gamma: float, phi: Floats) -> tuple[Floats, Floats]:
-    """Smooth proportions, and add a last topic for all that are not there yet.
+    """Return smoothed proportions, and topics with a last one for all new topics.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def with_new(counts: Floats, alpha: float, gamma: float, phi: Floats) -> tuple[F
     theta : numpy.ndarray, shape (documents, topics + 1)
         Proportions; rows sum to one.
     phi : numpy.ndarray, shape (topics + 1, words)
-        Topics, the last one even.
+        Topics, the last one uniform.
     """
     tables = np.append((counts > 0).sum(axis=0), gamma)
     wide = np.pad(counts, ((0, 0), (0, 1)))
@@ -52,59 +54,60 @@ def with_new(counts: Floats, alpha: float, gamma: float, phi: Floats) -> tuple[F
 
 
 class TomotopyHDP:
-    """Gibbs sampling with tables, whose concentrations it samples too; its state is a sample."""
+    """Gibbs sampling with tables and sampled concentrations; the state is a sample."""
 
-    def __init__(self, data: Data, given: Any) -> None:
+    def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
         import tomotopy
 
-        self.given, self.size, self.count = given, data.size, data.offsets.size - 1
+        self.arguments, self.size, self.count = arguments, data.size, data.offsets.size - 1
         self.known, texts = _texts(data)
-        start = max(given.topics, 2)  # it takes no less
+        # The library requires at least two topics.
+        start = max(arguments.topics, 2)
         self.model = tomotopy.HDPModel(
-            initial_k=start, alpha=given.alpha, gamma=GAMMA, eta=given.beta / data.size, seed=given.seed
+            initial_k=start, alpha=arguments.alpha, gamma=GAMMA, eta=arguments.beta / data.size, seed=arguments.seed
         )
         for text in texts:
             self.model.add_doc(text)
 
     def step(self, iterations: int) -> None:
-        """Draw so many samples more."""
-        self.model.train(iterations, workers=self.given.workers)
+        """Run some more sweeps."""
+        self.model.train(iterations, workers=self.arguments.workers)
 
     def estimate(self) -> tuple[Floats, Floats]:
-        """Return what the last sample says."""
-        eta, model = self.given.beta / self.size, self.model
+        """Return estimates from the last sample."""
+        eta, model = self.arguments.beta / self.size, self.model
         live = [k for k in range(model.k) if model.is_live_topic(k)]
         words = np.array([int(word) for word in model.used_vocabs])
         total = np.array(model.get_count_by_topics(), dtype=np.float64)[live]
-        own = np.stack([model.get_topic_word_dist(k) for k in live])
-        # It smooths over the words that it has seen; counts are had back, and smoothed over the vocabulary.
+        probability = np.stack([model.get_topic_word_dist(k) for k in live])
+        # The library smooths over the words of the training corpus: recover counts, and smooth over the vocabulary.
         phi = np.full((len(live), self.size), eta)
-        phi[:, words] += np.maximum(own * (total + eta * words.size)[:, np.newaxis] - eta, 0.0)
+        phi[:, words] += np.maximum(probability * (total + eta * words.size)[:, np.newaxis] - eta, 0.0)
         counts = np.zeros((self.count, len(live)))
         for d, document in zip(self.known, model.docs, strict=True):
             counts[d] = np.bincount(document.topics, minlength=model.k)[live]
-        return with_new(counts, model.alpha, model.gamma, phi / (total + self.given.beta)[:, np.newaxis])
+        return with_new(counts, model.alpha, model.gamma, phi / (total + self.arguments.beta)[:, np.newaxis])
 
 
 class TopicaHDP:
-    """Gibbs sampling by its Rust core; it starts from one topic and cannot go on from where it was."""
+    """Gibbs sampling of the library's Rust core; it starts from one topic, and a fit cannot be continued."""
 
-    def __init__(self, data: Data, given: Any) -> None:
-        self.given, self.size, self.count, self.done = given, data.size, data.offsets.size - 1, 0
+    def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
+        self.arguments, self.size, self.count, self.done = arguments, data.size, data.offsets.size - 1, 0
         self.known, self.texts = _texts(data)
         self.model: Any = None
 
     def step(self, iterations: int) -> None:
-        """Fit anew, so many iterations longer."""
+        """Fit afresh, with some more iterations."""
         import topica
 
         self.done += iterations
-        eta = self.given.beta / self.size
-        self.model = topica.HDP(alpha=self.given.alpha, gamma=GAMMA, beta=eta, seed=self.given.seed)
+        eta = self.arguments.beta / self.size
+        self.model = topica.HDP(alpha=self.arguments.alpha, gamma=GAMMA, beta=eta, seed=self.arguments.seed)
         self.model.fit(self.texts, iters=self.done, keep_theta_draws=False)
 
     def estimate(self) -> tuple[Floats, Floats]:
-        """Return its own estimates."""
+        """Return the library's own estimates."""
         theta = np.full((self.count, self.model.num_topics), 1.0 / self.model.num_topics)
         theta[self.known] = self.model.doc_topic
         return theta, _spread(self.model.topic_word, self.model.vocabulary, self.size)
@@ -113,36 +116,40 @@ class TopicaHDP:
 class GensimHDP:
     """Online variational Bayes with a truncation of 150 topics; an iteration is a pass."""
 
-    def __init__(self, data: Data, given: Any) -> None:
-        self.given, self.size = given, data.size
+    def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
+        self.arguments, self.size = arguments, data.size
         self.model: Any = None
         ends = zip(data.offsets[:-1], data.offsets[1:], strict=True)
         self.bags = [list(zip(data.words[a:b].tolist(), data.counts[a:b].tolist(), strict=True)) for a, b in ends]
 
     def step(self, iterations: int) -> None:
-        """Make so many passes more."""
+        """Run some more passes."""
         from gensim.models import HdpModel
 
         names = {word: str(word) for word in range(self.size)}
         if self.model is None:
-            made = {"alpha": self.given.alpha, "gamma": GAMMA, "eta": self.given.beta / self.size}
-            self.model = HdpModel(self.bags, names, random_state=self.given.seed, **made)
+            priors = {"alpha": self.arguments.alpha, "gamma": GAMMA, "eta": self.arguments.beta / self.size}
+            self.model = HdpModel(self.bags, names, random_state=self.arguments.seed, **priors)
             iterations -= 1
         for _ in range(iterations):
             self.model.update(self.bags)
 
     def estimate(self) -> tuple[Floats, Floats]:
-        """Return the means of its posteriors."""
+        """Return posterior means."""
         gamma = self.model.inference(self.bags)
         return gamma / gamma.sum(axis=1, keepdims=True), self.model.get_topics()
 
 
 def _spread(topics: Floats, words: Sequence[str], size: int) -> Floats:
-    """Put a library's columns to the words' numbers; words that it does not know have the least it gives."""
+    """Return topics over the complete vocabulary; words unknown to the library have its smallest probability."""
     phi = np.full((topics.shape[0], size), float(np.min(topics)))
     phi[:, [int(word) for word in words]] = topics
-    found: Floats = phi / phi.sum(axis=1, keepdims=True)
-    return found
+    normalised: Floats = phi / phi.sum(axis=1, keepdims=True)
+    return normalised
 
 
-HDPS: dict[str, Any] = {"tomotopy-hdp": TomotopyHDP, "topica-hdp": TopicaHDP, "gensim-hdp": GensimHDP}
+HDPS: dict[str, type[TomotopyHDP | TopicaHDP | GensimHDP]] = {
+    "tomotopy-hdp": TomotopyHDP,
+    "topica-hdp": TopicaHDP,
+    "gensim-hdp": GensimHDP,
+}

@@ -1,1 +1,1 @@
-"""Metrics of a comparison's cells: each a small class of one interface; `registry` lists them."""
+"""Metrics of a comparison's cells: classes with a common interface, listed in `registry`."""

@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.tables import Column, Row, Rows
 from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.data_types import JsonObject
 
 
 class Metric(ABC):
-    """A measure of a cell's fits: what it adds to a row, and how the report shows and defines it.
+    """A measure of a cell's fits, with its fields of the row and its columns and definition in the report.
 
     Attributes
     ----------
     fields : mapping
-        Types of the fields that it adds to the table, by name.
+        Types of its fields of the table, by name.
     definition : str
-        What they are, as items of a Markdown list.
+        Definitions of the fields, as items of a Markdown list.
     """
 
     fields: Mapping[str, pa.DataType]
     definition: str
 
     @abstractmethod
-    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:
-        """Measure a cell whose fits are all at their ends.
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
+        """Measure a cell with completed fits.
 
         Parameters
         ----------
         fits : CellFits
             The fits.
         target : Target
-            What they are scored on.
+            The held-out data.
         resources : Resources
-            Where it is computed.
+            Executor, memory and scratch space.
 
         Returns
         -------
         dict
-            Its fields of the cell's row, and what else the cell's record keeps.
+            Its fields of the cell's row, and further figures for the cell's record.
         """
 
     def columns(self, rows: Rows) -> tuple[Column, ...]:  # noqa: ARG002
@@ -51,11 +51,11 @@ class Metric(ABC):
         return ()
 
     def further_lines(self, rows: Rows, baselines: Rows) -> list[str]:  # noqa: ARG002
-        """Return what the report says of it below the table."""
+        """Return lines of the report below the table."""
         return []
 
     def further_tables(self, rows: Rows) -> dict[str, tuple[Rows, pa.Schema]]:  # noqa: ARG002
-        """Return rows and schemas of tables of its own, by the name of their file; `rows` are of baselines too."""
+        """Return rows and schemas of further tables by file name; `rows` include baselines."""
         return {}
 
 

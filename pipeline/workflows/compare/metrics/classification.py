@@ -1,11 +1,10 @@
-"""Classification: how well a field of unseen documents is predicted, by families and by classifiers beside them."""
+"""Accuracy and F1 of predicting a field of unseen documents, by families and by classifiers."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import asdict
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from collapsium.pipeline.workflows.compare.tables import (
     table_lines,
 )
 from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.runs.members import leaves
 
 CLASSES = pa.schema(
@@ -33,13 +33,13 @@ CLASSES = pa.schema(
         "support": pa.int64(),
     }
 )
-"""Figures of each class, a row a cell and value of the field."""
+"""Figures of each class, with a row for each cell and value of the field."""
 SHOWN_CLASSES = 12
-"""Classes whose F1 the report shows."""
+"""Number of classes whose F1 the report shows."""
 
 
-def classification_fields(classification: Classification) -> dict[str, Any]:
-    """Return the fields of a row on a classification: its figures, and ``classified``, all of it as JSON has it."""
+def classification_fields(classification: Classification) -> JsonObject:
+    """Return the fields of a row: figures, and ``classified``, the complete classification for JSON."""
     record = {name: value for name, value in asdict(classification).items() if name != "definition"}
     figures = {
         "accuracy": classification.accuracy,
@@ -54,21 +54,22 @@ class FieldPrediction(Metric):
 
     fields = dict.fromkeys(("accuracy", "macro_f1", "micro_f1", "predict_seconds"), pa.float64())
     definition = """\
-* Families choose, of all values that training had, the one under which a document's perplexity given labels is lowest,
-  its other labels staying as they are. lda-svm: a linear support vector machine on the proportions that LDA, fitted
-  without labels, gives, and on the other labels (1 of each) and numbers (standardised). naive-bayes and tree: on counts
-  of words; svm: linear, on TF-IDF. slda: tomotopy's supervised LDA on words, a linear response put to the nearest class
-  or a binary one of each.
-* What is tuned was chosen by macro F1 on a tenth of the training documents, drawn by place; then all are fitted.
+* Families predict the value, among all values in training, under which a document's perplexity given its labels is
+  lowest; its other labels stay. lda-svm: a linear support vector machine on the proportions of LDA, which is fitted
+  without labels, and on the other labels (as 1) and covariates (standardised). naive-bayes and tree: on word counts.
+  svm: linear, on TF-IDF. slda: tomotopy's supervised LDA on words, with a linear response rounded to the nearest class,
+  or a binary response for each class.
+* Parameters are tuned by macro F1 on a random tenth of the training documents; the classifier is then fitted to all.
   Classifiers learn from training documents with exactly one value. Families are not tuned.
-* **Accuracy**: the share of the unseen documents with a value and a word whose prediction is among their values.
-  **F1** over those with exactly one value, where **micro F1** is their accuracy; **macro F1**: the mean over values.
-* **Seconds**: to fit (of families see above; of classifiers with their tuning, of lda-svm with LDA's) and to predict;
-  of classifiers both together.
+* **Accuracy**: the share of correct predictions, over the unseen documents with words and a value; a prediction is
+  correct if it is one of the document's values. **F1** is over documents with exactly one value; **micro F1** is their
+  accuracy, **macro F1** the mean over values.
+* **Seconds**: time to fit (for families see above; for classifiers including tuning, for lda-svm including LDA) and to
+  predict; for classifiers the sum of both.
 """
 
-    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:
-        """Return the figures of the mean prediction of all fits; None for families that cannot predict the field."""
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
+        """Return the figures of the fits' mean prediction; None for families that cannot predict the field."""
         field, unseen = target.fields.target, target.scored
         if field is None or not target.fields.can_predict(fits.cell):
             return dict.fromkeys((*self.fields, "classified"))
@@ -81,12 +82,12 @@ class FieldPrediction(Metric):
         return {**classification_fields(classification), "predict_seconds": seconds}
 
     def further_lines(self, rows: Rows, baselines: Rows) -> list[str]:
-        """Return a table of all that predict the field, families and classifiers."""
-        able = [row for row in (*rows, *baselines) if row["classified"]]
-        if not able:
+        """Return a table of all families and classifiers that predict the field."""
+        predicting = [row for row in (*rows, *baselines) if row["classified"]]
+        if not predicting:
             return []
         support: dict[str, int] = {}
-        for one in _class_rows(able):
+        for one in _class_rows(predicting):
             support[one["value"]] = max(support.get(one["value"], 0), one["support"])
         shown = sorted(sorted(support, key=lambda value: -support[value])[:SHOWN_CLASSES])
         columns = (
@@ -99,10 +100,10 @@ class FieldPrediction(Metric):
             number_column("to predict", "predict_seconds", ".1f"),
             Column("tuned", _tuned, number=False),
         )
-        lines = ["## Classification", "", *table_lines(columns, able)]
+        lines = ["## Classification", "", *table_lines(columns, predicting)]
         if len(support) > SHOWN_CLASSES:
-            more = f"F1 of the {SHOWN_CLASSES} values of most documents; classes.parquet has all {len(support)}."
-            lines += ["", more]
+            note = f"F1 of the {SHOWN_CLASSES} most frequent values; classes.parquet has all {len(support)}."
+            lines += ["", note]
         return lines
 
     def further_tables(self, rows: Rows) -> dict[str, tuple[Rows, pa.Schema]]:
@@ -110,8 +111,8 @@ class FieldPrediction(Metric):
         return {"classes.parquet": (_class_rows(rows), CLASSES)}
 
 
-def _class_rows(rows: Rows) -> list[dict[str, Any]]:
-    """Return a row a model and class, of all that classified."""
+def _class_rows(rows: Rows) -> list[JsonObject]:
+    """Return a row for each class of each row with a classification."""
     return [
         {"cell": row["cell"], "field": row["classified"]["field"], **one, "value": _value_text(one["value"])}
         for row in rows
@@ -129,7 +130,7 @@ def _f1_column(value: str) -> Column:
         f1 = {_value_text(one["value"]): one["f1"] for one in row["classified"]["classes"]}
         return number_text(f1.get(value), ".3f")
 
-    # A value may be any text; none may break the table.
+    # Values are arbitrary texts and must not break the table.
     printable = "".join(one if one.isprintable() else " " for one in value).replace("|", "/")
     return Column(f"F1 of {printable}", text)
 

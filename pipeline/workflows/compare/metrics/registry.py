@@ -1,21 +1,21 @@
-"""The metrics of each kind of comparison, and what they make of its cells: rows, tables and definitions."""
+"""The metrics of each kind of comparison, and the rows, tables and definitions that they give."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric
 from collapsium.pipeline.workflows.compare.metrics.classification import FieldPrediction
-from collapsium.pipeline.workflows.compare.metrics.scores import DocumentCompletion, GivenLabels
+from collapsium.pipeline.workflows.compare.metrics.scores import DocumentCompletion, LabelsOnlyScore
 from collapsium.pipeline.workflows.compare.metrics.topics import FitFigures, TopicQuality
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.tables import CELL_COLUMNS, CELL_FIELDS, Rows, table_lines
 from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.data_types import JsonObject
 
 
 def metrics_for(options: CompareOptions) -> tuple[Metric, ...]:
@@ -23,8 +23,8 @@ def metrics_for(options: CompareOptions) -> tuple[Metric, ...]:
     if options.unseen is None:
         return DocumentCompletion(), FitFigures(), TopicQuality()
     if options.field is None:
-        return GivenLabels(), FitFigures()
-    return GivenLabels(), FitFigures(), FieldPrediction()
+        return LabelsOnlyScore(), FitFigures()
+    return LabelsOnlyScore(), FitFigures(), FieldPrediction()
 
 
 def row_schema(metrics: Sequence[Metric]) -> pa.Schema:
@@ -35,10 +35,10 @@ def row_schema(metrics: Sequence[Metric]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def measure(metrics: Sequence[Metric], fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:
-    """Return the row of a cell whose fits are at their ends: the fields of `row_schema`, and what else is recorded."""
+def measure(metrics: Sequence[Metric], fits: CellFits, target: Target, resources: Resources) -> JsonObject:
+    """Return the row of a cell with completed fits: the fields of `row_schema`, and further recorded figures."""
     cell = fits.cell
-    row: dict[str, Any] = {
+    row: JsonObject = {
         "cell": cell.name,
         "family": cell.family,
         "start": cell.start,
@@ -54,12 +54,12 @@ def measure(metrics: Sequence[Metric], fits: CellFits, target: Target, resources
 
 
 def tables_text(metrics: Sequence[Metric], rows: Rows, baselines: Rows) -> str:
-    """Return the table of cells as Markdown, and what the metrics say below it."""
+    """Return the table of cells as Markdown, with further lines of the metrics below it."""
     columns = [*CELL_COLUMNS, *(column for metric in metrics for column in metric.columns(rows))]
     parts = [table_lines(columns, rows), *(metric.further_lines(rows, baselines) for metric in metrics)]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
 def definitions(metrics: Sequence[Metric]) -> str:
-    """Return what the figures of the tables are, as a Markdown list."""
+    """Return the definitions of the figures, as a Markdown list."""
     return "".join(metric.definition for metric in metrics)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric, best_of_families
 from collapsium.pipeline.workflows.compare.tables import Column, Row, Rows, label_of, number_column
 from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.runs.members import leaves
 from collapsium.storage.runs.run import EVENTS
@@ -31,11 +31,11 @@ SCORE_COLUMNS = (
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Return the standard error of the mean of some values; None of one."""
+    """Return the standard error of the mean of some values; None for a single one."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def score_fields(scores: Sequence[float], ensemble: float) -> dict[str, Any]:
+def score_fields(scores: Sequence[float], ensemble: float) -> JsonObject:
     """Return the fields of a row on the scores of restarts and of their mean prediction, in nats a token."""
     score = statistics.fmean(scores)
     return {
@@ -53,22 +53,23 @@ class DocumentCompletion(Metric):
     fields = SCORE_FIELDS
     definition = """\
 * **Score**: document completion, the mean over the held-out tokens of the training documents of
-  log sum_k theta_dk phi_kw, in nats; higher is better. Of each fit it is that of its last iteration or, where samples
-  are kept, of the mean of their predictions. Told are the mean over the restarts and its standard error, s / sqrt(R).
-* **Ensemble**: the same, of the mean of the predictions of all restarts and samples.
+  log sum_k theta_dk phi_kw, in nats; higher is better. For each fit it is the score of the last iteration or, with
+  samples, of the mean of their predictions. The table has the mean over the restarts and its standard error,
+  s / sqrt(R).
+* **Ensemble**: the score of the mean prediction of all restarts and samples.
 * **Perplexity**: exp(-score), lower is better.
-* In series.parquet and in the plots against steps and seconds, a score is that of the state of one iteration alone, and
-  seconds are those of the work. Lines are means over the restarts, bars and bands standard errors.
+* In series.parquet and in the plots against steps and seconds, scores are those of single iterations, and seconds are
+  seconds of work. Lines are means over the restarts; bars and bands are standard errors.
 """
 
-    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
         """Return the scores of the restarts and of their mean prediction."""
-        where = resources.for_scores()
+        arguments = resources.for_scores()
         if fits.cell.limits.get("samples"):
-            scores = [evaluate_together([url], target.scored.url, **where).score for url in fits.urls]
+            scores = [evaluate_together([url], target.scored.url, **arguments).score for url in fits.urls]
         else:
             scores = _last_scores(fits)
-        return score_fields(scores, evaluate_together(fits.urls, target.scored.url, **where).score)
+        return score_fields(scores, evaluate_together(fits.urls, target.scored.url, **arguments).score)
 
     def columns(self, rows: Rows) -> tuple[Column, ...]:  # noqa: ARG002
         """Return columns of the score, that of the ensemble, and the perplexity."""
@@ -84,19 +85,20 @@ def _last_scores(fits: CellFits) -> list[float]:
     return scores
 
 
-class GivenLabels(Metric):
-    """The score of unseen documents of which a model sees the labels alone."""
+class LabelsOnlyScore(Metric):
+    """The score of unseen documents given their labels alone."""
 
     fields = SCORE_FIELDS | dict.fromkeys(("documents", "labelled", "unknown"), pa.int64())
     definition = """\
-* **Score**: given labels alone, the mean over all tokens of the unseen documents of log sum_k theta_dk phi_kw, in nats,
-  theta_d being what the document's labels and numbers let one expect; no word of it is looked at. (40) of Kim and Oh
-  (2017). Families that take no labels have their prior's. Labels that training did not have count as missing. Told are
-  the mean over the restarts and its standard error, s / sqrt(R). **Perplexity**: exp(-score), lower is better; the best
-  of each family is in bold. **Ensemble**: the score of the mean of the predictions of all restarts and samples.
+* **Score**: given labels alone, the mean over all tokens of the unseen documents of log sum_k theta_dk phi_kw, in nats.
+  theta_d is the expectation given the document's labels and covariates, without its words; Kim and Oh (2017), eq. (40).
+  For families without labels it is the expectation under the prior. Labels that training did not have count as missing.
+  The table has the mean over the restarts and its standard error, s / sqrt(R).
+* **Perplexity**: exp(-score), lower is better; the best of each family is in bold.
+* **Ensemble**: the score of the mean prediction of all restarts and samples.
 """
 
-    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
         """Return the scores of the restarts and of their mean prediction, and counts of the documents."""
         unseen, seed = target.scored, target.options.seed
         named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]

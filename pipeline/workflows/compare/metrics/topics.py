@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from collapsium.pipeline.workflows.compare.metrics.base import Metric
 from collapsium.pipeline.workflows.compare.metrics.scores import standard_error
 from collapsium.pipeline.workflows.compare.tables import Column, Rows, number_column
 from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import InputError
 
 
@@ -34,7 +34,7 @@ class FitFigures(Metric):
 * **Topics (99%)**: how many of the largest topics hold 99% of the training tokens, mean over the restarts.
 """
 
-    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:  # noqa: ARG002
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:  # noqa: ARG002
         """Return the means over the restarts."""
         objectives = [event["objective"] for event in fits.last_iterations() if "objective" in event]
         return {
@@ -65,7 +65,7 @@ class TopicQuality(Metric):
   less than one token are left out of both.
 """
 
-    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
         """Return the means over the restarts; None where a corpus or a fit has no topic to measure."""
         where = resources.for_scores()
         try:

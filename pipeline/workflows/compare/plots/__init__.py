@@ -1,1 +1,1 @@
-"""Plots of a comparison, where matplotlib is installed: each a small class of one interface; `registry` lists them."""
+"""Plots of a comparison: classes with a common interface, listed in `registry`; they need matplotlib."""

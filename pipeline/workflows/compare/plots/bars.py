@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,21 +16,26 @@ from collapsium.pipeline.workflows.compare.option_values import EVERY
 from collapsium.pipeline.workflows.compare.plots.base import Plot, Results
 from collapsium.pipeline.workflows.compare.tables import Row, label_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
 PERPLEXITY = "perplexity of unseen documents given labels"
 BAR_INCHES, WIDTH_INCHES = 0.3, 7.5
 MAX_CLASSES = 30
-"""Classes of a confusion matrix that is drawn."""
+"""Largest number of classes of a confusion matrix."""
 NUMBERED_CLASSES = 12
-"""Classes up to which the cells of a confusion matrix have numbers."""
+"""Largest number of classes for which the cells of a confusion matrix show numbers."""
 MATRIX_INCHES, MATRICES_ACROSS, MAX_MATRICES = 3.2, 4, 16
 
 
 class PerplexityByCell(Plot):
-    """A point a cell, with the standard error over its restarts; the best at the top."""
+    """The perplexity of each cell with the standard error over its restarts, the best at the top."""
 
     name = "perplexity"
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure | None:
         """Draw the perplexities."""
         if not results.rows:
             return None
@@ -50,12 +55,12 @@ class PerplexityByCell(Plot):
 
 
 class PerplexityByOption(Plot):
-    """Perplexity against the first option that varies, if it is a number; of other families the best is level."""
+    """Perplexity against the first varied option, if it is a number; other families are horizontal lines."""
 
     name = "perplexity-by-option"
 
-    def draw(self, results: Results) -> Any:
-        """Draw a line for the cells that differ by the option alone."""
+    def draw(self, results: Results) -> Figure | None:
+        """Draw a line for cells that differ only in the option."""
         vary = results.options.vary
         every = vary.get(EVERY, {})
         name = next((option for options in (every, *vary.values()) for option in options), None)
@@ -83,12 +88,12 @@ class PerplexityByOption(Plot):
 
 
 class ClassificationBars(Plot):
-    """Accuracy and macro F1 of each that predicts the field, the best macro F1 at the top."""
+    """Accuracy and macro F1 of families and classifiers, the best macro F1 at the top."""
 
     name = "classification"
 
-    def draw(self, results: Results) -> Any:
-        """Draw two bars for each."""
+    def draw(self, results: Results) -> Figure | None:
+        """Draw two bars for each family or classifier."""
         able = [row for row in results.classified if row["macro_f1"] is not None]
         able.sort(key=lambda row: float(row["macro_f1"]))
         if not able:
@@ -106,12 +111,12 @@ class ClassificationBars(Plot):
 
 
 class ConfusionMatrices(Plot):
-    """A matrix a model: documents by the value that they have and the predicted one, columns summing to one."""
+    """A confusion matrix for each model, normalised by predicted value."""
 
     name = "confusion"
 
-    def draw(self, results: Results) -> Any:
-        """Draw the matrices of the last models whose classes are not too many."""
+    def draw(self, results: Results) -> Figure | None:
+        """Draw the matrices of the last models, unless there are too many classes."""
         from matplotlib.figure import Figure
 
         drawn = [row for row in results.classified if 0 < len(row["classified"]["classes"]) <= MAX_CLASSES]
@@ -125,12 +130,10 @@ class ConfusionMatrices(Plot):
         figure = Figure(figsize=size, layout="constrained")
         figure.suptitle(plain(f"{drawn[0]['classified']['field']}: known and predicted"), x=0.01, ha="left")
         axes = list(figure.subplots(down, across, squeeze=False).flat)
-        image = None
-        for one, row in zip(axes, drawn, strict=False):
-            image = _matrix(one, row, known)
+        images = [_matrix(one, row, known) for one, row in zip(axes, drawn, strict=False)]
         for extra in axes[len(drawn) :]:
             extra.set_visible(False)
-        figure.colorbar(image, ax=axes, label="share of the column", shrink=0.8 / down)
+        figure.colorbar(images[-1], ax=axes, label="share of the column", shrink=0.8 / down)
         return figure
 
 
@@ -139,27 +142,27 @@ def _style(number: int) -> dict[str, str]:
 
 
 def _line_label(row: Row, name: str) -> str:
-    """Return the label of the cells that differ by one option alone."""
+    """Return the label of cells that differ only in one option."""
     start = ", ".join(part for part in row["start"].split(", ") if not part.startswith(f"{name} = "))
     return label_of({**row, "start": start or RANDOM})
 
 
-def _bars(count: int, title: str, what: str) -> tuple[Any, Any]:
+def _bars(count: int, title: str, axis_label: str) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_INCHES, 1.2 + BAR_INCHES * max(count, 3)), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left")
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel(what)
+    axes.set_xlabel(axis_label)
     axes.grid(visible=True, axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     return figure, axes
 
 
-def _matrix(axes: Any, row: Row, known: Sequence[Any]) -> Any:
-    place = {value: number for number, value in enumerate(known)}
-    own = [place[one["value"]] for one in row["classified"]["classes"]]
+def _matrix(axes: Axes, row: Row, known: Sequence[str | float]) -> AxesImage:
+    positions = {value: number for number, value in enumerate(known)}
+    own = [positions[one["value"]] for one in row["classified"]["classes"]]
     matrix = np.zeros((len(known), len(known)), dtype=np.int64)
     matrix[np.ix_(own, own)] = row["classified"]["confusion"]
     share = matrix / np.maximum(matrix.sum(axis=0, keepdims=True), 1)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.tables import Row, Rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -18,11 +21,11 @@ class Results:
     Attributes
     ----------
     options : CompareOptions
-        What was compared.
+        Options of the comparison.
     rows, baselines : sequence of mapping
         Rows of the cells, and of other libraries and classifiers.
     series : sequence of mapping
-        The course of the fits; see `collapsium.pipeline.workflows.compare.tables.SERIES`.
+        Iterations of the fits; see `collapsium.pipeline.workflows.compare.tables.SERIES`.
     """
 
     options: CompareOptions
@@ -32,11 +35,11 @@ class Results:
 
     @property
     def classified(self) -> list[Row]:
-        """Return the rows of all that predict the field."""
+        """The rows of families and classifiers that predict the field."""
         return [row for row in (*self.rows, *self.baselines) if row["classified"]]
 
     def series_of(self, cell: str) -> list[Row]:
-        """Return the course of a cell's fits."""
+        """Return the iterations of a cell's fits."""
         return [row for row in self.series if row["cell"] == cell]
 
 
@@ -52,8 +55,8 @@ class Plot(ABC):
     """
 
     name: str
-    style: Mapping[str, Any] = {}
+    style: Mapping[str, object] = {}
 
     @abstractmethod
-    def draw(self, results: Results) -> Any:
-        """Return a figure of matplotlib; None where there is nothing to show."""
+    def draw(self, results: Results) -> Figure | None:
+        """Return a figure; None if there is nothing to show."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.reporting.plots.style import (
     COLOURS,
@@ -19,24 +19,29 @@ from collapsium.pipeline.reporting.plots.style import (
 from collapsium.pipeline.workflows.compare.grid import RANDOM
 from collapsium.pipeline.workflows.compare.plots.base import Plot, Results
 from collapsium.pipeline.workflows.compare.tables import Row, Rows, label_of
+from collapsium.storage.data_types import JsonObject
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LINES = ("-", "--", ":", "-.")
-"""Kinds of lines of one family, by how its fits begin."""
+"""Line styles of a family, by the start of its fits."""
 SCORE = "held-out score (nats a token)"
 
 
 class LinePlot(Plot):
     """A plot of a comparison by held-out tokens."""
 
-    style: Mapping[str, Any] = {"axes.grid": True, "grid.alpha": 0.3}
+    style: Mapping[str, object] = {"axes.grid": True, "grid.alpha": 0.3}
 
 
 class ScoreByTopics(LinePlot):
-    """The score against K with its standard error; families that find K lie level."""
+    """The score against K with its standard error; families that determine K are horizontal lines."""
 
     name = "score-by-topics"
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure | None:
         """Draw all cells in one panel."""
         if not results.rows:
             return None
@@ -47,14 +52,14 @@ class ScoreByTopics(LinePlot):
 
 
 class ObjectiveByTopics(LinePlot):
-    """The objective against K, of families that have a number of topics: a panel each."""
+    """The objective against K, in a panel for each family with a number of topics."""
 
     name = "objective-by-topics"
 
-    def draw(self, results: Results) -> Any:
-        """Draw a panel a family, as objectives of different families are not comparable."""
-        given = {row["family"] for row in results.rows if row["topics"] is not None}
-        shown = [row for row in results.rows if row["objective"] is not None and row["family"] in given]
+    def draw(self, results: Results) -> Figure | None:
+        """Draw a panel for each family, as objectives of different families are not comparable."""
+        families = {row["family"] for row in results.rows if row["topics"] is not None}
+        shown = [row for row in results.rows if row["objective"] is not None and row["family"] in families]
         if not shown:
             return None
         figure, panels = _family_panels(shown, "Objective by number of topics (each family has its own)")
@@ -67,7 +72,7 @@ class ObjectiveByTopics(LinePlot):
 
 @dataclass(frozen=True)
 class ScoreCourse(LinePlot):
-    """The score against a running total of the fits: a panel a number of topics, families that find it in each.
+    """The score against a running total, in a panel for each K; families that determine K are in all panels.
 
     Attributes
     ----------
@@ -83,10 +88,10 @@ class ScoreCourse(LinePlot):
     across: str
     label: str
 
-    def draw(self, results: Results) -> Any:
-        """Draw the mean course of each cell."""
+    def draw(self, results: Results) -> Figure | None:
+        """Draw the mean over the restarts of each cell."""
         rows, across = results.rows, self.across
-        counts: list[Any] = sorted({row["topics"] for row in rows if row["topics"] is not None}) or [None]
+        counts: list[int | None] = sorted({row["topics"] for row in rows if row["topics"] is not None}) or [None]
         styles, limits = _styles(rows), _Limits()
         figure, panels = new_panels(len(counts), f"Held-out score by {across}")
         for axes, count in zip(panels, counts, strict=True):
@@ -115,12 +120,12 @@ class ScoreCourse(LinePlot):
 
 
 class ObjectiveByIterations(LinePlot):
-    """The objective against iterations: a panel a family."""
+    """The objective against iterations, in a panel for each family."""
 
     name = "objective-by-iterations"
 
-    def draw(self, results: Results) -> Any:
-        """Draw a panel a family, as objectives of different families are not comparable."""
+    def draw(self, results: Results) -> Figure | None:
+        """Draw a panel for each family, as objectives of different families are not comparable."""
         shown = [row for row in results.rows if row["objective"] is not None]
         if not shown:
             return None
@@ -134,12 +139,12 @@ class ObjectiveByIterations(LinePlot):
 
 
 class TopicsByIterations(LinePlot):
-    """The number of topics that hold 99% of the tokens against iterations, of families that report it."""
+    """The number of topics with 99% of the tokens against iterations, for families that report it."""
 
     name = "topics-by-iterations"
 
-    def draw(self, results: Results) -> Any:
-        """Draw a panel a family."""
+    def draw(self, results: Results) -> Figure | None:
+        """Draw a panel for each family."""
         reporting = {row["cell"] for row in results.series if row["topics_99"] is not None}
         shown = [row for row in results.rows if row["cell"] in reporting]
         if not shown:
@@ -153,26 +158,26 @@ class TopicsByIterations(LinePlot):
 
 
 class _Limits:
-    """Limits of an axis: the first iterations lie so low that they would press all else together."""
+    """Limits of an axis without the first iterations, whose low values would compress all others."""
 
     def __init__(self) -> None:
         self.lowest: list[float] = []
         self.highest: list[float] = []
 
     def add(self, values: Sequence[float]) -> None:
-        """Take the values of a line into account, but for its first iterations."""
+        """Include the values of a line, without its first iterations."""
         self.lowest.append(values[int(len(values) * LATE)])
         self.highest.append(max(values))
 
-    def set(self, axes: Any, least_room: float) -> None:
+    def set(self, axes: Axes, least_room: float) -> None:
         """Set the limits of the vertical axis."""
         low, high = min(self.lowest), max(self.highest)
         room = 0.05 * (high - low) or least_room
         axes.set_ylim(low - room, high + room)
 
 
-def _family_panels(rows: Rows, title: str) -> tuple[Any, list[tuple[Any, list[Row]]]]:
-    """Make a figure of a panel a family, and return it with each panel and the rows of its family."""
+def _family_panels(rows: Rows, title: str) -> tuple[Figure, list[tuple[Axes, list[Row]]]]:
+    """Return a figure, and each family's panel with its rows."""
     families: dict[str, list[Row]] = {}
     for row in rows:
         families.setdefault(row["family"], []).append(row)
@@ -186,10 +191,10 @@ def _label(row: Row) -> str:
     return label_of(row, topics=False)
 
 
-def _styles(rows: Rows) -> dict[str, dict[str, Any]]:
-    """Return colour, line and mark of each label: a family has one colour, how it begins is the line's kind."""
+def _styles(rows: Rows) -> dict[str, JsonObject]:
+    """Return the style of each label: the colour is the family's, the line style the start's."""
     families = list(dict.fromkeys(row["family"] for row in rows))
-    styles: dict[str, dict[str, Any]] = {}
+    styles: dict[str, JsonObject] = {}
     begun: dict[str, int] = {}
     for row in rows:
         label, family = _label(row), row["family"]
@@ -207,13 +212,13 @@ def _styles(rows: Rows) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """Put one legend beside all panels, so that it covers no line."""
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Draw a legend outside the panels, so that it covers no line."""
     named = {label: line for one in axes for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
     figure.legend(list(named.values()), list(named), loc="outside right center", frameon=False)
 
 
-def _draw_by_topics(axes: Any, rows: Rows, styles: Mapping[str, Any], name: str, what: str) -> None:
+def _draw_by_topics(axes: Axes, rows: Rows, styles: Mapping[str, JsonObject], name: str, axis_label: str) -> None:
     counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
     for label in dict.fromkeys(_label(row) for row in rows):
         own, style = [row for row in rows if _label(row) == label], styles[label]
@@ -234,12 +239,12 @@ def _draw_by_topics(axes: Any, rows: Rows, styles: Mapping[str, Any], name: str,
         room = max((counts[-1] - counts[0]) * 0.08, 1.0)
         axes.set_xlim(counts[0] - room, counts[-1] + room)
     axes.set_xlabel("number of topics K")
-    axes.set_ylabel(what)
+    axes.set_ylabel(axis_label)
     axes.ticklabel_format(axis="y", useOffset=False, style="plain")
 
 
 def _mean(series: Rows, across: str, name: str) -> tuple[list[float], list[float]]:
-    """Return a cell's course, each iteration the mean over the restarts; where a restart tells nothing, none."""
+    """Return the means over the restarts of two quantities, by iteration; iterations without values are left out."""
     by_iteration: dict[int, list[tuple[float, float]]] = {}
     for row in series:
         if row[across] is not None and row[name] is not None:
@@ -249,8 +254,8 @@ def _mean(series: Rows, across: str, name: str) -> tuple[list[float], list[float
     return [x for x, _ in means], [y for _, y in means]
 
 
-def _draw_each(axes: Any, rows: Rows, results: Results, name: str, what: str) -> _Limits:
-    """Draw the cells of one family, each a line named by K or how it begins, and return the limits of the lines."""
+def _draw_each(axes: Axes, rows: Rows, results: Results, name: str, axis_label: str) -> _Limits:
+    """Draw a line for each cell of a family, labelled by K or its start, and return the limits of the lines."""
     limits = _Limits()
     sizes = list(dict.fromkeys(row["topics"] for row in rows))
     starts = list(dict.fromkeys(row["start"] for row in rows))
@@ -268,6 +273,6 @@ def _draw_each(axes: Any, rows: Rows, results: Results, name: str, what: str) ->
         limits.add(y)
     integer_ticks(axes.xaxis)
     axes.set_xlabel("iteration")
-    axes.set_ylabel(what)
+    axes.set_ylabel(axis_label)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False, ncols=2, fontsize=9)
     return limits

@@ -22,7 +22,7 @@ from collapsium.storage.io.folder import Folder
 
 
 def plots_for(options: CompareOptions) -> tuple[Plot, ...]:
-    """Return the plots of a comparison, in the order in which they are drawn."""
+    """Return the plots of a comparison, in order of drawing."""
     if options.unseen is None:
         return (
             ScoreByTopics(),
@@ -38,7 +38,7 @@ def plots_for(options: CompareOptions) -> tuple[Plot, ...]:
 
 
 def draw_plots(results: Results, folder: Folder) -> list[str] | None:
-    """Draw the plots that have something to show, and return their names; None where matplotlib is not installed."""
+    """Draw the plots that have data, and return their names; None if matplotlib is not installed."""
     if not can_draw():
         return None
     from matplotlib import rc_context

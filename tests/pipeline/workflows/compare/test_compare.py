@@ -101,7 +101,7 @@ def test_the_texts__say_what_was_compared(small, compared):
     text = (Path(compared.folder) / "table.md").read_text()
     assert f"Corpus: {small[0]}, 60 documents, 30 words; fitted to" in text
     assert f"tokens of {small[1]}. Seed 3." in text
-    assert "Options: lda.beta=3.0 gibbs-lda.beta=3.0; all else by default." in text
+    assert "Options: lda.beta=3.0 gibbs-lda.beta=3.0; defaults otherwise." in text
 
 
 @pytest.mark.long
@@ -160,6 +160,6 @@ def test_the_command__prints_the_table_and_says_how_to_go_on(small, tmp_path, ca
     assert main([*words, "--seed", "1"]) == 2
     assert "error: --seed: the comparison in" in capsys.readouterr().err
     assert main(["compare", small[0], str(tmp_path / "x"), "--topics", "2;3"]) == 2
-    assert "--topics: expected whole numbers with commas between, found '2;3'" in capsys.readouterr().err
+    assert "--topics: expected whole numbers separated by commas, found '2;3'" in capsys.readouterr().err
     assert main(["compare", small[0], str(tmp_path / "x"), "--set", "alpha=3"]) == 2
     assert "--set: expected FAMILY.OPTION=VALUE, found 'alpha=3'" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_peers_that_find_their_topics__stand_beside_ours(small, tmp_path, peer):
     assert all(row["topics"] is None and -20.0 < row["score"] < -1.0 for row in found.baselines)
     assert all(1 <= row["topics_99"] <= len(row["words"]) for row in found.baselines)
     text = (tmp_path / "out/peers.md").read_text()
-    assert "## Topics are found" in text
+    assert "## Number of topics determined by the model" in text
     assert f"| lda, K = 3, 2 restarts averaged | 6 | {found.rows[0]['ensemble_score']:.4f} |" in text
     assert all(f"| {peer}{'' if start == 'random' else f', {start}'} | 6 |" in text for start in starts)
 

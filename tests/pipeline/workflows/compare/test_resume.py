@@ -80,7 +80,7 @@ def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
     shutil.rmtree(tmp_path / "other")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
-    with pytest.raises(OccupiedError, match="is no comparison"):
+    with pytest.raises(OccupiedError, match="is not a comparison"):
         compare(small[0], tmp_path / "mine", heldout=small[1], **given)
     other = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
     with pytest.raises(MismatchError, match="expected the 60 documents"):

@@ -18,12 +18,12 @@ from collapsium.pipeline.analysis.labels.classification import scored
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.compare.baselines import classifiers as learning
 from collapsium.pipeline.workflows.compare.baselines.classifiers import (
-    Known,
-    Lesson,
-    beside_topics,
+    LabelledCorpus,
+    TrainingExamples,
     learned,
     read_known,
     tallied,
+    with_labels,
 )
 from collapsium.pipeline.workflows.compare.baselines.supervised_lda import BINARY, LINEAR, chosen, classified, responses
 from collapsium.pipeline.workflows.compare.catalogue import CLASSIFIERS, SUPERVISED_LDA
@@ -103,7 +103,7 @@ def test_variants__are_fitted_with_what_they_say(compared):
         assert options["eta"] == (0.1 if "eta-0.1" in row["cell"] else 0.5)
         assert f"eta = {options['eta']}" in row["start"]
         assert ("without place" in row["start"]) == (options.get("labels") == ["kind"])
-    assert compared.left_out == ("lda-4 does not take 'kind', and cannot predict it",)
+    assert compared.left_out == ("lda-4 does not use 'kind' and cannot predict it",)
 
 
 @pytest.mark.long
@@ -151,7 +151,7 @@ def test_classifiers__are_those_of_scikit_learn_tuned_on_a_share(place, compared
     from sklearn.naive_bayes import MultinomialNB
 
     train, unseen = (read_known(Corpus(place / one), "kind", numeric=False, table=LabelTable()) for one in PARTS)
-    lesson = Lesson.of(train, 4, "train")
+    lesson = TrainingExamples.of(train, 4, "train")
     words, tuning = train.words[lesson.rows], lesson.tuning
     grid = [(a, f) for a in learning.GRIDS["naive-bayes"]["alpha"] for f in (True, False)]
     reached = [
@@ -187,7 +187,7 @@ def test_lda_and_a_machine__have_labels_beside_topics(place, compared):
     table = label_table(train, ("place",), ("stars",))
     known = read_known(train, "kind", numeric=False, table=table)
     theta = np.full((90, 2), 0.5)
-    features = beside_topics(theta, known).toarray()
+    features = with_labels(theta, known).toarray()
     assert features.shape == (90, 2 + len(table))
     labels = [[one["value"] for one in each if one["field"] == "place"] for each in column(train, "labels")]
     for row, own in zip(features, labels, strict=True):
@@ -204,8 +204,8 @@ def column(corpus, name):
 def test_classifiers__learn_what_there_is_to_learn(name):
     target = np.arange(60) % 3
     counts = np.eye(6)[target] * 5 + np.eye(6)[3 + np.arange(60) % 2]
-    known = Known(csr_matrix(counts), csr_matrix((60, 0)), [(f"k{one}",) for one in target])
-    lesson = Lesson.of(known, 1, "here")
+    known = LabelledCorpus(csr_matrix(counts), csr_matrix((60, 0)), [(f"k{one}",) for one in target])
+    lesson = TrainingExamples.of(known, 1, "here")
     found, _ = learned(name, known.words, known.words, lesson, 0)
     assert found == [own for (own,) in known.values]
 
@@ -227,13 +227,13 @@ def test_a_number__is_predicted_too(place, monkeypatch):
 def test_lessons__are_of_documents_with_words_and_one_value(rows):
     words = csr_matrix(np.array([[size] for _, _, size in rows], dtype=float))
     values = [tuple(f"v{value + n}" for n in range(several)) for value, several, _ in rows]
-    train = Known(words, csr_matrix((len(rows), 0)), values)
+    train = LabelledCorpus(words, csr_matrix((len(rows), 0)), values)
     single = [n for n, (_, several, size) in enumerate(rows) if several == 1 and size]
     if len({values[n] for n in single}) < 2:
         with pytest.raises(InputError, match="two values"):
-            Lesson.of(train, 0, "here")
+            TrainingExamples.of(train, 0, "here")
         return
-    lesson = Lesson.of(train, 0, "here")
+    lesson = TrainingExamples.of(train, 0, "here")
     assert lesson.rows.tolist() == single
     assert [(lesson.classes[one],) for one in lesson.target] == [values[n] for n in single]
     assert 0 < lesson.tuning.sum() < len(single)
@@ -296,7 +296,7 @@ def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):
         ({"field": "kind", "without": ("kind",)}, "without: 'kind' is the field to predict"),
         ({"field": "kind", "labels": ("place",)}, "labels: expected 'kind' among them"),
         ({"field": "stars", "covariates": ("stars",)}, "covariates: 'stars' is the field"),
-        ({"without": ("plac",)}, "without: no such field of labels is taken: 'plac' .did you mean 'place'"),
+        ({"without": ("plac",)}, "without: unknown field of labels 'plac' .did you mean 'place'"),
         ({"without": ("kind", "place")}, "no field of labels would be left"),
         ({"lda_topics": (0,)}, "lda_topics: expected a whole number of 1 or more, found 0"),
         ({"families": ("gibbs-ncrp",)}, "families: 'gibbs-ncrp' has no score"),
@@ -323,8 +323,8 @@ def test_wrong_documents__are_refused(place):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--field", "kind"], "--field goes with --unseen"),
-        (["--unseen", "U", "--peers", "gensim"], "--peers does not go with --unseen"),
+        (["--field", "kind"], "--field requires --unseen"),
+        (["--unseen", "U", "--peers", "gensim"], "--peers cannot be combined with --unseen"),
         (["--unseen", "U", "--vary", "eta"], "--vary: expected OPTION=V,V"),
         (["--unseen", "U", "--lda-topics", "many"], "--lda-topics: expected whole numbers"),
     ],
