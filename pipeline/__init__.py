@@ -1,18 +1,15 @@
-"""What a run is: configuration, model families, the loop, progress, evaluation and the commands.
+"""Runs: corpora, fits, models and workflows, with the public functions of Collapsium.
 
-The public surface is small: `ingest`, `append`, `split`, `flatten`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
-`evaluate`, `infer`, `predict`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit
---resume`` does, `coherence` what ``evaluate --coherence`` does, `expected_topics` and `label_topics` what ``topics
---given`` and ``topics --labels`` do; `report`, `plot` and `export` show what was fitted, and `neighbour_distance` says
-how far segments lie apart; `batch` makes all of it a job, with `versions` and `rollback`; `Model` opens what `fit`
-made. `topic_shares` gives the topics' shares by period that ``plot --what time`` draws, and `sample_texts` texts to
-try things on.
+Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`, and `sample_texts` for trying things out. Fits: `estimate`,
+`fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `topic_shares`, `expected_topics`, `label_topics`,
+`neighbour_distance`, `evaluate`, `coherence`, `infer`, `predict`, `report`, `plot` and `export`. Jobs: `batch`,
+`versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.coherence import Coherence, coherence
@@ -142,8 +139,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `collapsium --help` shall not wait for the compiler."""
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that `collapsium --help` does not load the compiler."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,18 +1,13 @@
-"""Numbers and times as people say them."""
+"""Formatting of numbers, durations, curves and counts for people."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
+BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+"""Characters of sparklines, from low to high."""
 
 
-BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-
-
-def lasting(seconds: float) -> str:
-    """Return a time as people say it: ``40 s``, ``5 min``, ``2 h 05 min``."""
+def duration_text(seconds: float) -> str:
+    """Return a duration: ``40 s``, ``5 min``, ``2 h 05 min``."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -20,7 +15,7 @@ def lasting(seconds: float) -> str:
 
 
 def quantity(number: float) -> str:
-    """Return a number in three digits or so: ``950``, ``12.3k``, ``4.5M``."""
+    """Return a number with three significant digits: ``950``, ``12.3k``, ``4.5M``."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= 0.9995 * size:
             return f"{number / size:.3g}{unit}"
@@ -28,36 +23,36 @@ def quantity(number: float) -> str:
 
 
 def sparkline(values: list[float], width: int, *, ascii_only: bool = False) -> str:
-    """Draw a curve in a line of text.
+    """Return a curve as a line of text.
 
     Parameters
     ----------
     values : list of float
-        The curve, evenly spaced.
+        Evenly spaced values.
     width : int
-        Letters, at most.
+        Largest number of characters.
     ascii_only : bool, optional
-        Whether the terminal knows no others.
+        Whether only ASCII characters are used.
 
     Returns
     -------
     str
-        A letter for each value or, where there are too many, for the last of each run of them.
+        A character for each value or, if there are too many, for the last one of each stretch of values.
     """
-    signs = PLAIN if ascii_only else BLOCKS
+    blocks = ASCII_BLOCKS if ascii_only else BLOCKS
     if not values or width < 1:
         return ""
     count = min(width, len(values))
-    shown = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
-    low, span = min(shown), max(shown) - min(shown)
-    return "".join(signs[int((value - low) / span * (len(signs) - 1)) if span else 0] for value in shown)
+    selected = [values[(number + 1) * len(values) // count - 1] for number in range(count)]
+    low, span = min(selected), max(selected) - min(selected)
+    return "".join(blocks[int((value - low) / span * (len(blocks) - 1)) if span else 0] for value in selected)
 
 
-def counted(number: int, what: str) -> str:
-    """Return ``1 shard`` or ``4 shards``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """Return a number with a noun: ``1 shard`` or ``4 shards``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def plain(text: str) -> str:
-    """Return a text without what would steer a terminal: words and labels are anybody's."""
+    """Return a text without control characters, which words and labels of a corpus may contain."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

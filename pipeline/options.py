@@ -1,7 +1,7 @@
-"""Options, each declared once: models whose fields are keywords of functions, flags of commands and keys of TOML files.
+"""Options, declared once as fields of models, for keywords of functions, flags of commands and keys of TOML files.
 
-A field of a model has a name, a type, a default, its limits, how its value is written, and a description. `keywords`
-makes a function take the fields of models as keyword arguments; `collapsium.pipeline.cli.command` makes flags of them.
+A field has a name, a type, a default, limits, a way of writing its value, and a description. `keywords` gives a
+function the fields of models as keyword arguments; `collapsium.pipeline.cli.command` makes flags of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import annotated_types
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from collapsium.storage.errors import OptionError, flag_of, suggestion
 
@@ -29,22 +30,22 @@ _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 @dataclass(frozen=True)
 class Value:
-    """How the value of an option is written.
+    """Notation of an option's value.
 
     Attributes
     ----------
     metavar : str or None
-        What stands for it in help, such as ``N``; of choices these themselves.
+        Placeholder in help, such as ``N``; by default the choices, if the value is one of several.
     unit : str or None
-        Its unit, such as ``seconds``.
+        Unit, such as ``seconds``.
     expected : str or None
-        What errors say was expected, such as ``a share in [0, 1)``; by default made of the type and the limits.
+        Expected value in messages, such as ``a share in [0, 1)``; by default derived from the type and the limits.
     text : bool
-        Whether the command line leaves the text as it is, for the model to read.
+        Whether the command line passes the text to the model unchanged.
     flag : str or None
-        Its flag, where that is not its name.
+        Flag, if it differs from the name.
     heading : str or None
-        The heading that it stands under in help, where that is not its model's.
+        Heading in help, if it differs from the model's.
     """
 
     metavar: str | None = None
@@ -56,7 +57,7 @@ class Value:
 
 
 class Options(BaseModel):
-    """Options that belong together; whoever takes several groups of options takes several models.
+    """A group of options; a function with several groups takes several models.
 
     Parameters
     ----------
@@ -66,12 +67,12 @@ class Options(BaseModel):
     Raises
     ------
     OptionError
-        A value is of another type, or out of its limits.
+        A value is of another type, or outside its limits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     heading: ClassVar[str] = ""
-    """Heading of their group in help; by default they stand with the command's own."""
+    """Heading of the group in help; by default that of the command's own options."""
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -86,7 +87,7 @@ def without_none(options: Options) -> dict[str, Any]:
 
 
 def value_of(field: FieldInfo) -> Value:
-    """Return how the value of a field is written."""
+    """Return the notation of a field's value."""
     return next((one for one in field.metadata if isinstance(one, Value)), Value())
 
 
@@ -96,7 +97,7 @@ def spelled_flag(name: str, field: FieldInfo) -> str:
 
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
-    """Return the types of a field but for None: one, or those of a union."""
+    """Return the types of a field without None: a single one, or those of a union."""
     if get_origin(annotation) in (Literal, dict, tuple) or not get_args(annotation):
         return (annotation,)
     if get_origin(annotation) is Annotated:
@@ -105,7 +106,7 @@ def kinds_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def choices_of(field: FieldInfo) -> tuple[str, ...]:
-    """Return the values that a field can have, of those that are a choice."""
+    """Return the possible values of a field; empty if they are not enumerated."""
     for kind in kinds_of(field.annotation):
         inner = get_args(kind)[0] if get_origin(kind) is tuple else kind
         if get_origin(inner) is Literal:
@@ -114,7 +115,7 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
 
 
 def heading_of(model: type[Options], name: str) -> str:
-    """Return the heading of an option: its own, or that of the model that declares it, which another may build on."""
+    """Return the heading of an option: its own, or that of the model that declares it."""
     own = value_of(model.model_fields[name]).heading
     if own is not None:
         return own
@@ -122,14 +123,14 @@ def heading_of(model: type[Options], name: str) -> str:
     return owner.heading if issubclass(owner, Options) else ""
 
 
-def limits_of(field: FieldInfo) -> dict[str, Any]:
+def limits_of(field: FieldInfo) -> dict[str, float]:
     """Return the limits of a number: ``ge``, ``gt``, ``le`` and ``lt``."""
     kinds = {"ge": annotated_types.Ge, "gt": annotated_types.Gt, "le": annotated_types.Le, "lt": annotated_types.Lt}
     return {name: getattr(one, name) for one in field.metadata for name, kind in kinds.items() if isinstance(one, kind)}
 
 
 def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> OptionError:
-    """Return the first thing that is wrong with options as the error of ours that names the option."""
+    """Return the first validation error as an `OptionError` that names the option."""
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     name = str(first["loc"][0]) if first["loc"] else None
@@ -137,16 +138,16 @@ def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> Opt
         return cause if cause.subject or name is None else OptionError(cause.message, name)
     if name is None or name not in model.model_fields:
         return OptionError(str(first["msg"]), name)
-    field, found = model.model_fields[name], reprlib.repr(first["input"])
+    field, value = model.model_fields[name], reprlib.repr(first["input"])
     near = suggestion(str(first["input"]), choices_of(field)) if first["type"] == "literal_error" else ""
-    return OptionError(f"expected {_expected(field, first)}, found {found}{near}", name)
+    return OptionError(f"expected {_expected(field, first)}, found {value}{near}", name)
 
 
-def _expected(field: FieldInfo, error: Any) -> str:
-    """Return what was expected of a field."""
-    kind, limits, said = str(error["type"]), limits_of(field), value_of(field).expected
-    if said is not None:
-        return said
+def _expected(field: FieldInfo, error: ErrorDetails) -> str:
+    """Return the expected value of a field, for a message."""
+    kind, limits, expected = error["type"], limits_of(field), value_of(field).expected
+    if expected is not None:
+        return expected
     if kind == "literal_error":
         choices = choices_of(field)
         return (" or " if len(choices) == 2 else ", ").join(choices)
@@ -161,16 +162,15 @@ def _expected(field: FieldInfo, error: Any) -> str:
 
 
 def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
-    """Make a function take options as keyword arguments.
+    """Return a decorator that gives a function the options of models as keyword arguments.
 
-    A keyword that it does not have, or lacks, is an `OptionError`.
-
-    A function that takes ``**options`` too checks those itself, as they depend on others (on the family).
+    An unknown or missing keyword is an `OptionError`. If the function also takes ``**options``, it validates those
+    itself, as they depend on others (on the family).
 
     Parameters
     ----------
     **models : type of Options
-        By the names of the function's parameters that receive them. Signature and docstring then have their fields.
+        Models by the names of the parameters that receive them. Signature and docstring get their fields.
 
     Returns
     -------
@@ -205,33 +205,33 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
 
 
 def _parameters(model: type[Options]) -> Iterator[inspect.Parameter]:
-    """Return a keyword for each option of a model."""
+    """Yield a keyword parameter for each option of a model."""
     for name, field in model.model_fields.items():
         default = inspect.Parameter.empty if field.is_required() else field.default
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)
 
 
 def _described(text: str | None, models: dict[str, type[Options]]) -> str | None:
-    """Put the options of models into a docstring, in place of the parameters that receive them."""
+    """Return a docstring with the options of models in place of the parameters that receive them."""
     lines = inspect.cleandoc(text or "").split("\n")
     for parameter, model in models.items():
-        place = next((number for number, line in enumerate(lines) if line.startswith(f"{parameter} : ")), None)
-        if place is None:
+        start = next((number for number, line in enumerate(lines) if line.startswith(f"{parameter} : ")), None)
+        if start is None:
             continue
-        end = next((n for n in range(place + 1, len(lines)) if not lines[n].startswith(" ")), len(lines))
-        lines[place:end] = [line for name, field in model.model_fields.items() for line in _entry(name, field)]
+        end = next((n for n in range(start + 1, len(lines)) if not lines[n].startswith(" ")), len(lines))
+        lines[start:end] = [line for name, field in model.model_fields.items() for line in _entry(name, field)]
     return "\n".join(lines) if text else text
 
 
 def _entry(name: str, field: FieldInfo) -> list[str]:
-    """Return a parameter as numpydoc writes it."""
+    """Return the lines of a parameter in a numpydoc docstring."""
     kind = " or ".join(getattr(one, "__name__", str(one)) for one in kinds_of(field.annotation))
     body = textwrap.wrap(field.description or "", 110, initial_indent="    ", subsequent_indent="    ")
     return [f"{name} : {kind}{'' if field.is_required() else ', optional'}", *body]
 
 
 def option_names(function: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names by which a public function takes arguments, its options included.
+    """Return the names of the arguments of a public function, options included.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def option_names(function: Callable[..., object]) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        In the order of the signature.
+        Names in the order of the signature.
     """
     return tuple(
         name
@@ -250,15 +250,15 @@ def option_names(function: Callable[..., object]) -> tuple[str, ...]:
     )
 
 
-def names_of(value: Any, option: str = "names") -> tuple[str, ...]:
-    """Return the names in an option that takes several.
+def names_of(value: object, option: str = "names") -> tuple[str, ...]:
+    """Return the names of an option with several names.
 
     Parameters
     ----------
     value : str or sequence of str
-        A list, or a string with commas between; numbers are written out, as columns of vectors may be numbers.
+        A list, or a string with commas; numbers are converted to strings, as columns of vectors may be numbers.
     option : str, optional
-        What the option is called, for the error.
+        Name of the option, for the error.
 
     Returns
     -------
@@ -268,7 +268,7 @@ def names_of(value: Any, option: str = "names") -> tuple[str, ...]:
     Raises
     ------
     OptionError
-        It is something else.
+        The value is neither.
     """
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return tuple(name.strip() for name in str(value).split(",") if name.strip())
@@ -278,38 +278,38 @@ def names_of(value: Any, option: str = "names") -> tuple[str, ...]:
 
 
 def paths_of(value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Return the paths in an option that takes several: a list, or a single one, commas and all."""
+    """Return the paths of an option with several paths: a list, or a single one, which may contain commas."""
     return tuple(os.fspath(one) for one in ((value,) if isinstance(value, (str, os.PathLike)) else value))
 
 
-def _path(value: Any) -> Any:
+def _path(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _names(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+def _names(value: object, info: ValidationInfo) -> tuple[str, ...]:
     return names_of(value, info.field_name or "names")
 
 
-def _listed(value: Any) -> Any:
+def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
 class Commas:
-    """Marks an option whose flag takes several values with commas between."""
+    """Marks an option whose flag takes several values, separated by commas."""
 
 
 Location = Annotated[str, BeforeValidator(_path)]
 """A path or URL."""
 Locations = Annotated[tuple[str, ...], BeforeValidator(paths_of)]
-"""Paths, or a single one; its flag may be repeated."""
+"""Paths, or a single path; the flag may be repeated."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas()]
-"""Names, or a string with commas between; its flag may be repeated."""
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-"""Texts, each as it stands; its flag may be repeated."""
+"""Names, or a string with commas; the flag may be repeated."""
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+"""Texts, unchanged; the flag may be repeated."""
 
 
-def require_kind(name: str, value: Any, kind: Any, where: str = "") -> None:
+def require_kind(name: str, value: object, kind: Any, where: str = "") -> None:
     """Refuse a value that is not of the type of an option.
 
     Parameters
@@ -317,11 +317,11 @@ def require_kind(name: str, value: Any, kind: Any, where: str = "") -> None:
     name : str
         The option.
     value : object
-        What it was given.
+        The value.
     kind : type
         Its annotation.
     where : str, optional
-        What the error begins with, if not with the option alone.
+        Beginning of the error before the option's name.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from collapsium.pipeline.formatting import counted, lasting, plain, quantity
+from collapsium.pipeline.formatting import counted, duration_text, plain, quantity
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text
 from collapsium.pipeline.monitoring.terminal import guarded_console, raw_stream
@@ -232,7 +232,7 @@ class RunView:
         if "tokens_a_second" in fit.event:
             texts.append(f"{quantity(fit.event['tokens_a_second'])} {units[1]}/s")
         if left:
-            texts.append(f"{lasting(left)} left")
+            texts.append(f"{duration_text(left)} left")
         return "".join(f"  {text}" for text in texts)
 
     def _member(self, event: Event) -> None:

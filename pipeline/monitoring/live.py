@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from collapsium.pipeline.formatting import lasting, quantity, sparkline
+from collapsium.pipeline.formatting import duration_text, quantity, sparkline
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus, RunStatus
 from collapsium.storage.units import size
 
@@ -117,7 +117,7 @@ def _bar(status: RunStatus, fit: FitStatus, width: int) -> RenderableType:
     completed = sum(status.planned if one.ended in done else one.iteration for one in status.fits.values())
     left = fit.left(status.planned)
     row = Table.grid(padding=(0, 1, 0, 0))
-    times = f"{lasting(fit.elapsed)}" + (f", {lasting(left)} left" if left else "")
+    times = f"{duration_text(fit.elapsed)}" + (f", {duration_text(left)} left" if left else "")
     row.add_row(ProgressBar(total=total, completed=completed, width=width), f"{completed:,}/{total:,}", times)
     return row
 

@@ -35,11 +35,11 @@ class Fate:
         self.seed, self.session = seed, 0
         self.dead = False  # the driver
         self.taken_over = False  # the run, by another driver
-        self.lasting = None  # number of an error that all operations on the store meet from now on
+        self.duration_text = None  # number of an error that all operations on the store meet from now on
         self.faults = []  # what befell it, in words
         self._asked = Counter()
         # How bad it gets: some histories know one kind of fault only, and that often.
-        kinds = ("crash", "lose", "scheduler", "duplicate", "task", "store", "lasting", "gone", "interrupt", "sleep")
+        kinds = ("crash", "lose", "scheduler", "duplicate", "task", "store", "duration_text", "gone", "interrupt", "sleep")
         only = self.draw("only") < 0.4
         chosen = kinds[int(self.draw("kind") * len(kinds))]
         self.rates = {kind: 0.0 if only and kind != chosen else self.draw(f"rate {kind}") ** 3 for kind in kinds}
@@ -76,7 +76,7 @@ class Fate:
     def again(self):
         """The driver is started again, and what was wrong with the store has been put right."""
         self.session += 1
-        self.dead, self.lasting, self.taken_over = False, None, False
+        self.dead, self.duration_text, self.taken_over = False, None, False
         self._asked.clear()
 
 
@@ -103,11 +103,11 @@ class FaultyFileSystem(MemoryFileSystem):
         if fate.happens("crash", 0.01, operation, path):
             fate.dead = True
             raise DriverCrash
-        if fate.lasting is None and fate.happens("lasting", 0.005, operation, path):
+        if fate.duration_text is None and fate.happens("duration_text", 0.005, operation, path):
             numbers = sorted(LASTING)
-            fate.lasting = numbers[int(fate.draw("which", operation, path) * len(numbers))]
-        if fate.lasting is not None:
-            raise OSError(fate.lasting, LASTING[fate.lasting], path)
+            fate.duration_text = numbers[int(fate.draw("which", operation, path) * len(numbers))]
+        if fate.duration_text is not None:
+            raise OSError(fate.duration_text, LASTING[fate.duration_text], path)
         if fate.happens("store", 0.4, operation, path):
             raise OSError(errno.EIO, "the store failed on purpose", path)
 

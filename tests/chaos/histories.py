@@ -157,7 +157,7 @@ def require_called_for(error, fate):
         return
     if isinstance(error, StoreError):
         called = "on purpose" in str(error) and fate.rates["store"] > 0.1
-        assert called or (fate.lasting is not None and LASTING[fate.lasting] in str(error)), error
+        assert called or (fate.duration_text is not None and LASTING[fate.duration_text] in str(error)), error
         return
     assert isinstance(error, ClusterError), error
     assert any(kind in fault for fault in fate.faults for kind in ("scheduler", "task", "gone")), error

@@ -11,7 +11,7 @@ from bokeh.models import Div, Select
 from distributed import Scheduler
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
-from collapsium.pipeline.formatting import lasting, quantity
+from collapsium.pipeline.formatting import duration_text, quantity
 from collapsium.pipeline.monitoring.dask_dashboard.panels import PANELS, Panel
 from collapsium.pipeline.monitoring.dask_dashboard.view import View
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus
@@ -50,8 +50,8 @@ def _figures(view: View) -> str:
         "score": f"{fit.curves['score'].last:.4f}" if "score" in fit.curves else "",
         "active topics": f"{event['active']:,}" if "active" in event else "",
         f"{units[1]} per second": quantity(event["tokens_a_second"]) if "tokens_a_second" in event else "",
-        "elapsed": lasting(fit.elapsed),
-        "remaining": "" if left is None or status.ended else f"about {lasting(left)}",
+        "elapsed": duration_text(fit.elapsed),
+        "remaining": "" if left is None or status.ended else f"about {duration_text(left)}",
         "members": f"{len(status.members_ended)} of {status.restarts} ended" if status.restarts else "",
         "state": view.state(status),
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from distributed import Scheduler
 
-from collapsium.pipeline.formatting import lasting
+from collapsium.pipeline.formatting import duration_text
 from collapsium.pipeline.monitoring.dask_dashboard.runs import runs_of
 from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 
@@ -65,7 +65,7 @@ class View:
             return f"ended ({status.ended})"
         quiet = self._runs.quiet(self.run)
         limit = max(SILENCE.seconds, SILENCE.iterations * status.fit.pace())
-        return f"no event for {lasting(quiet)}" if quiet > limit else "running"
+        return f"no event for {duration_text(quiet)}" if quiet > limit else "running"
 
     def status(self) -> RunStatus | None:
         """Return the status of the run; None if there is no run."""

@@ -7,7 +7,7 @@ from typing import IO
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from collapsium.pipeline.formatting import counted, lasting
+from collapsium.pipeline.formatting import counted, duration_text
 from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import loss_text
@@ -97,7 +97,7 @@ class GridView:
         if completed < MIN_SHARE_FOR_ESTIMATE * self._total or done >= self._total or self._baselines:
             return ""
         spent = time.monotonic() - self._began
-        return f", about {lasting(spent / completed * (self._total - done))} left"
+        return f", about {duration_text(spent / completed * (self._total - done))} left"
 
     def _iteration(self, event: Event) -> None:
         if not self._cell:
@@ -147,7 +147,7 @@ class GridView:
         # A cell that was left out has been reported.
         if not {"score", "figures"} & set(event):
             return
-        text = f"{event['cell']}: {lasting(event['elapsed'])}{score}"
+        text = f"{event['cell']}: {duration_text(event['elapsed'])}{score}"
         self._print(f"{text}  ({self._done} of {self._cells} done{self._left(self._finished)})")
 
     def _compared(self, event: Event) -> None:  # noqa: ARG002

@@ -2,7 +2,7 @@
 
 import io
 
-from collapsium.pipeline.workflows.compare.progress import GridView, lasting
+from collapsium.pipeline.workflows.compare.progress import GridView, duration_text
 
 
 def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
@@ -22,4 +22,4 @@ def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
     assert lines[:2] == ["3 cells, 1 done before", "lda-40 (2 of 3): 2 fits of 10 iterations"]
     assert lines[-2] == "lda-40 (2 of 3): 9 of 20 iterations; 48% of all, about 3 min left"
     assert lines[-1] == "lda-40: 50 s  score -7.2500 ± 0.0100  (2 of 3 done, about 50 s left)"
-    assert [lasting(seconds) for seconds in (3.4, 300, 7500)] == ["3 s", "5 min", "2 h 05 min"]
+    assert [duration_text(seconds) for seconds in (3.4, 300, 7500)] == ["3 s", "5 min", "2 h 05 min"]
