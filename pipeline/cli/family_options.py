@@ -21,8 +21,9 @@ from collapsium.storage.runs.run import Run
 class FamilyFlags(Options):
     """The family, and its options as text; with a family named, these are flags too."""
 
-    family: Annotated[str | None, Value("|".join(family_names()))] = Field(
-        None, description="model family; together with --help, its options are listed"
+    family: Annotated[str | None, Value("FAMILY")] = Field(
+        None,
+        description=f"model family: {', '.join(family_names())}; together with --help, its options are listed",
     )
     settings: Annotated[Texts, Value("NAME=VALUE", flag="--set")] = Field(
         (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'; may be repeated"

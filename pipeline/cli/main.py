@@ -76,6 +76,8 @@ def _run(argv: Sequence[str] | None) -> int:
         line = parse(list(sys.argv[1:] if argv is None else argv))
     except UsageError as error:
         _refuse(error.message, error.command)
+    except BrokenPipeError:
+        return _discard_output()
     except CollapsiumError as error:
         return _fail(error.spelled(spelling), _code_of(error))
     form, quiet = line.call.flags.values.get("log_format"), line.call.flags.values.get("quiet", False)
@@ -88,11 +90,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return _interrupt(form)
     except BrokenPipeError:
-        # `collapsium topics RUN | head` is no error. The signal itself must stay ignored, as it would end a driver
-        # whose scheduler has died. Remaining output is discarded.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return _discard_output()
     except Exception as error:
         if line.debug:
             raise
@@ -112,6 +110,16 @@ def _run(argv: Sequence[str] | None) -> int:
         atexit.unregister(_stop_zarr)
         atexit.register(_stop_zarr)
     return result
+
+
+def _discard_output() -> int:
+    """Discard the remaining output of a closed pipe, as of ``collapsium topics RUN | head``, and return the exit code.
+
+    The signal itself stays ignored, as it would end a driver whose scheduler has died.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE
 
 
 def _code_of(error: Exception) -> int:

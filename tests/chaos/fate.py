@@ -39,7 +39,18 @@ class Fate:
         self.faults = []  # what befell it, in words
         self._asked = Counter()
         # How bad it gets: some histories know one kind of fault only, and that often.
-        kinds = ("crash", "lose", "scheduler", "duplicate", "task", "store", "duration_text", "gone", "interrupt", "sleep")
+        kinds = (
+            "crash",
+            "lose",
+            "scheduler",
+            "duplicate",
+            "task",
+            "store",
+            "duration_text",
+            "gone",
+            "interrupt",
+            "sleep",
+        )
         only = self.draw("only") < 0.4
         chosen = kinds[int(self.draw("kind") * len(kinds))]
         self.rates = {kind: 0.0 if only and kind != chosen else self.draw(f"rate {kind}") ** 3 for kind in kinds}

@@ -6,9 +6,9 @@ read as the model's documents were; the number of tokens whose word the model do
 not know is printed.
 
 The name of OUT chooses the format:
-  .parquet  one row a document: id; topics, the permanent ids of `collapsium
-            topics` by falling proportion; proportions. With --dense: id, and one
-            column for each topic, topic_0 and so on
+  .parquet  one row for each document: id; topics, the permanent ids of
+            `collapsium topics` by falling proportion; proportions. With
+            --dense: id, and one column for each topic, topic_0 and so on
   .csv      one row for each document and topic: id, topic, proportion; with
             --dense the columns of .parquet --dense
   .npy      a float32 matrix, documents x topics; NAME.ids.csv has the ids

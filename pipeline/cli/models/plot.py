@@ -7,17 +7,18 @@ This command needs the extra 'plots'. The panels, chosen with --what:
   sizes             shares of the tokens, the largest first
   map               topics in the plane: topics with similar word probabilities
                     are close (t-SNE, or multidimensional scaling of Hellinger
-                    distances below 30 topics; the picture shows how reliable it is)
+                    distances below 30 topics; the picture shows its quality)
 
 Drawn only on request, each as a picture of its own:
   labels    labels and topics in the plane, at most 40 each; a label is close to
-            the topics that it raises (multidimensional scaling of the weights of
-            `collapsium topics --labels`)
+            the topics that it raises (multidimensional scaling of the weights
+            of `collapsium topics --labels`)
   segments  topic proportions along the segments of a document, with the mean
-            Hellinger distance between neighbours. For families without segments,
-            successive documents take the place of segments; with --document ID
-            these are ID#1, ID#2, ... of `collapsium flatten`. --compare-with draws a
-            second run with the same vocabulary in matching colours
+            Hellinger distance between neighbours. For families without
+            segments, successive documents take the place of segments; with
+            --document ID these are ID#1, ID#2, ... of `collapsium flatten`.
+            --compare-with draws a second run with the same vocabulary in
+            matching colours
   time      shares of topics by period, for documents with dates: means weighted
             by tokens, with 95% intervals, and the number of documents. Missing
             and unreadable dates are counted

@@ -142,7 +142,7 @@ def _epilog() -> str:
 def _key_lines(key: str, text: str) -> list[str]:
     """Return the lines of a key: the key, and its description wrapped in a column beside it."""
     column = " " * 33
-    lines = textwrap.wrap(text, LAYOUT.widest - len(column), initial_indent=column, subsequent_indent=column)
+    lines = textwrap.wrap(text, LAYOUT.widest, initial_indent=column, subsequent_indent=column)
     return [f"    {key:28} {lines[0].lstrip()}", *lines[1:]]
 
 

@@ -45,13 +45,14 @@ EPILOG = """examples:
   collapsium compare train out --unseen test --vary eta=0.1,0.25,0.5,0.75,1.0 --vary topics_per_label=2,5
   collapsium compare train out --unseen test --families hdsp --field stars --without category --lda-topics 50,200
 
---set FAMILY.OPTION=VALUE sets an option of a family (see `collapsium fit --family FAMILY
---help`), or one of iterations, samples, sample_every, score_every and local_sweeps. Other
-libraries have the options iterations, alpha and beta; tomotopy also samples and
-sample_every. A value NUMBER/K, such as 0.1/K, is divided by the cell's number of topics.
+--set FAMILY.OPTION=VALUE sets an option of a family (see `collapsium fit --family
+FAMILY --help`), or one of iterations, samples, sample_every, score_every and
+local_sweeps. Other libraries have the options iterations, alpha and beta;
+tomotopy also samples and sample_every. A value NUMBER/K, such as 0.1/K, is
+divided by the cell's number of topics.
 
-Leave out fields that contain the field to predict, such as a second rating next to
-stars: --labels lists the fields to use. Families use and predict numbers with
+Leave out fields that contain the field to predict, such as a second rating next
+to stars: --labels lists the fields to use. Families use and predict numbers with
 --set hdsp.scaling=linear --set hdsp.covariates=rating."""
 OPTIONS = (CompareOptions, SchedulerOptions, MemoryOptions)
 

@@ -1,64 +1,14 @@
-import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline import verify
 from collapsium.pipeline.cli.app import COMMANDS
-from collapsium.pipeline.cli.main import main
-from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.run import Run
 from tests.conftest import write_corpus
-
-
-@pytest.fixture(autouse=True)
-def _restore_signals():
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
-def command(capsys, *words):
-    """Run a command in this process: exit code, output, errors."""
-    try:
-        code = main([str(word) for word in words])
-    except SystemExit as stop:
-        code = stop.code
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
-def one_line(err):
-    assert err.count("\n") == 1, err
-    assert err.startswith("collapsium: error: ")
-    return err
-
-
-def fitted(place, small, *more):
-    words = [
-        "fit",
-        small[0],
-        place / "run",
-        "--family",
-        "lda",
-        "--topics",
-        3,
-        "--scheduler",
-        "serial",
-        "--quiet",
-        *more,
-    ]
-    assert main([str(word) for word in words]) == 0
-    return place / "run"
+from tests.pipeline.cli.commands import command, fitted, one_line
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -347,122 +297,3 @@ def test_damaged_shard__is_named_and_leaves_no_run(capsys, tmp_path):
     assert code == 1
     assert "part-00000.parquet: the bytes do not have the digest of the manifest" in err
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.xdist_group("clusters")
-def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
-    run = tmp_path / "run"
-    words = ["fit", small[0], run, "--family", "hdp", "--iterations", 1_000_000, "--workers", 2, "--topics", 5]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "collapsium.pipeline", *map(str, words)],
-        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "default"}, start_new_session=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and not any(e["event"] == "iteration" for e in Run(run).events()):
-        time.sleep(0.2)
-    os.killpg(process.pid, number)  # as a terminal or a batch system does: to the workers too
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "Traceback" not in err, err
-    end = Run(run).events()[-1]
-    assert end["reason"] == "interrupt"
-    assert main(["topics", str(run)]) == 0
-    assert f"iteration {end['iteration']} is saved; continue with `collapsium fit --resume {run}`" in err
-    assert Corpus(small[0]).manifest.documents == 60
-
-
-def test_output_that_nobody_reads_on__is_no_error(small, tmp_path):
-    run = fitted(tmp_path, small, "--iterations", 1)
-    command_ = f"{sys.executable} -m collapsium.pipeline topics {run} --words 30 | head -c 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command_], capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
-    assert done.stdout.split()[-1][-3:] in ("141", "0")
-
-
-def test_a_command__leaves_the_signal_of_broken_pipes_ignored(capsys):
-    """A driver whose scheduler has died writes to a socket that is closed; it would end without a word."""
-    assert command(capsys, "info", "none")[0] == 1
-    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
-
-
-@pytest.mark.long
-@pytest.mark.xdist_group("clusters")
-def test_a_second_interrupt__stops_at_once_and_damages_nothing(small, tmp_path):
-    run = tmp_path / "run"
-    words = [
-        "fit",
-        small[0],
-        run,
-        "--family",
-        "lda",
-        "--topics",
-        200,
-        "--iterations",
-        1_000_000,
-        "--checkpoint-every",
-        1,
-    ]
-    for pause in (0.0, 0.02, 0.1):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "collapsium.pipeline", *map(str, words)], stderr=subprocess.PIPE, text=True
-        )
-        deadline = time.monotonic() + 90
-        before = Run(run).checkpoints.latest() or 0
-        while time.monotonic() < deadline and (Run(run).checkpoints.latest() or 0) < before + 3:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        time.sleep(pause)
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130, err
-        assert time.monotonic() - began < 5
-        found = verify(run)
-        assert found.broken == []
-        words = ["fit", "--resume", run, "--checkpoint-every", 1]
-    assert main(["fit", "--resume", str(run), "--iterations", str(Run(run).checkpoints.latest() + 1), "--quiet"]) == 0
-
-
-def test_the_end_of_a_command__waits_for_zarr_without_a_traceback(tmp_path):
-    """Zarr's event loop is busy as the process ends, for longer than Zarr itself waits."""
-    program = f"""
-import time
-from zarr.core.sync import _get_loop
-from collapsium.pipeline.cli.main import main
-_get_loop().call_soon_threadsafe(time.sleep, 0.5)
-main(["info", {str(tmp_path / "nothing")!r}])
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stderr.count("\n") == 1
-    assert "no such folder" in done.stderr
-
-
-@pytest.mark.parametrize(("gap", "ends"), [(0.1, False), (0.9, False), (1.1, True)])
-def test_signals_that_come_close__are_one(monkeypatch, gap, ends):
-    from collapsium.pipeline.cli import main as module
-
-    clock, ended = [1000.0], []
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(module.os, "_exit", ended.append)
-    monkeypatch.setattr(module, "_interrupts", [])
-    with pytest.raises(KeyboardInterrupt):
-        module._interrupted(signal.SIGINT, None)
-    clock[0] += gap
-    with pytest.raises(KeyboardInterrupt) if ends else contextlib.nullcontext():
-        module._interrupted(signal.SIGINT, None)
-    assert ended == ([130] if ends else [])
-
-
-def test_a_command_that_was_taken_over__ends_with_a_code_of_its_own(capsys, small, tmp_path, monkeypatch):
-    from collapsium.storage.errors import TakenOverError
-    from collapsium.storage.runs.run import Run
-
-    def taken_over(run, event):
-        raise TakenOverError("another process has taken over")
-
-    monkeypatch.setattr(Run, "append_event", taken_over)
-    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]
-    code, _, err = command(capsys, *words)
-    assert code == 5
-    assert "another process has taken over" in err

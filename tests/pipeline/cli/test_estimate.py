@@ -7,7 +7,7 @@ import pytest
 
 from collapsium.pipeline.engine.resources.estimate import estimate
 from tests.conftest import write_corpus
-from tests.pipeline.cli.test_commands import command, one_line
+from tests.pipeline.cli.commands import command, one_line
 
 ASKED = ["--family", "lda", "--topics", 3]
 

@@ -91,7 +91,7 @@ def test_what_varies__makes_a_cell_for_each_value():
         (".eta=1", "expected OPTION=V,V"),
         ("eta=1.0,1.0", "expected different values"),
         ("topics=3,4", "use --topics"),
-        ("etta=1.0", "no family that is compared has such an option"),
+        ("etta=1.0", "no compared family has such an option"),
         ("lda.eta=1.0", "'lda' is not compared"),
         ("hdsp.etta=1.0", "family 'hdsp' has no such option"),
         ("eta=0.5,-1.0", "--vary hdsp.eta: "),

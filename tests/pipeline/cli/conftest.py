@@ -1,0 +1,13 @@
+"""Fixtures of tests of the command line."""
+
+import signal
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _restore_signals():
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
