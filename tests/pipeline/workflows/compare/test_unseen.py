@@ -230,7 +230,7 @@ def test_lessons__are_of_documents_with_words_and_one_value(rows):
     train = LabelledCorpus(words, csr_matrix((len(rows), 0)), values)
     single = [n for n, (_, several, size) in enumerate(rows) if several == 1 and size]
     if len({values[n] for n in single}) < 2:
-        with pytest.raises(InputError, match="two values"):
+        with pytest.raises(InputError, match="two or more values"):
             TrainingExamples.of(train, 0, "here")
         return
     lesson = TrainingExamples.of(train, 0, "here")
@@ -291,7 +291,7 @@ def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):
     ("options", "said"),
     [
         ({"field": "kid"}, "field: .* has no field 'kid' .did you mean 'kind'"),
-        ({"classifiers": ("svm",)}, "classifiers: `field` says"),
+        ({"classifiers": ("svm",)}, "classifiers: requires `field`"),
         ({"field": "kind", "classifiers": ("smv",)}, "unknown classifier 'smv'"),
         ({"field": "kind", "without": ("kind",)}, "without: 'kind' is the field to predict"),
         ({"field": "kind", "labels": ("place",)}, "labels: expected 'kind' among them"),
@@ -299,8 +299,8 @@ def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):
         ({"without": ("plac",)}, "without: unknown field of labels 'plac' .did you mean 'place'"),
         ({"without": ("kind", "place")}, "no field of labels would be left"),
         ({"lda_topics": (0,)}, "lda_topics: expected a whole number of 1 or more, found 0"),
-        ({"families": ("gibbs-ncrp",)}, "families: 'gibbs-ncrp' has no score"),
-        ({"vary": {"*": {"eat": [1.0]}}}, "--vary eat: no family that is compared has such an option"),
+        ({"families": ("gibbs-ncrp",)}, "families: 'gibbs-ncrp' cannot score documents"),
+        ({"vary": {"*": {"eat": [1.0]}}}, "--vary eat: no compared family has such an option"),
     ],
 )
 def test_wrong_options__are_refused_before_anything_is_made(place, options, said):
