@@ -27,7 +27,7 @@ from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
-from collapsium.pipeline.monitoring.events import Sink, first, has_iterations
+from collapsium.pipeline.monitoring.events import Sink, has_iterations, initial_event
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.run import Run
@@ -73,7 +73,7 @@ class ActiveFit:
 
     def _report_cluster(self, executor: Executor, seconds: float) -> list[Event]:
         """Send the sinks the cluster and notices about inputs and processors; return these events."""
-        cluster = first(
+        cluster = initial_event(
             "cluster",
             scheduler=self._placement.scheduler,
             workers=executor.workers,
@@ -84,7 +84,7 @@ class ActiveFit:
         notices = missing_inputs(self._request.corpus, self._request.family, self._request.config)
         differing = self._check_processors(executor)
         notices += [] if differing is None else [differing]
-        events = [cluster, *(first("notice", text=text) for text in notices)]
+        events = [cluster, *(initial_event("notice", text=text) for text in notices)]
         for event in events:
             self._log.send(event)
         return events
@@ -170,13 +170,13 @@ class ActiveFit:
         began = time.perf_counter()
         report = reporting_to(self._log.send)
         compile_for(executor, problem.shard_model, global_state, report, local=self._placement.is_local)
-        return first("compile", compile_seconds=time.perf_counter() - began)
+        return initial_event("compile", compile_seconds=time.perf_counter() - began)
 
     def _start_event(self, planned: Plan) -> Event:
         """Return the event with the sizes of the corpus, the options and the estimate."""
         manifest = self._request.corpus.manifest
         restarts = {"restarts": self._request.restarts} if self._request.restarts else {}
-        return first(
+        return initial_event(
             "start",
             family=self._request.family,
             documents=manifest.documents,

@@ -19,7 +19,7 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.resumption import end_reason, is_finished
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.monitoring.events import first
+from collapsium.pipeline.monitoring.events import initial_event
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.members import member_seed, restarts_in
@@ -331,7 +331,7 @@ def _member_begins(request: Request) -> Event:
     """Return the first event of a member."""
     manifest = request.corpus.manifest
     shards = len(manifest.shards)
-    return first(
+    return initial_event(
         "begin",
         family=request.family,
         documents=manifest.documents,

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from collapsium.pipeline.monitoring.events import Sink, first, tell
+from collapsium.pipeline.monitoring.events import Sink, emit, initial_event
 from collapsium.storage.errors import CollapsiumError
 from collapsium.storage.runs.run import Run
 
@@ -42,7 +42,7 @@ class EventLog:
 
     def send(self, event: Mapping[str, object]) -> None:
         """Send an event to the sinks."""
-        tell(self._sinks, {**event, **self._fields})
+        emit(self._sinks, {**event, **self._fields})
 
     def record(self, event: Mapping[str, object]) -> None:
         """Append an event to the run's events."""
@@ -56,7 +56,7 @@ class EventLog:
 
     def notice(self, text: str) -> None:
         """Send a line about the run to the sinks, and write it into the journal."""
-        event = first("notice", text=text)
+        event = initial_event("notice", text=text)
         if self.has_folder:
             self.write_journal(event)
         self.send(event)

@@ -21,7 +21,7 @@ from collapsium.pipeline.engine.setup.request import Request, differing_versions
 from collapsium.pipeline.engine.state import Problem, Progress, State
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.monitoring.events import first
+from collapsium.pipeline.monitoring.events import initial_event
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, LockedError, TakenOverError
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE
@@ -193,7 +193,9 @@ class ActiveRun:
             f"the {figure} has hardly changed since iteration {progress.iteration // 2}; a fit with "
             f"tolerance auto{stop_on} ends when it does not"
         )
-        self._log.emit({**first("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed})
+        self._log.emit(
+            {**initial_event("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed}
+        )
 
     def _processes(self, executor: Executor) -> Event:
         """Return the memory and the tasks of the worker processes, where a report is due."""

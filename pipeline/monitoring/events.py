@@ -11,7 +11,7 @@ Sink = Callable[[Event], None]
 """Receives events."""
 
 
-def first(name: str, **fields: Any) -> Event:
+def initial_event(name: str, **fields: Any) -> Event:
     """Return an event before the first iteration."""
     return {"event": name, "iteration": 0, "elapsed": 0.0, **fields}
 
@@ -21,7 +21,7 @@ def has_iterations(events: Sequence[Event]) -> bool:
     return any(event.get("event") == "iteration" for event in events)
 
 
-def tell(listeners: Sequence[Sink], event: Event) -> None:
+def emit(sinks: Sequence[Sink], event: Event) -> None:
     """Send an event to all sinks."""
-    for listener in listeners:
-        listener(event)
+    for sink in sinks:
+        sink(event)

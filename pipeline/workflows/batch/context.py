@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collapsium.pipeline.monitoring.events import Event, Sink, tell
+from collapsium.pipeline.monitoring.events import Event, Sink, emit
 from collapsium.pipeline.workflows.batch.config import Job
 from collapsium.pipeline.workflows.batch.journal import Journal
 from collapsium.storage.corpus.corpus import Corpus
@@ -89,7 +89,7 @@ class JobContext:
 
     def emit(self, event: Event) -> None:
         """Send an event to all sinks."""
-        tell(self.sinks, event)
+        emit(self.sinks, event)
 
     def emit_step(self, step: str, *, done: bool) -> None:
         """Report the start or the end of a step."""

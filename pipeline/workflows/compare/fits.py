@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import check_scheduler, open_executor
-from collapsium.pipeline.monitoring.events import Event, Sink, tell
+from collapsium.pipeline.monitoring.events import Event, Sink, emit
 from collapsium.pipeline.workflows.compare.grid import Cell
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
@@ -193,7 +193,7 @@ class Fitter:
         """Run or resume a fit in a folder; its events get further fields."""
 
         def sink(event: Event) -> None:
-            tell(self.sinks, {**event, **event_fields})
+            emit(self.sinks, {**event, **event_fields})
 
         self.require_lock()
         resources = self.resources.for_fits()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collapsium.pipeline.monitoring.events import Sink, tell
+from collapsium.pipeline.monitoring.events import Sink, emit
 from collapsium.pipeline.workflows.compare.baselines.base import Baseline, BaselineError
 from collapsium.pipeline.workflows.compare.baselines.classifier_fits import classifier_fits
 from collapsium.pipeline.workflows.compare.baselines.library_fits import library_fits, library_report
@@ -271,4 +271,4 @@ class _Runner:
         )
 
     def _emit(self, name: str, **fields: object) -> None:
-        tell(self._fitter.sinks, {"event": name, **fields})
+        emit(self._fitter.sinks, {"event": name, **fields})

@@ -261,7 +261,7 @@ def test_progress__names_members(small, tmp_path):
     lines = [line.partition(" ")[2] for line in plain.getvalue().splitlines()]  # behind the time
     assert sum(line.startswith("member ") and "6 iterations" in line for line in lines) == 3
     assert any("(3 of 3 members done)" in line for line in lines)
-    assert lines[-1] == "3 of 3 members at their end (iterations)"
+    assert lines[-1] == "3 of 3 members ended (iterations)"
     assert "\x1b" not in plain.getvalue()
     assert "18/18" in drawn.getvalue()  # iterations of all
     assert "3 of 3 members done" in drawn.getvalue()
