@@ -43,7 +43,7 @@ class Fitted(ShortRepr):
     family : str
         The family's name.
     shard_model : ShardModel
-        Its half beside the shards.
+        Its shard model.
     global_state : GlobalState
         The family's.
     blocks : list of Block

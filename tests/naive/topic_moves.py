@@ -56,16 +56,16 @@ def gained(before, after, held):
 
 
 def score_merges(
-    offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, concentration, surviving, merged
+    offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, concentration, into, gone
 ):
     """The gains of merging pairs of topics, and the sums of squares, shape (2, candidates)."""
-    result = np.zeros((2, len(surviving)))
+    result = np.zeros((2, len(into)))
     for d, (first, last) in enumerate(pairwise(offsets)):
         own = slice(lists[d], lists[d + 1])
         mine = theta(a, topic[own], active_count[own], rest[d])
         rows = position[first:last]
         before = phi(b, totals, row_topic)[rows] @ mine
-        for place, (k, m) in enumerate(zip(surviving, merged, strict=True)):
+        for place, (k, m) in enumerate(zip(into, gone, strict=True)):
             new_theta, new_phi = merged(k, m, mine, b, totals, row_topic, concentration)
             result[:, place] += gained(before, new_phi[rows] @ new_theta, held[first:last])
     return result

@@ -27,7 +27,7 @@ class ModelChecks:
     Attributes
     ----------
     model : ShardModel
-        The family's half beside the shards.
+        The family's shard model.
     global_state : Arrays
         The model's global state.
     sizes : dict of str to int
@@ -47,7 +47,7 @@ class ModelChecks:
         Parameters
         ----------
         model : ShardModel
-            The family's half beside the shards, with its options.
+            The family's shard model, with its options.
         words : int
             Size of the vocabulary, or columns of vectors.
         global_state : Arrays

@@ -52,7 +52,7 @@ def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[task
     Parameters
     ----------
     model : ShardModel
-        The family's half beside the shards.
+        The family's shard model.
     shard : Shard
         The pairs.
     local : Arrays

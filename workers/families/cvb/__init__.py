@@ -1,1 +1,1 @@
-"""Collapsed variational inference beside a shard."""
+"""Collapsed variational inference on a shard."""
