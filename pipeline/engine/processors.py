@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.families.registry import load_family
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import MismatchError
 from collapsium.storage.runs.processor import Processor
 from collapsium.workers.processor import processor
@@ -95,7 +96,7 @@ class Processors:
         self.seen = tuple(sorted({*self.seen, *kinds}, key=str))
 
 
-def recorded_processors(record: Mapping[str, Any]) -> tuple[Processor, ...]:
+def recorded_processors(record: JsonObject) -> tuple[Processor, ...]:
     """Return the processors that a run's record names; runs of older versions name none."""
     return tuple(Processor(**kind) for kind in record.get(FIELD, []))
 

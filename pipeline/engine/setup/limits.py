@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.event_records import MAX_RESTARTS
@@ -311,7 +312,7 @@ class Keys:
         return repr(self.written[name][1]) if name in self.written else flag_of(name)
 
 
-def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_toml(path: str | os.PathLike[str]) -> JsonObject:
     """Read a TOML file; its faults are an `InputError`, `SettingError` or `AbsentError` with its path."""
     try:
         return parse_toml(read_toml_text(path))
@@ -323,7 +324,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise SettingError(os.fspath(path), f"expected TOML ({error})") from None
 
 
-def read_config(path: str, family: str | None) -> dict[str, Any]:
+def read_config(path: str, family: str | None) -> JsonObject:
     """Read options of the loop and of the family from the top level of a TOML file.
 
     Parameters

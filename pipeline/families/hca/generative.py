@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -75,29 +75,29 @@ def draw_tree(
 
 
 def draw_vectors(
-    rows: npt.NDArray[Any], tree: Tree, tau: float, documents: int, stream: Stream
+    rows: npt.NDArray[np.float64], tree: Tree, tau: float, documents: int, stream: Stream
 ) -> tuple[Vectors, npt.NDArray[np.float64]]:
     """Draw vectors from a tree.
 
     Parameters
     ----------
     rows : numpy.ndarray, shape (columns of the vectors, nodes + 1)
-        As `draw_tree` drew them.
+        Loadings and mean, from `draw_tree`.
     tree : Tree
         The nodes.
     tau : float
         Precision of the noise.
     documents : int
-        How many vectors.
+        Number of vectors.
     stream : Stream
         Random stream of the chunk of documents.
 
     Returns
     -------
     vectors : Vectors
-        Without ids.
+        The vectors, without ids.
     theta : numpy.ndarray of float64, shape (documents, nodes)
-        One at the leaf of each, else zero.
+        1 at the leaf of each vector, else 0.
     """
     import pyarrow as pa
 
