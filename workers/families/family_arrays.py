@@ -129,8 +129,8 @@ class ModelChecks:
         if declared.tokens is None or shard.of_vectors:
             return
         column, counts = declared.tokens(local, shard), np.asarray(rows["word_topic"])
-        there, columns = column >= 0, counts.shape[1]
-        word, own = np.repeat(shard.position.astype(np.int64), shard.counts)[there], column[there]
+        counted_tokens, columns = column >= 0, counts.shape[1]
+        word, own = np.repeat(shard.position.astype(np.int64), shard.counts)[counted_tokens], column[counted_tokens]
         total = np.array(self.global_state["topic"]) - np.bincount(own, minlength=self.global_state["topic"].size)
         fits = int(own.max(initial=-1)) < columns and total.min(initial=0) >= 0
         if not fits or not _are_counted(word * columns + own, counts.ravel()):

@@ -92,7 +92,7 @@ MOVES = {
     **scalars("i8", "ask moves_idle moves_last merges deletes splits split_until", 0),
     **scalars("f8", "held_share held_before", 0, 1),
     **scalars("f8", "moves_best"),
-    **scalars("f8", "unsettled", 0),
+    **scalars("f8", "held_tokens", 0),
     **flags("moving split_tried"),
     "moves_seed": numbers("i8 u8", low=-np.inf, high=np.inf),
     "topic_alive": numbers("b1", "topic"),
@@ -168,7 +168,7 @@ def hdp_sticks(arrays: Arrays, context: CheckContext) -> str | None:
 
 LDA_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **LDA}))
 HDP_ARRAYS = _collapsed(
-    ArrayGroup({"pi": HDP["pi"], **HDP}, (hdp_sticks, all_or_none(*sorted(set(MOVES) - {"unsettled"}))))
+    ArrayGroup({"pi": HDP["pi"], **HDP}, (hdp_sticks, all_or_none(*sorted(set(MOVES) - {"held_tokens"}))))
 )
 
 

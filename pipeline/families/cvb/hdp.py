@@ -166,7 +166,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
 
     def uncounted_tokens(self, global_state: HdpGlobalState) -> float:
         """Return the number of tokens that are held out of the counts, which have no topic yet."""
-        return 0.0 if global_state.moves is None else global_state.moves.unsettled
+        return 0.0 if global_state.moves is None else global_state.moves.held_tokens
 
     def update(self, global_state: HdpGlobalState, delta: Delta, options: HdpOptions, stream: Stream) -> HdpGlobalState:
         """Return the next global state: changed counts, and the posteriors of the hyperparameters.
@@ -195,7 +195,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
         after = collapsed.counted(after, delta, parameters)
         if after.moves is not None:
-            after = replace(after, moves=replace(after.moves, unsettled=_held_out_tokens(after, sums)))
+            after = replace(after, moves=replace(after.moves, held_tokens=_held_out_tokens(after, sums)))
         if sums is None:
             return after
         step = delta.read(StepSums)

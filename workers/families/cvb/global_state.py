@@ -98,7 +98,7 @@ class MovesState(State):
         The run's seed.
     held_share, held_before : float
         Share of the tokens that is held out, now and in the local states.
-    unsettled : float
+    held_tokens : float
         Tokens that are held out.
     topic_alive : numpy.ndarray of bool, shape (topics,)
         Topics that exist.
@@ -131,7 +131,7 @@ class MovesState(State):
     moves_seed: npt.NDArray[Any]
     held_share: float
     held_before: float
-    unsettled: float = 0.0
+    held_tokens: float = 0.0
     topic_alive: Flags
     moving: bool = False
     moves_into: Ints

@@ -5,7 +5,7 @@ pi_u is the part of pi of topics that do not exist yet:
 p(z = k) ~ (n_dk' + alpha pi_k) (n_kw' + beta tau_w) / (n_k' + beta), p(z = new) ~ alpha pi_u tau_w.
 
 A topic is a slot, whose number is its id: a column of the counts. A shard may take free slots whose number leaves the
-same remainder as its own by ``lanes``, so topics that are born in different shards in one iteration stay apart; with
+same remainder as its own by ``lanes``, so topics that are created in different shards in one iteration stay apart; with
 more shards than lanes, those of shards that share a lane meet in a slot and are one topic from then on, as all do in
 HD-HDP (Newman, Asuncion, Smyth and Welling 2009), whose approximation this is. One shard alone samples exactly.
 """
@@ -86,14 +86,14 @@ class GibbsHdpGlobalState(SampledGlobalState):
 
     def with_slots(self, columns: int) -> GibbsHdpGlobalState:
         """Return the state with at least a number of slots."""
-        more = max(columns - self.pi.size, 0)
-        if not more:
+        added = max(columns - self.pi.size, 0)
+        if not added:
             return self
         return replace(
             self,
-            pi=np.concatenate([self.pi, np.zeros(more, self.pi.dtype)]),
-            topic=np.concatenate([self.topic, np.zeros(more, self.topic.dtype)]),
-            free=np.concatenate([self.free, np.ones(more, dtype=bool)]),
+            pi=np.concatenate([self.pi, np.zeros(added, self.pi.dtype)]),
+            topic=np.concatenate([self.topic, np.zeros(added, self.topic.dtype)]),
+            free=np.concatenate([self.free, np.ones(added, dtype=bool)]),
         )
 
     def slots_of(self, shard: int) -> Slots:
@@ -121,7 +121,7 @@ class GibbsHdpSums(State):
 
 @dataclass(frozen=True)
 class BornTopics(State):
-    """Topics that were born in a sweep.
+    """Topics that were created in a sweep.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobalState]):
     def advance_global_state(
         self, global_state: GibbsHdpGlobalState, delta: Delta, changes: Counts
     ) -> GibbsHdpGlobalState:
-        """Return the global state after the changes of a shard, with the topics that were born in it."""
+        """Return the global state after the changes of a shard, with the topics that were created in it."""
         wide = global_state.with_slots(changes.shape[1])
         topic, births = wide.topic + changes.sum(axis=0, dtype=np.int64), delta.read(BornTopics)
         pi = wide.pi if births is None else wide.pi + births.born

@@ -1,4 +1,4 @@
-"""Sweeps over the tokens of a shard, where topics may be born."""
+"""Sweeps over the tokens of a shard, in which topics may be created."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Slots:
-    """Slots for the topics that are born while a shard is swept.
+    """Slots for the topics that are created while a shard is swept.
 
     Attributes
     ----------
@@ -30,20 +30,20 @@ class Slots:
         Concentration of the sticks.
     free : list of int
         Slots that this shard may take, ascending.
-    first, every : int
-        Beyond these come `first`, `first` + `every`, ...
+    first, stride : int
+        Further slots are `first`, `first` + `stride`, ...
     """
 
     gamma: float
     free: list[int]
     first: int
-    every: int
+    stride: int
 
-    def more(self) -> list[int]:
-        """Return some further slots, ascending."""
-        count = max(CHUNK // self.every, 1)
-        further = [self.first + self.every * place for place in range(count)]
-        self.first += self.every * count
+    def take_further(self) -> list[int]:
+        """Return some further slots, ascending, which are then taken."""
+        count = max(CHUNK // self.stride, 1)
+        further = [self.first + self.stride * number for number in range(count)]
+        self.first += self.stride * count
         return further
 
 
@@ -72,7 +72,7 @@ class TokenSweep:
     def widen(self, columns: int) -> None:
         """Append empty topics; raise `NumericalError` if tokens could not name them."""
         if columns > MAX_TOPICS:
-            raise NumericalError(f"more than {MAX_TOPICS} topics are asked for; take a smaller gamma or a larger beta")
+            raise NumericalError(f"more than {MAX_TOPICS} topics are needed; take a smaller gamma or a larger beta")
         self.word_topic = widened(self.word_topic, columns)
         self.prior, self.totals = lengthened(self.prior, columns), lengthened(self.totals, columns)
 
@@ -96,12 +96,12 @@ class TokenSweep:
             )
             if slots is None or progress[0] == shard.documents:
                 return
-            more = slots.more()
-            self.widen(padded(more[-1] + 1))
+            further = slots.take_further()
+            self.widen(padded(further[-1] + 1))
             reusable = lengthened(reusable, self.prior.size)
-            reusable[more] = 1
-            free = np.concatenate([np.array(more[::-1], dtype=np.int64), np.zeros(free.size, dtype=np.int64)])
-            free_count[0] = len(more)
+            reusable[further] = 1
+            free = np.concatenate([np.array(further[::-1], dtype=np.int64), np.zeros(free.size, dtype=np.int64)])
+            free_count[0] = len(further)
 
 
 def sweep_shard(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
+from collapsium.workers.arrays.state import Array, GlobalState, LocalState, Rows, State
 from collapsium.workers.families.gibbs.states import Counts
 from collapsium.workers.families.gibbs.token_counts import widened
 from collapsium.workers.families.gibbs.token_sweep import Slots
@@ -177,14 +177,14 @@ class GibbsNcrpGlobalState(GlobalState):
         return Slots(self.gamma, own, columns + (lane - columns) % self.lanes, self.lanes)
 
     def with_slots(self, count: int) -> Self:
-        """Return the state with at least so many slots."""
-        more = max(count - self.node_parent.size, 0)
+        """Return the state with at least a number of slots."""
+        added = max(count - self.node_parent.size, 0)
         return dataclasses.replace(
             self,
-            node_parent=_longer(self.node_parent, more, FREE),
-            node_documents=_longer(self.node_documents, more, 0),
-            topic=_longer(self.topic, more, 0),
-            free=_longer(self.free, more, True),
+            node_parent=_longer(self.node_parent, added, FREE),
+            node_documents=_longer(self.node_documents, added, 0),
+            topic=_longer(self.topic, added, 0),
+            free=_longer(self.free, added, True),
         )
 
     def with_nodes(self, changes: NodeChanges) -> Self:
@@ -260,5 +260,5 @@ def all_columns(word_topic: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
     return word_topic if word_topic.shape[1] == slots else widened(word_topic, slots)
 
 
-def _longer(values: npt.NDArray[Any], more: int, value: Any) -> npt.NDArray[Any]:
-    return np.append(values, np.full(more, value)).astype(values.dtype)
+def _longer(values: Array, added: int, value: int) -> Array:
+    return np.append(values, np.full(added, value)).astype(values.dtype)

@@ -88,18 +88,18 @@ class TreeSweep:
         return sweep
 
     def _add_slots(self, columns: int) -> None:
-        more = columns - self.parent.size
+        added = columns - self.parent.size
         self.parent, self.level = (
-            np.concatenate([values, np.full(more, free)]) for values, free in ((self.parent, FREE), (self.level, -1))
+            np.concatenate([values, np.full(added, free)]) for values, free in ((self.parent, FREE), (self.level, -1))
         )
         self.documents, self.totals = (
-            np.concatenate([values, np.zeros(more, dtype=np.int64)]) for values in (self.documents, self.totals)
+            np.concatenate([values, np.zeros(added, dtype=np.int64)]) for values in (self.documents, self.totals)
         )
 
     def widen(self, columns: int) -> None:
         """Add slots, all free; raise `NumericalError` if there are too many."""
         if columns > MAX_TOPICS:
-            raise NumericalError(f"more than {MAX_TOPICS} nodes are asked for; take a smaller gamma or a larger eta")
+            raise NumericalError(f"more than {MAX_TOPICS} nodes are needed; take a smaller gamma or a larger eta")
         self.row = widened(self.row, columns)
         self._add_slots(columns)
 
@@ -146,16 +146,16 @@ class TreeSweep:
             sweep_documents(pairs, stream.key(), priors, options, tree, assignments, cursor)
             if slots is None or cursor[0] == shard.documents:
                 break
-            more: list[int] = []
-            while len(more) < depth:
-                more += slots.more()
-            self.widen(padded(more[-1] + 1))
+            further: list[int] = []
+            while len(further) < depth:
+                further += slots.take_further()
+            self.widen(padded(further[-1] + 1))
             reusable = np.concatenate([reusable, np.zeros(self.parent.size - reusable.size, dtype=np.int64)])
-            reusable[more] = 1
+            reusable[further] = 1
             left = free[: free_count[0]]
             free = np.zeros(self.parent.size, dtype=np.int64)
-            free[: len(more)], free[len(more) : len(more) + left.size] = more[::-1], left
-            free_count[0] += len(more)
+            free[: len(further)], free[len(further) : len(further) + left.size] = further[::-1], left
+            free_count[0] += len(further)
         key = stream.at(purpose=f"{stream.purpose} hang").key()
         move_subtrees(pairs, key, priors, int(shared), tree, assignments)
 

@@ -106,7 +106,7 @@ class SampledSums(State):
         statistics : NodeStatistics
             Sums of a kernel over the same nodes.
         global_state : NetworkGlobalState
-            With b and alpha.
+            Global state, for b and alpha.
         stream : Stream
             Random stream of the shard.
 
@@ -122,7 +122,8 @@ class SampledSums(State):
         generator = stream.at(purpose=f"{stream.purpose} strength").generator()
         log_q = special.log1p(generator.standard_gamma(many) / np.maximum(generator.standard_gamma(b), MIN_GAMMA))
         falls = gammaln(b) - gammaln(b + many)
-        falling = np.bincount(kind[below], falls, kinds).astype(np.float64)  # of nothing, NumPy's are whole numbers
+        # Without nodes, the counts of NumPy are integers.
+        falling = np.bincount(kind[below], falls, kinds).astype(np.float64)
         large = nodes.customers[top].astype(np.float64)
         falling += np.bincount(kind[top], gammaln(total) - gammaln(total + large), kinds)
         histogram = np.zeros((kinds, int(nodes.tables.max(initial=0)) + 1), dtype=np.int64)
@@ -154,9 +155,9 @@ class SampledSums(State):
     def plus(self, other: SampledSums) -> SampledSums:
         """Return the sums over the nodes of both."""
         tables = np.zeros((self.tables.shape[0], max(self.tables.shape[1], other.tables.shape[1])), dtype=np.int64)
-        for one in (self.tables, other.tables):
-            tables[:, : one.shape[1]] += one
-        mine, its = self.alpha_numerator, other.alpha_numerator
+        for summand in (self.tables, other.tables):
+            tables[:, : summand.shape[1]] += summand
+        numerators = [sums.alpha_numerator for sums in (self, other) if sums.alpha_numerator is not None]
         return SampledSums(
             log_q=self.log_q + other.log_q,
             tables=tables,
@@ -164,7 +165,7 @@ class SampledSums(State):
             log_eta=self.log_eta + other.log_eta,
             stirling=self.stirling + other.stirling,
             joins=self.joins + other.joins,
-            alpha_numerator=its if mine is None else mine if its is None else mine + its,
+            alpha_numerator=np.sum(numerators, axis=0) if numerators else None,
         )
 
 
@@ -188,15 +189,15 @@ class ExpectedSums(State):
 
     @classmethod
     def of(cls, nodes: NodeTotals[Vector], global_state: NetworkGlobalState) -> Self:
-        """Return the sums over nodes; the global state have b, a and alpha."""
+        """Return the sums over nodes; b, a and alpha are those of the global state."""
         strength, discount, total = global_state.strength, global_state.discount, global_state.concentration
-        here = nodes.customers > 0
-        below, top = here & ~nodes.is_root, here & nodes.is_root
+        occupied = nodes.customers > 0
+        below, top = occupied & ~nodes.is_root, occupied & nodes.is_root
         own = nodes.kind[below]
         b, a, opened = strength[own], discount[own], nodes.tables[below].astype(np.float64)
-        some = a > 0
-        ratio = b[some] / a[some]
-        opened[some] = ratio * (digamma(ratio + opened[some]) - digamma(ratio))
+        with_discount = a > 0
+        ratio = b[with_discount] / a[with_discount]
+        opened[with_discount] = ratio * (digamma(ratio + opened[with_discount]) - digamma(ratio))
         log_q = digamma(b + nodes.customers[below]) - digamma(b)
         return cls(
             opened=np.bincount(own, opened, strength.size).astype(np.float64),

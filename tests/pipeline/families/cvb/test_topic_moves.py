@@ -58,7 +58,7 @@ def check_counts(problem, state):
     np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-6)
     of_topics = global_state.topic_moments[0]
     assert math.isclose(of_topics.sum(), tokens, rel_tol=1e-6)
-    assert math.isclose(global_state.moves.unsettled, missing(problem) - tokens)
+    assert math.isclose(global_state.moves.held_tokens, missing(problem) - tokens)
     if not global_state.moves.moving:
         gone = ~global_state.moves.topic_alive
         assert np.abs(held[:, gone]).max(initial=0.0) < 1e-3
@@ -101,7 +101,7 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert now.split_tried or options["topics"] > 12
     assert now.merges > 0
     assert now.deletes > 0
-    assert now.unsettled == 0.0
+    assert now.held_tokens == 0.0
 
 
 @pytest.mark.parametrize("shards", [1, 11])
@@ -198,7 +198,7 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
 
 
 def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
-    """`unsettled` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
+    """`held_tokens` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
     problem, executor, global_state = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
     limits = Limits(iterations=9, tolerance=1.0)
 

@@ -101,7 +101,7 @@ def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
     taken = {}
     for shard in range(7):
         found = global_state.slots_of(shard)
-        taken[shard] = {*found.free, *found.more(), *found.more()}
+        taken[shard] = {*found.free, *found.take_further(), *found.take_further()}
         assert found.free == sorted(found.free)
         assert all(global_state.free[slot] for slot in found.free)
         assert min(taken[shard] - set(found.free)) >= 32
