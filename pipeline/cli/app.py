@@ -160,8 +160,8 @@ def _root(command: Command) -> App:
         group_commands=Group("commands", sort_key=1),
         **_settings(DESCRIPTION),
     )
-    for place, (name, (module, text)) in enumerate(COMMANDS.items()):
-        app.command(f"{_HERE}.{module}:COMMAND", name=name, help=text, sort_key=place)
+    for position, (name, (module, text)) in enumerate(COMMANDS.items()):
+        app.command(f"{_HERE}.{module}:COMMAND", name=name, help=text, sort_key=position)
     _describe_help(app)
     for flag in app.version_flags:
         app[flag].group, app[flag].help = app["--help"].group, "show the version and exit"

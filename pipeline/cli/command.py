@@ -226,7 +226,7 @@ class Command:
             return Call(self.run, (*arguments, *left_out), Flags(own, family, tuple(words)))
 
         order = dict.fromkeys([ARGUMENTS, OPTIONS, heading, *(flag.heading for flag in flags)])
-        groups = {name: Group(name, sort_key=place) for place, name in enumerate(order) if name}
+        groups = {name: Group(name, sort_key=position) for position, name in enumerate(order) if name}
         parameters = [*(_positional(one, groups[ARGUMENTS]) for one in self.arguments), *_parameters(flags, groups)]
         vars(call)["__signature__"] = inspect.Signature(parameters)
         call.__annotations__ = {one.name: one.annotation for one in parameters}

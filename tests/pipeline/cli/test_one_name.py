@@ -27,7 +27,17 @@ FUNCTIONS = {
 APART = {
     "evaluate": {"coherence", "documents", "words"},
     "fit": {"resume", "run"},
-    "topics": {"given", "labels", "covariates", "csv", "picture", "graphml", "min_share", "levels"},
+    "topics": {
+        "given",
+        "conditional_labels",
+        "labels",
+        "covariates",
+        "csv",
+        "picture",
+        "graphml",
+        "min_share",
+        "levels",
+    },
 }
 NO_KEYWORDS = {"resume", "sample_texts"}  # `fit` has those of `resume`; `sample_texts` takes nothing
 PUBLIC = [name for name in sorted({*pipeline.__all__} - NO_KEYWORDS) if inspect.isfunction(getattr(pipeline, name))]
@@ -52,7 +62,7 @@ def test_flags_are_spelled_as_their_names():
     for command in commands():
         for one in command.options:
             spelled = one.flag.removeprefix("--").replace("-", "_")
-            assert spelled == one.name or one.name in ("settings", "as_json"), command
+            assert spelled == one.name or one.name in ("settings", "as_json", "conditional_labels"), command
 
 
 def test_toml_keys_are_called_as_the_keywords_of_python():

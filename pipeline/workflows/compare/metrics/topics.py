@@ -21,17 +21,17 @@ from collapsium.storage.errors import InputError
 
 
 class FitFigures(Metric):
-    """The objective of the fits, their time, and the topics that hold most tokens."""
+    """Objective, time and number of large topics of the fits."""
 
     fields = dict.fromkeys(("objective", "objective_error", "seconds", "cell_seconds", "topics_99"), pa.float64())
     definition = """\
-* **Objective**: the family's own at the last iteration, in nats, mean over the restarts: a bound on the log probability
-  of the training tokens, or log p(w, z) of a sample. Those of different families are not comparable.
-* **Seconds**: of a fit, the mean over the restarts: kernels, sums and updates of all iterations as if all workers had
-  worked on it; scoring and waiting are not counted. Of the cell: from the first fit's beginning to the last one's end,
-  scoring and waiting included, fits running side by side; what a process that was killed has spent is not known.
-  Of fits that begin from others, the time of those is not counted.
-* **Topics (99%)**: how many of the largest topics hold 99% of the training tokens, mean over the restarts.
+* **Objective**: the family's objective at the last iteration, in nats, mean over the restarts: a bound on the log
+  probability of the training tokens, or log p(w, z) of a sample. Objectives of different families are not comparable.
+* **Seconds** of a fit: time in kernels, sums and updates of all iterations with all workers, mean over the restarts;
+  scoring and waiting are not counted. **Of the cell**: time from the start of the first fit to the end of the last one,
+  with scoring and waiting; fits run in parallel. The time of killed processes, and of the source of warm starts, is not
+  included.
+* **Topics (99%)**: number of the largest topics that hold 99% of the training tokens, mean over the restarts.
 """
 
     def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:  # noqa: ARG002
@@ -61,20 +61,20 @@ class TopicQuality(Metric):
     fields: Mapping[str, pa.DataType] = dict.fromkeys(("npmi", "diversity"), pa.float64())
     definition = """\
 * **Coherence**: NPMI of each topic's ten most probable words by co-occurrence in training documents, mean over topics
-  and restarts. **Diversity**: the share of different words among the 25 most probable ones of all topics. Topics with
+  and restarts. **Diversity**: the share of distinct words among the 25 most probable ones of all topics. Topics with
   less than one token are left out of both.
 """
 
     def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
-        """Return the means over the restarts; None where a corpus or a fit has no topic to measure."""
-        where = resources.for_scores()
+        """Return the means over the restarts; None if a corpus or a fit has no topic to measure."""
+        arguments = resources.for_scores()
         try:
-            each = [coherence(url, target.train.url, **where) for url in fits.urls]
+            coherences = [coherence(url, target.train.url, **arguments) for url in fits.urls]
         except InputError:
             return {"npmi": None, "diversity": None}
         return {
-            "npmi": statistics.fmean(one.npmi for one in each),
-            "diversity": statistics.fmean(one.diversity for one in each),
+            "npmi": statistics.fmean(one.npmi for one in coherences),
+            "diversity": statistics.fmean(one.diversity for one in coherences),
         }
 
     def columns(self, rows: Rows) -> tuple[Column, ...]:  # noqa: ARG002

@@ -43,12 +43,12 @@ class PerplexityByCell(Plot):
         families = list(dict.fromkeys(row["family"] for row in results.rows))
         label = f"{PERPLEXITY} (lower is better)"
         figure, axes = _bars(len(rows), "Unseen documents given their labels", label)
-        for place, row in enumerate(rows):
+        for height, row in enumerate(rows):
             error = (row["score_error"] or 0.0) * row["perplexity"]
             axes.errorbar(
-                [row["perplexity"]], [place], xerr=[error], capsize=3, **_style(families.index(row["family"]))
+                [row["perplexity"]], [height], xerr=[error], capsize=3, **_style(families.index(row["family"]))
             )
-            axes.annotate(f"{row['perplexity']:.1f}", (row["perplexity"], place), (8, -3), textcoords="offset points")
+            axes.annotate(f"{row['perplexity']:.1f}", (row["perplexity"], height), (8, -3), textcoords="offset points")
         axes.margins(x=0.15)
         axes.set_yticks(range(len(rows)), [plain(label_of(row)) for row in rows], parse_math=False)
         return figure
@@ -100,10 +100,10 @@ class ClassificationBars(Plot):
             return None
         figure, axes = _bars(len(able), f"Prediction of {plain(able[0]['classified']['field'])}", "share")
         for number, (name, label) in enumerate((("macro_f1", "macro F1"), ("accuracy", "accuracy"))):
-            values, places = [row[name] for row in able], np.arange(len(able)) + 0.2 - 0.4 * number
-            axes.barh(places, values, 0.38, label=label, color=COLOURS[number])
-            for place, value in zip(places.tolist(), values, strict=True):
-                axes.annotate(f"{value:.3f}", (value, place), (3, -3), textcoords="offset points", fontsize=8)
+            values, heights = [row[name] for row in able], np.arange(len(able)) + 0.2 - 0.4 * number
+            axes.barh(heights, values, 0.38, label=label, color=COLOURS[number])
+            for height, value in zip(heights.tolist(), values, strict=True):
+                axes.annotate(f"{value:.3f}", (value, height), (3, -3), textcoords="offset points", fontsize=8)
         axes.set_yticks(range(len(able)), [plain(label_of(row)) for row in able], parse_math=False)
         axes.margins(x=0.1)
         figure.legend(loc="outside lower center", frameon=False, ncols=2)
