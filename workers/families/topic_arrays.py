@@ -41,9 +41,9 @@ MIN_POSITIVE = 1e-300
 """Smallest parameter of a prior, or rate: kernels divide by it."""
 
 ACTIVE_TOPICS: dict[str, ArrayField] = {
-    "document_lists": offsets("document", "listed"),
-    "document_topics": indices("u2", "listed", "topic"),
-    "document_counts": counts("f4", "listed"),
+    "document_lists": offsets("document", "active_entry"),
+    "document_topics": indices("u2", "active_entry", "topic"),
+    "document_counts": counts("f4", "active_entry"),
     "document_rest": counts("f4", "document"),
 }
 TOPICS_ASCEND = ascending("document_lists", "document_topics")

@@ -162,9 +162,9 @@ NEXT = {
     "next_end_log": numbers("f8", "next", MIN_LOG, 0.0),
 }
 STORED_ENDS = {
-    "document_lists": offsets("document", "listed"),
-    "document_ends": indices("i4", "listed", "topic"),
-    "document_masses": numbers("f4", "listed", MIN_MASS, 1.001),
+    "document_lists": offsets("document", "stored_end"),
+    "document_ends": indices("i4", "stored_end", "topic"),
+    "document_masses": numbers("f4", "stored_end", MIN_MASS, 1.001),
 }
 TREES = (tree("node_parent", "depth"), tree("next_parent", "next_depth"))
 

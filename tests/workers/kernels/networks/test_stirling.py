@@ -122,7 +122,7 @@ def test_log_stirling__is_the_logarithm_of_exact_fractions(a):
 def fresh(monkeypatch):
     """No tables but those that a test asks for, and small ones."""
     monkeypatch.setattr(stirling, "_tables", type(stirling._tables)())
-    monkeypatch.setattr(stirling, "LARGEST", 256)
+    monkeypatch.setattr(stirling, "MAX_COUNT", 256)
 
 
 def test_tables_for__growth_changes_nothing(fresh):
@@ -159,7 +159,7 @@ def test_tables_for__threads_share_them(fresh):
 
 def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch):
     one = tables_for((0.5,), 64)
-    monkeypatch.setattr(stirling, "HELD", 3 * one.nbytes)
+    monkeypatch.setattr(stirling, "MAX_CACHED_BYTES", 3 * one.nbytes)
     for a in (0.1, 0.2, 0.5, 0.3):
         tables_for((a,), 64)
     assert list(stirling._tables) == [(0.2,), (0.5,), (0.3,)]
