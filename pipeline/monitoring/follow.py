@@ -108,7 +108,7 @@ class Following:
         self.url = self._run.folder.url
         self.ended = ""
 
-    def begun(self) -> bool:
+    def exists(self) -> bool:
         """Return whether the run exists.
 
         Returns
@@ -204,7 +204,7 @@ def follow(
     sink, idle_since, reported = view(), time.monotonic(), False
     waiting = False
     while True:
-        if not following.begun():
+        if not following.exists():
             if not waiting:
                 notice(f"{following.url}: there is no run yet; waiting for it (at most {idle_timeout:.0f} s)")
             if time.monotonic() - idle_since > idle_timeout:
@@ -259,7 +259,7 @@ def so_far(run: str | os.PathLike[str]) -> tuple[Sequence[Event], str]:
         There is no run.
     """
     following = Following(run)
-    if not following.begun():
+    if not following.exists():
         raise AbsentError(f"{following.url}: not a run, it has no {RECORD}")
     events, _ = following.look()
     owner = following.owner()

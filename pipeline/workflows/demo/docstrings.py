@@ -22,7 +22,8 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.text import Text, TextSource
 from collapsium.storage.short_repr import ShortRepr
 
-FEWEST_LETTERS = 60  # shorter docstrings say too little to have a topic
+MIN_LETTERS = 60
+"""Shortest docstring, in letters; shorter ones have too few words for a topic."""
 _HEADING = re.compile(
     r"^[ \t]*(?:\S.*\n[ \t]*[-=~]{3,}[ \t]*$|(?:Args|Arguments|Returns|Raises|Examples?|Notes?):[ \t]*$)", re.MULTILINE
 )
@@ -69,7 +70,7 @@ def texts() -> Iterator[Text]:
     for module in modules():
         for name, docstring in docstrings(module):
             key = " ".join(docstring.split())
-            if len(key) < FEWEST_LETTERS or key in seen or name in names:
+            if len(key) < MIN_LETTERS or key in seen or name in names:
                 continue
             seen.add(key)
             names.add(name)

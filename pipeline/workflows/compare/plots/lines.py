@@ -195,13 +195,13 @@ def _styles(rows: Rows) -> dict[str, JsonObject]:
     """Return the style of each label: the colour is the family's, the line style the start's."""
     families = list(dict.fromkeys(row["family"] for row in rows))
     styles: dict[str, JsonObject] = {}
-    begun: dict[str, int] = {}
+    starts_seen: dict[str, int] = {}
     for row in rows:
         label, family = _label(row), row["family"]
         if label in styles:
             continue
-        number = begun.get(family, 0)
-        begun[family] = number + 1
+        number = starts_seen.get(family, 0)
+        starts_seen[family] = number + 1
         styles[label] = {
             "color": COLOURS[families.index(family) % len(COLOURS)],
             "linestyle": LINES[number % len(LINES)],
@@ -265,10 +265,10 @@ def _draw_each(axes: Axes, rows: Rows, results: Results, name: str, axis_label: 
             continue
         start = "" if row["start"] == RANDOM else row["start"]
         label = ", ".join(part for part in ("" if row["topics"] is None else f"K = {row['topics']}", start) if part)
-        # A number of topics has one colour, how a fit begins is the line's kind: lines that coincide are both seen.
-        size, begun = sizes.index(row["topics"]), starts.index(row["start"])
-        style = {"color": COLOURS[(size if len(sizes) > 1 else begun) % len(COLOURS)]}
-        style["linestyle"] = LINES[(begun + size // len(COLOURS)) % len(LINES)]
+        # The colour is that of K, and the line style that of the start, so that coinciding lines are both visible.
+        size, style_number = sizes.index(row["topics"]), starts.index(row["start"])
+        style = {"color": COLOURS[(size if len(sizes) > 1 else style_number) % len(COLOURS)]}
+        style["linestyle"] = LINES[(style_number + size // len(COLOURS)) % len(LINES)]
         axes.plot(x, y, label=label or row["family"], linewidth=1.6, **style)
         limits.add(y)
     integer_ticks(axes.xaxis)
