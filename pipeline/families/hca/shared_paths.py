@@ -158,7 +158,8 @@ class _GroupingScores:
     def _mapped(self, chains: _Chains, moves: Moves) -> list[Vector]:
         tau, sums = self.components.tau, self.sums.moved(moves)
         made = gaussian.fitted(sums, self.prior, tau)
-        across = made.solve @ _one_side(self.sums.products, moves) @ self.components.solve  # E[w']'E[w]
+        # E[w']'E[w].
+        across = made.solve @ _one_side(self.sums.products, moves) @ self.components.solve
         paths = moves.tree.paths()
         maps = []
         for nodes in chains.nodes:
@@ -222,7 +223,8 @@ class _Chains:
             inside = np.flatnonzero(labels == label)
             for leaf, turned in zip(inside, self._common(inside), strict=True):
                 direction[leaf] = self.left[leaf] @ turned
-                basis = np.linalg.svd(turned[np.newaxis])[2][1:].T  # what is at right angles to it
+                # The orthogonal complement of the direction.
+                basis = np.linalg.svd(turned[np.newaxis])[2][1:].T
                 after.left[leaf] = self.left[leaf] @ basis
         after.above, after.shared = [*self.above, labels], [*self.shared, direction]
         return after

@@ -235,7 +235,8 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         level = levels(parent)
         eta = np.resize(np.array(options.eta, dtype=np.float64), options.depth)
         alpha = np.resize(np.array(options.alpha, dtype=np.float64), options.depth)
-        share = 1.0 / np.bincount(level)[level]  # of the documents
+        # Each node's share of the documents.
+        share = 1.0 / np.bincount(level)[level]
         tokens = SIMULATED_TOKENS * share * (alpha / alpha.sum())[level]
         global_state = replace(
             self.initialise(summary, options, stream),

@@ -166,7 +166,8 @@ def admit_seeds(
         moves = moves.grown([end])
         new = [int(column) for column in moves.tree.columns if int(column) not in before]
         if not new:
-            break  # there is no room
+            # The tree is full.
+            break
         passes[moves.tree.path(new[-1])] += 1.0
         columns.append(new + [0] * (moves.tree.depth - 1 - len(new)))
         admitted.append(seed)

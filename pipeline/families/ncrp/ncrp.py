@@ -172,7 +172,8 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
         """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
         parents = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         tree = Tree(parents, options.depth)
-        share = 1.0 / np.bincount(tree.levels)[tree.levels]  # of the documents
+        # Each node's share of the documents.
+        share = 1.0 / np.bincount(tree.levels)[tree.levels]
         alphas = options.alphas()
         tokens = SIMULATED_TOKENS * share * (alphas / alphas.sum())[tree.levels]
         passes = SIMULATED_TOKENS * share

@@ -101,7 +101,8 @@ class Moves:
         for node in gone:
             sources.pop(int(node), None)
             parents[node] = FREE
-        while True:  # nodes below them
+        # The nodes below these go with them.
+        while True:
             hanging = [node for node in np.flatnonzero(parents >= 0) if parents[parents[node]] == FREE]
             if not hanging:
                 break
@@ -248,7 +249,8 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
         parents[leaf] = above[place]
         sources[int(leaf)] = [(c, w * share[-1]) for c, w in moves._made(int(leaf))]
     after = moves._with(parents, sources, "grown", count, depth)
-    return after._with(parents, sources, "merged", int(leaves.size))  # as leaves are put together
+    # Grouped leaves count as merged.
+    return after._with(parents, sources, "merged", int(leaves.size))
 
 
 def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
@@ -272,16 +274,15 @@ def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
         clear = able.size and gap.max() >= CLEAR_GAP
         numbers.append(int(able[gap.argmax()]) if clear else max(even[level], low))
     labels = [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
-    if (
-        levels and np.bincount(labels[0]).max() > MAX_GROUP_SHARE * size
-    ):  # a few leaves stand apart, which makes no groups
+    # A few outlying leaves make no groups.
+    if levels and np.bincount(labels[0]).max() > MAX_GROUP_SHARE * size:
         tree = linkage(near, "ward")
         labels = [fcluster(tree, number, "maxclust").astype(np.int64) for number in even]
     return labels
 
 
 def first_tree(columns: int, leaves: int) -> Tree:
-    """Return a root in column 0 with so many leaves behind it."""
+    """Return a tree with the root in column 0 and its leaves in the next columns."""
     parents = np.full(columns, FREE, dtype=np.int64)
     parents[0], parents[1 : 1 + leaves] = ROOT, 0
     return Tree(parents, 2)

@@ -26,7 +26,8 @@ def depth_first(parent: Ints, weight: npt.NDArray[np.generic]) -> Ints:
         Their slots.
     """
     below: dict[int, list[int]] = {}
-    for node in np.lexsort((-np.arange(parent.size), weight)):  # the last comes first off the stack
+    # The last node comes first off the stack.
+    for node in np.lexsort((-np.arange(parent.size), weight)):
         below.setdefault(int(parent[node]), []).append(int(node))
     nodes, waiting = [], list(below.get(-1, []))
     while waiting:

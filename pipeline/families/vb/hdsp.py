@@ -123,7 +123,8 @@ class Hdsp(
         labels, words = len(table), max(summary.words, 1)
         kinds = STATISTICS_PER_LABEL * (2 if table.numbers else 1)
         hessian = 2 * labels if options.sums_curvature(labels) else 0
-        each = 8.0 * labels * topics * (kinds + 5 + hessian)  # sums, and the rates
+        # Sums, and the rates.
+        each = 8.0 * labels * topics * (kinds + 5 + hessian)
         known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
         return per_word(
             topics_footprint(topics, summary),
@@ -311,7 +312,8 @@ def _draw_rates(options: HdspOptions, generator: np.random.Generator) -> LabelRa
     size = SIMULATED_LABELS, options.topics
     if options.scaling == "labels":
         drawn = options.weight_rate / generator.standard_gamma(options.weight_shape, size)
-        certain = 1e6  # so that q(w) is this point
+        # So that q(w) is nearly a point.
+        certain = 1e6
         prior = np.array([options.weight_shape, options.weight_rate])
         return InverseGamma().rates(InverseGammaWeights(prior, np.full(size, certain), certain * drawn))
     drawn = generator.normal(0.0, np.sqrt(options.weight_variance), size)

@@ -35,7 +35,8 @@ def topics_footprint(topics: int, summary: Summary) -> Footprint:
     return Footprint(
         rows=16.0 * topics,
         shown=8.0 * topics,
-        swept=16.0 * topics,  # while rows are folded
+        # While rows are folded.
+        swept=16.0 * topics,
         delta=8.0 * topics,
         pair=0.0,
         document=4.0 * topics,
