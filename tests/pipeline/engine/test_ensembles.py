@@ -295,7 +295,7 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     assert "2 members in" in command("fit", "--resume", "run", "--iterations", 4, "--quiet")[0]
     assert "the run has ended" in command("fit", "--resume", "run", "--quiet")[0]
     out = command("fit", small[0], "best", *given, "--restarts", 2, "--keep", "best")[0]
-    assert "its held-out score chose it" in out
+    assert "it was chosen by its score" in out
     assert len(list((tmp_path / "best/members").iterdir())) == 1
     out = command("fit", small[0], "warm", *given, "--warm", "best")[0]
     assert "3 iterations" in out
