@@ -1,11 +1,10 @@
-"""Whether topics' words belong together, counted in documents; no model is asked but for its words."""
+"""Measure topic coherence (NPMI) and diversity, from co-occurrences of the topics' words in documents."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +23,13 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.short_repr import ShortRepr
 
-DIVERSE = 25  # words of a topic that its diversity looks at
+DIVERSITY_WORDS = 25
 DEFINITION = (
-    "coherence: NPMI of each topic's {words} most probable words by co-occurrence in documents; of two words, with p "
-    "the share of all documents that hold the word or both, log(p_ij / (p_i p_j)) / -log p_ij, -1 where they never "
-    "meet and 1 where both are in all documents; mean over the pairs of a topic, then over the topics. Diversity: how "
-    "many different words there are among the {diverse} most probable ones of all topics, as a share of their number. "
-    "Topics of which less than one token is expected are left out of both"
+    "coherence: normalised pointwise mutual information (NPMI) of the pairs of each topic's {words} most probable "
+    "words, log(p_ij / (p_i p_j)) / -log p_ij, with p the share of the documents that contain a word, or both; -1 for "
+    "words that never co-occur, 1 for words that are in every document; mean over the pairs of a topic, then over the "
+    "topics. Diversity: share of distinct words among the {diverse} most probable words of all topics. Topics with an "
+    "expected count below one token are left out of both"
 )
 
 Ints = npt.NDArray[np.int64]
@@ -38,22 +37,22 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, repr=False)
 class Coherence(ShortRepr):
-    """How far topics' words belong together.
+    """Coherence and diversity of topics.
 
     Attributes
     ----------
     npmi : float
-        Mean over the topics, from -1 (words never meet) over 0 (as by chance) to 1 (always together).
+        Mean over the topics: -1 if words never co-occur, 0 if they do as by chance, 1 if they always do.
     diversity : float
-        Share of different words among the 25 most probable ones of all topics.
+        Share of distinct words among the 25 most probable words of all topics.
     topics : numpy.ndarray of int64, shape (topics,)
         Permanent ids, in the order of `collapsium.pipeline.topics`.
     topic_npmi : numpy.ndarray of float64, shape (topics,)
-        NPMI of each; not a number for topics that are left out.
+        NPMI of each topic; NaN for topics that are left out.
     documents : int
-        Documents in which words were counted.
+        Number of documents in which words were counted.
     definition : str
-        How all this is defined.
+        Definition of the figures.
     """
 
     npmi: float
@@ -83,13 +82,13 @@ def coherence(
     documents : path or sequence of paths
         The documents in which words are counted: a corpus with the model's vocabulary, or texts, as for `infer`.
     words : int, optional
-        Most probable words of each topic to look at.
+        Number of most probable words of each topic whose pairs are counted.
     reading : ReadingOptions
-        Where texts for a model differ from its own documents.
+        Differences between new texts and the documents that a model was fitted to.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks.
     tls : optional
-        As for `fit`.
+        Certificates for a Dask cluster, as for `fit`.
 
     Returns
     -------
@@ -101,15 +100,16 @@ def coherence(
     OptionError
         `words` is less than 2.
     InputError
-        There are no two words, no documents, or no topics that have tokens.
+        There are fewer than two words, no documents, or no topics with tokens.
     MismatchError
         The corpus holds vectors, or has another vocabulary.
     """
     if words < 2:
-        raise OptionError(f"words: expected 2 or more, found {words}")
-    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
-    with documents_for(run, documents, reading=without_none(reading), **where) as found:
-        return _coherence(Model(run), found.corpus, words, (scheduling.scheduler, scheduling.workers, tls))
+        raise OptionError(f"expected 2 or more, found {words}", "words")
+    scheduler, workers = scheduling.scheduler, scheduling.workers
+    options = without_none(reading)
+    with documents_for(run, documents, reading=options, scheduler=scheduler, workers=workers, tls=tls) as new:
+        return _coherence(Model(run), new.corpus, words, (scheduler, workers, tls))
 
 
 def _coherence(model: Model, counted: Corpus, words: int, where: tuple[str, int | None, TLS | None]) -> Coherence:
@@ -117,63 +117,63 @@ def _coherence(model: Model, counted: Corpus, words: int, where: tuple[str, int 
     counted.require(DOCUMENTS, "coherence")
     counted.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     if len(model.vocabulary) < 2 or not counted.manifest.documents:
-        raise InputError(counted.url, "expected two words at least, and a document")
-    described = describe(model, max(words, DIVERSE))
+        raise InputError(counted.url, "expected at least two words and a document")
+    described = describe(model, max(words, DIVERSITY_WORDS))
     ids, share, top = described.ids, described.share, described.words
     seen = share > 0
     tokens = int(model.vocabulary.tokens.sum())
-    if tokens:  # a drawn truth has seen none
+    # The ground truth of a simulated corpus has no token counts.
+    if tokens:
         seen &= share * tokens >= 1.0
     if not seen.any():
-        raise InputError(model.folder.url, "expected a topic that has tokens")
-    chosen = top[seen, :words]
-    holding, meeting = count(counted, chosen, *where)
-    found = np.full(ids.size, np.nan)
-    found[seen] = npmi(holding, meeting, counted.manifest.documents).mean(axis=1)
-    different = top[seen, :DIVERSE]
+        raise InputError(model.folder.url, "expected a topic with tokens")
+    single, both = count(counted, top[seen, :words], *where)
+    topic_npmi = np.full(ids.size, np.nan)
+    topic_npmi[seen] = npmi(single, both, counted.manifest.documents).mean(axis=1)
+    top_words = top[seen, :DIVERSITY_WORDS]
     return Coherence(
-        npmi=float(found[seen].mean()),
-        diversity=np.unique(different).size / different.size,
+        npmi=float(topic_npmi[seen].mean()),
+        diversity=np.unique(top_words).size / top_words.size,
         topics=ids,
-        topic_npmi=found,
+        topic_npmi=topic_npmi,
         documents=counted.manifest.documents,
-        definition=DEFINITION.format(words=words, diverse=DIVERSE),
+        definition=DEFINITION.format(words=words, diverse=DIVERSITY_WORDS),
     )
 
 
-def npmi(holding: Ints, meeting: Ints, documents: int) -> npt.NDArray[np.float64]:
-    """Return the normalised pointwise mutual information of pairs of words.
+def npmi(single: Ints, both: Ints, documents: int) -> npt.NDArray[np.float64]:
+    """Return the normalised pointwise mutual information of pairs of words, log(p_ij / (p_i p_j)) / -log p_ij.
 
-    log(p_ij / (p_i p_j)) / -log p_ij; its limits, -1 where p_ij = 0 and 1 where p_ij = 1.
+    The limits are -1 for p_ij = 0 and 1 for p_ij = 1.
 
     Parameters
     ----------
-    holding : numpy.ndarray of int64, shape (topics, words)
-        Documents that hold each topic's words.
-    meeting : numpy.ndarray of int64, shape (topics, pairs)
-        Documents that hold both of two of them, in the order of `itertools.combinations`.
+    single : numpy.ndarray of int64, shape (topics, words)
+        Numbers of documents that contain each topic's words.
+    both : numpy.ndarray of int64, shape (topics, pairs)
+        Numbers of documents that contain both words of a pair, in the order of `itertools.combinations`.
     documents : int
-        All documents.
+        Number of all documents.
 
     Returns
     -------
     numpy.ndarray of float64, shape (topics, pairs)
-        From -1 to 1.
+        Values in [-1, 1].
     """
-    first, second = _pairs(holding.shape[1])
-    found = np.full(meeting.shape, -1.0)
-    found[meeting == documents] = 1.0
-    some = (meeting > 0) & (meeting < documents)
-    both = np.log(meeting[some] / documents)
-    apart = np.log(holding[:, first][some] / documents) + np.log(holding[:, second][some] / documents)
-    found[some] = (both - apart) / -both
-    return found
+    first, second = _pairs(single.shape[1])
+    values = np.full(both.shape, -1.0)
+    values[both == documents] = 1.0
+    some = (both > 0) & (both < documents)
+    joint = np.log(both[some] / documents)
+    independent = np.log(single[:, first][some] / documents) + np.log(single[:, second][some] / documents)
+    values[some] = (joint - independent) / -joint
+    return values
 
 
 def count(
     corpus: Corpus, chosen: Ints, scheduler: str, workers: int | None = None, tls: TLS | None = None
 ) -> tuple[Ints, Ints]:
-    """Count in how many documents topics' words are, and pairs of them.
+    """Count the documents that contain topics' words, and pairs of these words.
 
     Parameters
     ----------
@@ -186,30 +186,30 @@ def count(
 
     Returns
     -------
-    holding : numpy.ndarray of int64, shape (topics, words)
-        Documents that hold the word.
-    meeting : numpy.ndarray of int64, shape (topics, pairs)
-        Documents that hold both words.
+    single : numpy.ndarray of int64, shape (topics, words)
+        Numbers of documents that contain each word.
+    both : numpy.ndarray of int64, shape (topics, pairs)
+        Numbers of documents that contain both words of each pair.
     """
     topics, words = chosen.shape
-    holding, meeting = np.zeros((topics, words), np.int64), np.zeros((topics, _pairs(words)[0].size), np.int64)
+    single, both = np.zeros((topics, words), np.int64), np.zeros((topics, _pairs(words)[0].size), np.int64)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        window = 2 * executor.workers  # shards on their way: bounded, however many there are
+        # A bounded number of shards is in work at once.
+        window = 2 * executor.workers
         for start in range(0, len(corpus.references), window):
-            submitted = [
-                executor.submit(_count_shard, one, chosen) for one in corpus.references[start : start + window]
-            ]
-            for more_holding, more_meeting in executor.collect(submitted):
-                holding += more_holding
-                meeting += more_meeting
+            shards = corpus.references[start : start + window]
+            submitted = [executor.submit(_count_shard, shard, chosen) for shard in shards]
+            for shard_single, shard_both in executor.collect(submitted):
+                single += shard_single
+                both += shard_both
     finally:
         executor.close()
-    return holding, meeting
+    return single, both
 
 
 def _pairs(words: int) -> tuple[Ints, Ints]:
-    """Return the places of the first and the second word of each pair."""
+    """Return the indices of the first and the second word of each pair."""
     pairs = np.array(list(combinations(range(words), 2)), dtype=np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
@@ -219,25 +219,25 @@ def _count_shard(reference: ShardReference, chosen: Ints) -> tuple[Ints, Ints]:
 
 
 def count_in(shard: Shard, chosen: Ints) -> tuple[Ints, Ints]:
-    """Count as `count` does, in one shard; a bit a document says whether it holds a word."""
+    """Count as `count` does in one shard, with a bit for each document and word."""
     named, place = np.unique(chosen, return_inverse=True)
     place = place.reshape(chosen.shape)
     documents, starts = _lists(shard, named)
     first, _ = _pairs(chosen.shape[1])
-    meeting = np.zeros((len(chosen), first.size), np.int64)
+    both = np.zeros((len(chosen), first.size), np.int64)
     for topic, words in enumerate(place):
         holds = np.zeros((words.size, shard.documents), dtype=bool)
         for row, word in enumerate(words):
             holds[row, documents[starts[word] : starts[word + 1]]] = True
         bits = np.packbits(holds, axis=1)
         for row in range(words.size - 1):
-            both = np.bitwise_count(bits[row] & bits[row + 1 :])
-            meeting[topic, first == row] = both.sum(axis=1, dtype=np.int64)
-    return np.diff(starts)[place], meeting
+            common = np.bitwise_count(bits[row] & bits[row + 1 :])
+            both[topic, first == row] = common.sum(axis=1, dtype=np.int64)
+    return np.diff(starts)[place], both
 
 
 def _lists(shard: Shard, named: Ints) -> tuple[Ints, Ints]:
-    """Return the documents of some words, those of the first word before those of the second, and where each begin."""
+    """Return the documents that contain each of some words, one word after another, and the start of each word's."""
     known = np.searchsorted(named, shard.words)
     known = np.where(named[np.minimum(known, named.size - 1)] == shard.words, known, -1)
     word = known[shard.position] if shard.pairs else np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Scores of a model: document completion on held-out tokens of its own documents, unseen documents, unseen vectors."""
+"""Score models: document completion on held-out tokens or unseen documents, and reconstruction of unseen vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import numpy as np
 
 from collapsium.pipeline.analysis.labels.candidates import candidates_of
 from collapsium.pipeline.analysis.labels.classification import Classification, classify
-from collapsium.pipeline.analysis.labels.conditional import GivenLabels, has_labels, require_expectations, score_given
+from collapsium.pipeline.analysis.labels.conditional import (
+    LabelScore,
+    has_labels,
+    require_expectations,
+    score_from_labels,
+)
 from collapsium.pipeline.analysis.options import EvaluateOptions
 from collapsium.pipeline.analysis.scoring.in_document import AVERAGED as ALSO_AVERAGED
 from collapsium.pipeline.analysis.scoring.in_document import IN_DOCUMENT, score_in_document
@@ -43,10 +48,10 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 
 RECONSTRUCTED = (
-    "reconstruction of unseen vectors: the local state of each is fitted to it with the model held fixed; mean over "
-    "the vectors of |t - t^|^2, the squared norm of what the reconstruction t^ leaves of t, summed over the columns"
+    "reconstruction error of unseen vectors: the local state of each vector t is fitted with the model held fixed; "
+    "mean over the vectors of |t - t^|^2, the squared norm of the residual of the reconstruction t^"
 )
-EACH = "; of an ensemble, the mean of its members' errors: reconstructions themselves are not averaged"
+EACH = "; of an ensemble, the mean of its members' errors, as reconstructions are not averaged"
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
 
 
@@ -61,17 +66,17 @@ class Evaluation(ShortRepr):
     perplexity : float
         exp(-score).
     tokens, documents : int
-        What was scored: held-out tokens, and the documents of the corpus.
+        Numbers of scored tokens, and of documents of the corpus.
     definition : str
-        How the score is defined.
+        The score's definition.
     members : tuple of MemberScore
-        Of an ensemble, what each member scores by itself; else empty.
-    given_labels : GivenLabels or None
-        Of unseen documents with labels, and of any where it is asked for: the score given their labels alone.
+        Scores of an ensemble's members; empty for a single model.
+    given_labels : LabelScore or None
+        The score of unseen documents given their labels alone; None for documents without labels, unless requested.
     fields : tuple of Classification
-        How well fields of unseen documents are predicted, those that were asked for.
+        Scores of the prediction of the requested fields of unseen documents.
     unknown : UnknownWords or None
-        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
+        Number of tokens of texts that are not in the model's vocabulary; None for a corpus.
     """
 
     score: float
@@ -80,14 +85,14 @@ class Evaluation(ShortRepr):
     documents: int
     definition: str
     members: tuple[MemberScore, ...] = ()
-    given_labels: GivenLabels | None = None
+    given_labels: LabelScore | None = None
     fields: tuple[Classification, ...] = ()
     unknown: UnknownWords | None = None
 
 
 @dataclass(frozen=True)
 class MemberError:
-    """A member's error by itself: its name, such as ``003``, and the mean over the vectors."""
+    """The error of a single member: its name, such as ``003``, and the mean over the vectors."""
 
     member: str
     reconstruction_error: float
@@ -95,18 +100,18 @@ class MemberError:
 
 @dataclass(frozen=True, repr=False)
 class Reconstruction(ShortRepr):
-    """How much of the vectors of a corpus a model leaves, or of an ensemble's members each on the mean.
+    """Reconstruction error of a model, or the mean of the errors of an ensemble's members.
 
     Attributes
     ----------
     reconstruction_error : float
         Mean over the vectors of the squared norm of the residual, in the squared units of the columns.
     documents : int
-        The vectors.
+        Number of vectors.
     definition : str
-        How the error is defined.
+        The error's definition.
     members : tuple of MemberError
-        Of an ensemble, each one's; else empty.
+        Errors of an ensemble's members; empty for a single model.
     """
 
     reconstruction_error: float
@@ -127,38 +132,37 @@ def evaluate(
 ) -> Evaluation | Reconstruction:
     """Score a model on held-out tokens of its own documents, or on unseen documents or vectors.
 
-    Of restarts and of kept samples, the mean of the predictions is scored: (17) of Teh, Kurihara and Welling (2007).
+    For restarts and saved samples, the mean of the predictions is scored: (17) of Teh, Kurihara and Welling (2007).
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run or model.
     options : EvaluateOptions
-        What is scored, and how.
+        Documents to score, and the score's definition.
     reading : ReadingOptions
-        Where texts for a model differ from its own documents.
+        Differences between new texts and the documents that a model was fitted to.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks.
     tls : TLS, optional
-        As for `fit`.
+        Certificates for a Dask cluster, as for `fit`.
     notice : callable, optional
-        Receives lines for the user: what texts are read by, and a warning of many unknown words.
+        Called with lines for the user: on the reading of texts, and a warning of many unknown words.
 
     Returns
     -------
     Evaluation or Reconstruction
-        The score and its definition; of vectors the reconstruction error and its definition.
+        The score, or the reconstruction error of vectors, with its definition.
 
     Raises
     ------
     OptionError
-        Not exactly one of `heldout`, `unseen` and `in_document` is given, nor `unseen` with `heldout`; or another than
-        `unseen` by itself holds vectors; or the family has no score given labels, or was fitted without a field.
+        Neither exactly one of `heldout`, `unseen` and `in_document` is set, nor `unseen` together with `heldout`; a
+        corpus other than `unseen` holds vectors; the family has no score given labels, or was fitted without a field.
     MismatchError
-        A corpus has another vocabulary, holds what the family does not take, or has not the same documents, or
-        segments, as those that were fitted.
+        A corpus has another vocabulary or kind, or not the documents or segments that were fitted.
     AbsentError
-        A member of an ensemble is not at its end.
+        A member of an ensemble has not ended.
     """
     named_corpora = [one for one in (options.unseen, options.heldout, options.in_document) if one is not None]
     if len(named_corpora) != 1 and (len(named_corpora) != 2 or options.in_document is not None):
@@ -167,26 +171,23 @@ def evaluate(
             "(new documents, fitted and scored on the same tokens); or two, `unseen` (new documents, to be fitted) "
             "with `heldout` (further tokens of these, to be scored)"
         )
-    besides, where = (
-        (options.given_labels, options.field),
-        (scheduling.scheduler, scheduling.workers, tls),
-    )
+    labels, where = (options.given_labels, options.field), (scheduling.scheduler, scheduling.workers, tls)
     if options.heldout is not None and len(named_corpora) == 1:
-        said = list(without_none(reading))
-        if said:
-            raise OptionError(f"{', '.join(said)}: of texts, and `heldout` takes a corpus")
-        return _scored(run, Scored(Corpus(options.heldout), True), False, options.seed, where, besides)
+        text_options = list(without_none(reading))
+        if text_options:
+            raise OptionError(f"{', '.join(text_options)}: applies only to texts, and `heldout` takes a corpus")
+        return _scored(run, Scored(Corpus(options.heldout), True), False, options.seed, where, labels)
     how: dict[str, Any] = {
         "scheduler": scheduling.scheduler,
         "workers": scheduling.workers,
         "tls": tls,
         "notice": notice,
     }
-    with documents_for(run, named_corpora[0], reading=without_none(reading), **how) as found:
+    with documents_for(run, named_corpora[0], reading=without_none(reading), **how) as new:
         scored = Corpus(options.heldout) if options.heldout is not None else None
-        what = Scored(found.corpus, options.unseen is None, scored)
-        score = _scored(run, what, options.in_document is not None, options.seed, where, besides)
-    return score if isinstance(score, Reconstruction) else replace(score, unknown=found.unknown)
+        what = Scored(new.corpus, options.unseen is None, scored)
+        score = _scored(run, what, options.in_document is not None, options.seed, where, labels)
+    return score if isinstance(score, Reconstruction) else replace(score, unknown=new.unknown)
 
 
 def _scored(
@@ -195,7 +196,7 @@ def _scored(
     in_document: bool,
     seed: int,
     where: tuple[str, int | None, TLS | None],
-    besides: tuple[bool, tuple[str, ...]],
+    labels: tuple[bool, tuple[str, ...]],
 ) -> Evaluation | Reconstruction:
     """Score a run's models on corpora that are open."""
     corpus, completed = what.corpus, what.tokens is not what.corpus
@@ -203,15 +204,15 @@ def _scored(
     if what.known or completed:
         require_tokens(what.tokens)
     vectors = corpus.holds == VECTORS and not completed
-    asked = "given_labels" if besides[0] else "field" if besides[1] else None
-    if asked is not None and (what.known or vectors):
-        raise OptionError("expected documents that the model has not seen (`unseen`)", asked)
+    option = "given_labels" if labels[0] else "field" if labels[1] else None
+    if option is not None and (what.known or vectors):
+        raise OptionError("applies only to documents that the model has not seen (`unseen`)", option)
     named = [(name, Model(url)) for name, url in leaves(run)]
     if vectors:
         return _reconstructed(named, corpus, seed, where)
     if in_document:
         return _in_document(named, corpus, seed, where)
-    return _evaluated(named, what, seed, where, besides)
+    return _evaluated(named, what, seed, where, labels)
 
 
 def evaluate_together(
@@ -227,21 +228,21 @@ def evaluate_together(
     Parameters
     ----------
     runs : sequence of str or path-like
-        Their folders; of each all its members count.
+        Their folders; all members of each run are included.
     heldout : str or path-like
-        As for `evaluate`.
+        Held-out tokens, as for `evaluate`.
     scheduler, workers, tls : optional
-        As for `fit`.
+        Executor of the tasks, as for `fit`.
 
     Returns
     -------
     Evaluation
-        As of `evaluate`.
+        The score and its definition.
     """
     corpus = Corpus(heldout)
     require_tokens(corpus)
-    each = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]
-    named = [(f"{first}/{name}" if name else first, Model(url)) for first, found in each for name, url in found]
+    members = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]
+    named = [(f"{first}/{name}" if name else first, Model(url)) for first, own in members for name, url in own]
     return _evaluated(named, Scored(corpus, True), 0, (scheduler, workers, tls))
 
 
@@ -250,18 +251,18 @@ def _evaluated(
     what: Scored,
     seed: int,
     where: tuple[str, int | None, TLS | None],
-    besides: tuple[bool, tuple[str, ...]] = (False, ()),
+    labels: tuple[bool, tuple[str, ...]] = (False, ()),
 ) -> Evaluation:
-    """Score models on known documents, or on unseen ones and what their labels say."""
+    """Score models on held-out tokens of known documents, or on unseen documents and from their labels."""
     scheduler, workers, tls = where
     for one in (what.corpus, what.tokens):
         require_same_vocabulary(named, one)
     note, certain = require_disjoint(named, what)
     first, known, corpus = named[0][1], what.known, what.tokens
-    given = besides[0] or (not known and has_labels(first, corpus) and not first.shard_model.folds_in_at_a_point)
-    if given:
+    from_labels = labels[0] or (not known and has_labels(first, corpus) and not first.shard_model.folds_in_at_a_point)
+    if from_labels:
         require_expectations(first)
-    candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(besides[1])]
+    candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(labels[1])]
     held = what.held(first)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
@@ -272,19 +273,19 @@ def _evaluated(
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
         if score is None:
             raise InputError(corpus.url, "no token is left to score")
-        found = score_given(named, corpus, executor, seed) if given else None
+        label_score = score_from_labels(named, corpus, executor, seed) if from_labels else None
         classified = tuple(classify(named, what.corpus, one, executor, seed) for one in candidates)
     finally:
         executor.close()
     definition = what.definition + (AVERAGED if len(named) > 1 else "") + note
     documents = corpus.manifest.documents
-    return Evaluation(score, math.exp(-score), tokens, documents, definition, members, found, classified)
+    return Evaluation(score, math.exp(-score), tokens, documents, definition, members, label_score, classified)
 
 
 def _in_document(
     named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
 ) -> Evaluation:
-    """Score models on documents that they are fitted on."""
+    """Score models on the tokens that the documents' proportions are fitted to."""
     scheduler, workers, tls = where
     require_same_vocabulary(named, corpus)
     note = require_unseen_by_all(named, corpus)
@@ -308,7 +309,7 @@ def _in_document(
 def _reconstructed(
     named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
 ) -> Reconstruction:
-    """Take the mean of the models' errors on a corpus of vectors."""
+    """Return the mean of the models' errors on a corpus of vectors."""
     scheduler, workers, tls = where
     require_same_vocabulary(named, corpus)
     note = require_unseen_by_all(named, corpus)

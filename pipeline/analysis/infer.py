@@ -47,19 +47,19 @@ SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
 
 
 MIN_PROPORTION = 0.001
-"""Proportion below which sparse output leaves a topic out, unless the user says another."""
+"""Default of `threshold`, the proportion below which sparse output leaves a topic out."""
 
 
 @dataclass(frozen=True)
 class Inference:
-    """What was written.
+    """Size of the written file.
 
     Attributes
     ----------
     rows : int
-        Documents, or segments.
+        Number of documents, or segments.
     unknown : UnknownWords or None
-        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
+        Number of tokens of texts that are not in the model's vocabulary; None for a corpus.
     """
 
     rows: int
@@ -81,8 +81,8 @@ def infer(
 ) -> Inference:
     """Write the topic proportions of documents or of their segments.
 
-    The documents of the training corpus have the proportions that they were fitted with; of any others, all tokens are
-    used to fit proportions with the topics held fixed.
+    Documents of the training corpus have the proportions of the fit. All others are folded in: their proportions are
+    fitted to all their tokens with the topics held fixed.
 
     Parameters
     ----------
@@ -93,44 +93,44 @@ def infer(
         read as the model's own documents were.
     out : str or path-like
         File to write. ``.parquet`` has a row for each document: id, topics (permanent ids, the largest proportion
-        first), proportions, and a column of lists for whatever else the family tells of documents; see
-        `collapsium.workers.families.base.Sweeps.infer`. ``.csv`` has a row for each document and topic: id, topic,
-        proportion. ``.npy`` is a matrix (float32) of a row for each document and a column for each topic, with the ids
-        in ``NAME.ids.csv`` beside it. ``.npz`` has the arrays ids, topics and proportions (such a matrix).
+        first), proportions, and a column of lists for each further array that the family's `infer` returns. ``.csv``
+        has a row for each document and topic: id, topic, proportion. ``.npy`` is a float32 matrix with a row for each
+        document and a column for each topic; the ids are in ``NAME.ids.csv``. ``.npz`` has the arrays ids, topics and
+        proportions, such a matrix.
     options : InferOptions
-        How proportions are written.
+        Layout of the proportions' file.
     reading : ReadingOptions
-        Where texts for a model differ from its own documents.
+        Differences between new texts and the documents that a model was fitted to.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks.
     tls : optional
-        As for `fit`.
+        Certificates for a Dask cluster, as for `fit`.
     notice : callable, optional
-        Receives lines for the user: what texts are read by, and a warning of many unknown words.
+        Called with lines for the user: on the reading of texts, and a warning of many unknown words.
     progress : callable, optional
-        Told the number of rows written so far.
+        Called with the number of rows written so far.
 
     Returns
     -------
     Inference
-        The number of rows, and of texts how many tokens are unknown.
+        The number of rows and, for texts, of unknown tokens.
 
     Raises
     ------
     OccupiedError
         The file exists.
     MismatchError
-        The corpus has another vocabulary, or holds what the family does not take.
+        The corpus has another vocabulary, or a kind that the family does not take.
     OptionError
-        The file's name ends in none of these; the threshold is not in [0, 1), or the output is dense; there is no such
-        member, the family has no segments, or texts cannot be read as recorded.
+        The file has another ending; a threshold is set for dense output; the member does not exist; the family does not
+        model segments; or texts cannot be read as recorded.
     """
     dense = options.dense or ending_of(out) in MATRICES
     if options.threshold is not None and dense:
         raise OptionError(
-            f"`threshold` {options.threshold}: leaves out topics of sparse output; dense output has all topics"
+            f"`threshold` {options.threshold}: applies only to sparse output; dense output has all topics"
         )
-    least = MIN_PROPORTION if options.threshold is None else options.threshold
+    threshold = MIN_PROPORTION if options.threshold is None else options.threshold
     model = Model(run if options.member is None else member_of(run, options.member))
     if options.segments:
         require_segments(model.record.family)
@@ -142,14 +142,14 @@ def infer(
         reading=without_none(reading),
         notice=notice,
         **where,
-    ) as found:
-        asked = _Asked(None if dense else least, options.seed, options.segments)
-        return Inference(_write(model, found.corpus, out, asked, where, progress), found.unknown)
+    ) as new:
+        layout = _Layout(None if dense else threshold, options.seed, options.segments)
+        return Inference(_write(model, new.corpus, out, layout, where, progress), new.unknown)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is asked for of proportions: the least of sparse ones, None of dense ones."""
+class _Layout:
+    """Layout of the output: the threshold of sparse proportions, None for dense ones, the seed, and the row's unit."""
 
     threshold: float | None
     seed: int
@@ -160,7 +160,7 @@ def _write(
     model: Model,
     corpus: Corpus,
     out: str | os.PathLike[str],
-    asked: _Asked,
+    layout: _Layout,
     where: Mapping[str, Any],
     progress: Counting,
 ) -> int:
@@ -169,15 +169,15 @@ def _write(
     corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     seen = corpus.manifest.digest == model.record.corpus and model.fitted
     executor, written = open_executor(where["scheduler"], where["workers"], tls=where["tls"]), 0
-    schema = SEGMENT_SCHEMA if asked.segments else SCHEMA
+    schema = SEGMENT_SCHEMA if layout.segments else SCHEMA
     try:
         blocks = [] if seen else load_blocks(model, executor)
-        with written_to(out, schema, dense=asked.threshold is None) as writer:
+        with written_to(out, schema, dense=layout.threshold is None) as writer:
             references = corpus.references
-            window = 2 * executor.workers  # shards on their way: bounded, however many there are
+            window = 2 * executor.workers
             for first in range(0, len(references), window):
                 submitted = [
-                    executor.submit(_proportions, model.folder.address, one, blocks, asked, seen)
+                    executor.submit(_proportions, model.folder.address, one, blocks, layout, seen)
                     for one in references[first : first + window]
                 ]
                 for table in executor.collect(submitted):
@@ -190,7 +190,7 @@ def _write(
 
 
 def require_segments(family: str) -> None:
-    """Refuse a family that knows no segments.
+    """Refuse a family that does not model segments.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def require_segments(family: str) -> None:
     Raises
     ------
     OptionError
-        It takes whole documents.
+        The family does not model segments.
     """
     if not load_family(family).shard_model.uses_segments:
         raise OptionError(
@@ -210,35 +210,37 @@ def require_segments(family: str) -> None:
         )
 
 
-def _proportions(url: str, reference: ShardReference, blocks: list[tasks.Block], asked: _Asked, seen: bool) -> pa.Table:
+def _proportions(
+    url: str, reference: ShardReference, blocks: list[tasks.Block], layout: _Layout, seen: bool
+) -> pa.Table:
     model = Model(url)
     if seen:
         local: LocalState = model.documents(reference.number)
     else:
         shard = reference.load(**document_parts(model.shard_model))
-        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(asked.seed, "infer"))
-    found = model.shard_model.infer(local, model.global_state)
+        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(layout.seed, "infer"))
+    inferred = model.shard_model.infer(local, model.global_state)
     ids = reference.documents().ids
-    if asked.segments:
-        return _by_segment(ids, found, asked.threshold)
-    table = _shares(ids, found[THETA], asked.threshold)
-    for name, values in found.items():
+    if layout.segments:
+        return _by_segment(ids, inferred, layout.threshold)
+    table = _shares(ids, inferred[THETA], layout.threshold)
+    for name, values in inferred.items():
         if name.startswith(PREFIX) and name != THETA:
             table = table.append_column(*_lists(name, values))
     return table
 
 
-def _by_segment(ids: pa.Array, found: Arrays, threshold: float | None) -> pa.Table:
-    """Make a table of a row a segment; `found` is as the family's `infer` gives it."""
-    counts = np.asarray(found[SEGMENTS], dtype=np.int64)
+def _by_segment(ids: pa.Array, inferred: Arrays, threshold: float | None) -> pa.Table:
+    """Return a table with a row for each segment, from the arrays of the family's `infer`."""
+    counts = np.asarray(inferred[SEGMENTS], dtype=np.int64)
     owner = np.repeat(np.arange(counts.size), counts)
     number = np.arange(owner.size) - (running(counts)[:-1])[owner] + 1
-    table = _shares(ids.take(pa.array(owner)), found[SEGMENT_THETA], threshold)
+    table = _shares(ids.take(pa.array(owner)), inferred[SEGMENT_THETA], threshold)
     return table.add_column(1, SEGMENT_SCHEMA.field("segment"), pa.array(number.astype(np.int32)))
 
 
 def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | None) -> pa.Table:
-    """Make a table of sparse proportions or, without a threshold, of all proportions as lists of one length."""
+    """Return a table of sparse proportions or, without a threshold, of all proportions as lists of equal length."""
     if threshold is not None:
         return sparse(ids, theta, threshold)
     values = pa.array(np.ascontiguousarray(theta, dtype=np.float32).ravel())
@@ -246,7 +248,7 @@ def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | No
 
 
 def _lists(name: str, values: npt.NDArray[Any]) -> tuple[pa.Field, pa.Array]:
-    """Make a column of lists, one a document, of an array ``document_...`` of shape (documents, n)."""
+    """Return a column with a list for each document from an array ``document_...`` of shape (documents, n)."""
     documents, width = values.shape
     kind = pa.int32() if np.issubdtype(values.dtype, np.integer) else pa.float32()
     offsets = pa.array(np.arange(documents + 1, dtype=np.int32) * width)
@@ -255,7 +257,7 @@ def _lists(name: str, values: npt.NDArray[Any]) -> tuple[pa.Field, pa.Array]:
 
 
 def sparse(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float) -> pa.Table:
-    """Make a table of the proportions that reach a threshold.
+    """Return a table of the proportions that reach a threshold.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a folder is: a corpus, a run, a comparison or a model, and what it holds."""
+"""Describe a folder: a corpus, a run, a comparison or a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @keywords()
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Tell what a folder is.
+    """Describe a folder.
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``kind`` (``corpus``, ``run``, ``comparison`` or ``model``) and what it holds.
+        ``kind`` (``corpus``, ``run``, ``comparison`` or ``model``), and sizes, options and results of that kind.
 
     Raises
     ------
     AbsentError
-        There is nothing, or nothing of ours.
+        The folder does not exist, or is of another kind.
     """
     folder = Folder(path)
     if not folder.exists():
@@ -55,54 +55,43 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
 
         return {"kind": "model", "path": folder.url, **_model(Model(path))}
     raise AbsentError(
-        f"{folder.url}: no corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
+        f"{folder.url}: expected a corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
         f"{COMPARISON_RECORD} or {MODEL_RECORD}"
     )
 
 
 def _summary(corpus: Corpus) -> dict[str, Any]:
-    """Count labels and covariates, and segments: shards are read, with PyArrow, only where there are any."""
-    found: dict[str, Any] = {}
+    """Count labels, covariates and segments; shards are read, with PyArrow, only if the corpus has any of them."""
+    counts: dict[str, Any] = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
         from collapsium.storage.building.label_split import summary
 
-        found.update(summary(corpus))
+        counts.update(summary(corpus))
     if "segments" in fields:
         from collapsium.storage.building.flatten import segment_summary
 
-        found.update(segment_summary(corpus))
-    return found
+        counts.update(segment_summary(corpus))
+    return counts
 
 
 def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
-    manifest = corpus.manifest
-    if manifest.vectors is not None:
-        return {
-            "kind": "corpus",
-            "holds": manifest.holds,
-            "path": corpus.url,
-            "documents": manifest.documents,
-            "words": manifest.vocabulary.words,
-            "tokens": manifest.tokens,
-            "shards": len(manifest.shards),
-            "fields": sorted(manifest.fields),
-            **_summary(corpus),
-            "constant": [corpus.vocabulary.words[column] for column in manifest.vectors.constant],
-            "digest": manifest.digest,
-        }
+    manifest, vectors = corpus.manifest, corpus.manifest.vectors
+    special: dict[str, Any] = {"truth": folder.exists("truth")}
+    if vectors is not None:
+        special = {"constant": [corpus.vocabulary.words[column] for column in vectors.constant]}
     return {
         "kind": "corpus",
         "holds": manifest.holds,
         "path": corpus.url,
         "documents": manifest.documents,
         "words": manifest.vocabulary.words,
-        "pairs": manifest.pairs,
+        **({"pairs": manifest.pairs} if vectors is None else {}),
         "tokens": manifest.tokens,
         "shards": len(manifest.shards),
         "fields": sorted(manifest.fields),
         **_summary(corpus),
-        "truth": folder.exists("truth"),
+        **special,
         "digest": manifest.digest,
     }
 
@@ -112,42 +101,42 @@ def _run(run: Run) -> dict[str, Any]:
 
     record = run.record()
     events = run.events()
-    told = [event for event in events if event.get("event") == "iteration"]
+    iterations = [event for event in events if event.get("event") == "iteration"]
     ended = next((event["reason"] for event in reversed(events) if event.get("event") == "end"), None)
-    found: dict[str, Any] = {"kind": "run", "path": run.folder.url}
-    found.update({name: record.get(name) for name in ("family", "options", "limits", "seed", "corpus", "heldout")})
-    found["iterations"] = told[-1]["iteration"] if told else 0
-    found["score"] = next((event["score"] for event in reversed(told) if "score" in event), None)
-    found["ended"] = ended
+    facts: dict[str, Any] = {"kind": "run", "path": run.folder.url}
+    facts.update({name: record.get(name) for name in ("family", "options", "limits", "seed", "corpus", "heldout")})
+    facts["iterations"] = iterations[-1]["iteration"] if iterations else 0
+    facts["score"] = next((event["score"] for event in reversed(iterations) if "score" in event), None)
+    facts["ended"] = ended
     members = restarts_in(run)
     if members:
-        found.update({name: record[name] for name in ("restarts", "keep", "best_member") if name in record})
-        found["members"] = [_member(number, one) for number, one in members]
-        found["iterations"] = max(one["iterations"] for one in found["members"])
+        facts.update({name: record[name] for name in ("restarts", "keep", "best_member") if name in record})
+        facts["members"] = [_member(number, member) for number, member in members]
+        facts["iterations"] = max(member["iterations"] for member in facts["members"])
     elif samples_of(run.folder.url):
-        found["samples"] = [Model(place.url).record.iterations for place in samples_of(run.folder.url)]
-    if isinstance(found.get("corpus"), dict):
-        found["corpus"] = {name: value for name, value in found["corpus"].items() if name != "shards"}
+        facts["samples"] = [Model(sample.url).record.iterations for sample in samples_of(run.folder.url)]
+    if isinstance(facts.get("corpus"), dict):
+        facts["corpus"] = {name: value for name, value in facts["corpus"].items() if name != "shards"}
     if "warm" in record:
-        found["warm"] = record["warm"]
+        facts["warm"] = record["warm"]
     if run.model.exists(MODEL_RECORD):
-        found["model"] = _model(Model(run.folder.url))
-    return found
+        facts["model"] = _model(Model(run.folder.url))
+    return facts
 
 
 def _comparison(folder: Folder) -> dict[str, Any]:
-    """Say what a comparison was asked for, and the mean score of each cell that is done."""
+    """Return a comparison's record, and the mean score of each finished experiment."""
     record = {name: value for name, value in record_of(folder).items() if name not in ("format", "version")}
     cells = {name: row_of(folder, name)["score"] for name in cells_done(folder)}
     return {"kind": "comparison", "path": folder.url, **record, "cells": cells}
 
 
 def _member(number: int, run: Run) -> dict[str, Any]:
-    """Say how far a member of an ensemble is."""
+    """Return the progress of an ensemble's member."""
     if not run.exists():
         return {"member": number, "iterations": 0, "score": None, "ended": None}
-    found = _run(run)
-    return {"member": number, **{name: found[name] for name in ("seed", "iterations", "score", "ended")}}
+    facts = _run(run)
+    return {"member": number, **{name: facts[name] for name in ("seed", "iterations", "score", "ended")}}
 
 
 def _model(model: Model) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Arrays and frames of a model: topics by words, documents by topics."""
+"""Return a model's arrays and frames: topics by words, and documents by topics."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ def topic_word(model: Model) -> Floats:
     Parameters
     ----------
     model : Model
-        Of a family of topics over words.
+        A model of topics over words.
 
     Returns
     -------
     numpy.ndarray of float64, shape (topics, words)
-        Row k is the topic with the permanent id k, or the node of a tree; its sum is 1. Ids that no topic has have rows
-        of equal probabilities.
+        Row k is the topic, or the node of a tree, with the permanent id k; its sum is 1. Rows of unused ids have equal
+        probabilities.
 
     Raises
     ------
     OptionError
-        The family is of vectors, whose components have no probabilities of words.
+        The model is of vectors, whose components have no word probabilities.
     """
     family = load_family(model.record.family)
     if family.corpus_kind != DOCUMENTS:
         raise OptionError(
             f"topic_word: '{model.record.family}' has components of vectors, not topics over words; `topics` lists them"
         )
-    words, found = model.record.blocks[-1], np.zeros((0, model.record.blocks[-1]))
+    words, phi = model.record.blocks[-1], np.zeros((0, model.record.blocks[-1]))
     for number, (low, high) in enumerate(model.blocks):
         described = family.describe(model.rows(number), model.global_state, high - low)
         if not number:
-            found = np.zeros((max(_width(model), int(described.ids.max(initial=-1)) + 1), words))
-        found[described.ids[:, np.newaxis], described.words + low] = described.probability
-    sums = found.sum(axis=1, keepdims=True)
-    return np.where(sums > 0.0, found / np.where(sums > 0.0, sums, 1.0), 1.0 / max(words, 1))
+            phi = np.zeros((max(_width(model), int(described.ids.max(initial=-1)) + 1), words))
+        phi[described.ids[:, np.newaxis], described.words + low] = described.probability
+    sums = phi.sum(axis=1, keepdims=True)
+    return np.where(sums > 0.0, phi / np.where(sums > 0.0, sums, 1.0), 1.0 / max(words, 1))
 
 
 def _width(model: Model) -> int:
@@ -103,8 +103,8 @@ def document_topic(model: Model) -> Floats:
     return np.concatenate([_theta(sweeps.infer(model.documents(number), model.global_state)) for number in shards])
 
 
-def _theta(found: Any) -> Floats:
-    return np.asarray(found[THETA], dtype=np.float64)
+def _theta(inferred: Any) -> Floats:
+    return np.asarray(inferred[THETA], dtype=np.float64)
 
 
 def training_corpus(model: Model) -> Corpus:
@@ -146,10 +146,10 @@ def training_corpus(model: Model) -> Corpus:
 
 def document_ids(model: Model) -> list[str]:
     """Return the ids of the training documents, in the order of the training corpus."""
-    found: list[str] = []
+    ids: list[str] = []
     for reference in training_corpus(model).references:
-        found += reference.documents().ids.to_pylist()
-    return found
+        ids += reference.documents().ids.to_pylist()
+    return ids
 
 
 def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
@@ -221,23 +221,23 @@ def _as_recorded(model: Model, texts: Any, reading: dict[str, Any]) -> tuple[pa.
 
     history = reading_of_model(model).history
     options = ReadOptions() if history is None else history.options
-    said = {name: value for name, value in reading.items() if value is not None}
+    named = {name: value for name, value in reading.items() if value is not None}
     columns = column_names(texts)
     for name in ("text", "id"):
         recorded = getattr(options, name)
-        if name not in said and recorded is not None and recorded in columns:
-            said[name] = recorded
-    fields = fields_of(said)
+        if name not in named and recorded is not None and recorded in columns:
+            named[name] = recorded
+    fields = fields_of(named)
     every = [options.title, options.date, *options.labels, *options.covariates]
     optional = [one.partition("=")[2] or one for one in every if one]
     table = table_of(texts, fields, optional)
     text = next(iter(fields))
-    said |= {"text": text, "format": "parquet"}
-    if "id" not in said:
-        said["id"] = next(name for name in ("id", "document", "number") if name not in (text, *table.schema.names))
+    named |= {"text": text, "format": "parquet"}
+    if "id" not in named:
+        named["id"] = next(name for name in ("id", "document", "number") if name not in (text, *table.schema.names))
         numbers = pa.array([str(number) for number in range(1, table.num_rows + 1)], pa.string())
-        table = table.append_column(said["id"], numbers)
-    return table, said
+        table = table.append_column(named["id"], numbers)
+    return table, named
 
 
 def require_pandas() -> Any:
@@ -253,17 +253,16 @@ def topics_frame(model: Model, words: int) -> pd.DataFrame:
     """Return the topics that have tokens as a frame; see `collapsium.pipeline.Model.topics`."""
     from collapsium.pipeline.analysis.topics import topics
 
-    found = topics(model, words)
     rows: list[dict[str, Any]] = []
-    for one in found:
-        row: dict[str, Any] = {"topic": one.id, "share": one.share, "words": one.names}
-        row["probabilities" if not one.signed else "loadings"] = [value for _, value in one.words]
-        if one.stability is not None:
-            row["stability"] = one.stability
-        if one.title is not None:
-            row["title"] = one.title
-        if one.level is not None:
-            row |= {"parent": one.parent, "level": one.level, "below": one.below}
+    for topic in topics(model, words):
+        row: dict[str, Any] = {"topic": topic.id, "share": topic.share, "words": topic.names}
+        row["probabilities" if not topic.signed else "loadings"] = [value for _, value in topic.words]
+        if topic.stability is not None:
+            row["stability"] = topic.stability
+        if topic.title is not None:
+            row["title"] = topic.title
+        if topic.level is not None:
+            row |= {"parent": topic.parent, "level": topic.level, "below": topic.below}
         rows.append(row)
     frame = require_pandas().DataFrame(rows).set_index("topic")
     if "parent" in frame:

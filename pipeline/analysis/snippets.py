@@ -1,4 +1,4 @@
-"""Passages of the example documents of topics, from the texts that were ingested, with the topics' words marked."""
+"""Find passages of example documents in the texts that were ingested, with the topics' words marked."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest.normal_forms import form_of
 from collapsium.workers.ingest.phrases import JOIN
 
-LENGTH = 280  # letters of a passage
-BEFORE = 60  # letters that a passage may begin before the first word that is marked
-MAX_LETTERS = 1 << 20  # of a document, in which passages are looked for
+LENGTH = 280
+"""Maximum length of a passage, in characters."""
+BEFORE = 60
+"""Maximum number of characters before the first marked word."""
+MAX_LETTERS = 1 << 20
+"""Characters of a document that are searched, to bound time."""
 
 _SPACE = re.compile(r"\s+")
 _FIND = re.compile(WORD)
@@ -50,9 +53,9 @@ def example_snippets(
     Parameters
     ----------
     run : str or path-like
-        Folder of the run, which has a record of how its documents were read.
+        Folder of the run, whose record states how its documents were read.
     summary : SummaryRecord
-        With the examples.
+        The document summary with the examples.
     words : mapping of int to sequence of str
         The top words of each topic.
     names : sequence of str
@@ -65,16 +68,16 @@ def example_snippets(
     Returns
     -------
     snippets : dict of (int, int) to list of str
-        By topic and place among the examples: parts of the passage, of which each other is a word to be marked.
+        Parts of each passage, by topic and index of the example; every second part is a word to mark.
     notes : list of str
-        What was not found.
+        A sentence on examples without a text.
 
     Raises
     ------
     OptionError
-        The run is on vectors, or the sources are no texts.
+        The run is on vectors, or the sources are not texts.
     InputError
-        No example is among the sources.
+        The sources contain none of the examples.
     AbsentError
         A source does not exist.
     MissingError
@@ -83,7 +86,7 @@ def example_snippets(
     place = {one.id: number for number, one in enumerate(summary.examples)}
     options, texts = texts_of(run, sources, place, progress)
     form = None if options.normalise is None else form_of(options.normalise)
-    found: dict[tuple[int, int], Snippet] = {}
+    snippets: dict[tuple[int, int], Snippet] = {}
     strange: set[str] = set()
     for topic in summary.topics:
         for example in topic.examples:
@@ -92,35 +95,36 @@ def example_snippets(
                 continue
             own = [names[word] for word in example.words]
             weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(own, 2.0)}
-            # The words of the example must be in its text: the same id in another source is another document.
+            # A text without the example's words is another document with the same id.
             if options.tokenizer is None and not has_words(texts[one.id], own, form):
                 strange.add(one.id)
             else:
-                found[topic.id, example.document] = passage(texts[one.id], weights, form)
-    missing = sorted({one.id for one in summary.examples} - {summary.examples[number].id for _, number in found})
-    if not found and summary.examples:
+                snippets[topic.id, example.document] = passage(texts[one.id], weights, form)
+    missing = sorted({one.id for one in summary.examples} - {summary.examples[number].id for _, number in snippets})
+    if not snippets and summary.examples:
         raise InputError(
-            sources[0], f"it has none of the example documents (such as {missing[0]!r}); expected the sources ingested"
+            sources[0],
+            f"expected the texts that were ingested; it has none of the example documents (such as {missing[0]!r})",
         )
     notes = []
     if missing:
-        other = f"; the texts of {len(strange):,} do not have their words" if strange else ""
-        notes.append(f"Of {len(missing):,} example documents, such as {missing[0]!r}, no text was found{other}.")
-    return found, notes
+        other = f"; the texts of {len(strange):,} do not contain their words" if strange else ""
+        notes.append(f"No text was found for {len(missing):,} example documents, such as {missing[0]!r}{other}.")
+    return snippets, notes
 
 
 def texts_of(
-    run: str | os.PathLike[str], sources: Sequence[str], wanted: Mapping[str, int], progress: Counting = silent
+    run: str | os.PathLike[str], sources: Sequence[str], requested: Mapping[str, int], progress: Counting = silent
 ) -> tuple[ReadOptions, dict[str, str]]:
-    """Read the texts of some documents, and how they were read.
+    """Read the texts of some documents, with the recorded options of reading.
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run, a model or a corpus.
     sources : sequence of str
-        Files, folders and globs, which are read from the beginning until all are found.
-    wanted : mapping of str
+        Files, folders and globs, read until all documents are found.
+    requested : mapping of str
         The documents' ids.
     progress : callable, optional
         Called with the number of documents read so far.
@@ -128,9 +132,9 @@ def texts_of(
     Returns
     -------
     options : ReadOptions
-        As recorded.
+        The recorded options.
     texts : dict of str to str
-        By id. ``ID#3`` is the third segment of ID where no document is called so, as `flatten` names segments.
+        Texts by id. ``ID#3`` is the third segment of ID unless a document has this id, as `flatten` names segments.
     """
     recorded = recorded_reading(run)
     if recorded.holds != DOCUMENTS:
@@ -140,33 +144,34 @@ def texts_of(
     if kind not in TEXTS:
         raise OptionError(f"`texts` {sources[0]}: expected texts ({', '.join(TEXTS)}), found the format {kind}")
     options = history.options if history is not None and history.kind in TEXTS else ReadOptions()
-    # Nothing but ids and texts is read, and a pattern of somebody's is not run.
+    # Only ids and texts are read, and a regular expression of a record, which anyone may have written, is not run.
     rule = options.segments if options.segments is not None and not options.segments.startswith(HEADINGS) else None
     bare = ReadOptions(
         id=options.id, text=options.text, segments=rule, bad_bytes="replace", labels=FIXED.get(kind, ()),
         max_decompressed=options.max_decompressed,
     )  # fmt: skip
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     read = 0
-    for ids, batch in _batches(list(sources), kind, fields_of(bare, kind), wanted):
-        _take(ids, batch, wanted, found)
+    for ids, batch in _batches(list(sources), kind, fields_of(bare, kind), requested):
+        _take(ids, batch, requested, texts)
         read += len(batch)
         progress(read)
-        if len(found) == len(wanted):
+        if len(texts) == len(requested):
             break
-    return replace(options, segments=rule), found
+    return replace(options, segments=rule), texts
 
 
 def _batches(
-    sources: list[str], kind: str, options: ReadOptions, wanted: Mapping[str, int]
+    sources: list[str], kind: str, options: ReadOptions, requested: Mapping[str, int]
 ) -> Iterator[tuple[pa.Array, Batch]]:
     """Read batches of documents, with ids as `ingest` and `append` give them."""
     files = find_files(sources, kind, kind_of_name)
     numbered = are_numbered(files, kind, options)
     paths = list(dict.fromkeys(file.path for file in files))
     heads = {path: f"{stem}/" for path, stem in zip(paths, distinct(paths), strict=True)}
-    if len(paths) == 1 and not any(name.startswith(heads[paths[0]]) for name in wanted):
-        heads = {paths[0]: ""}  # as a single source is numbered that was not appended
+    if len(paths) == 1 and not any(name.startswith(heads[paths[0]]) for name in requested):
+        # Documents of a single source that was not appended have plain numbers.
+        heads = {paths[0]: ""}
     so_far = dict.fromkeys(paths, 0)
     for block in cut_blocks(files, kind):
         for batch in read_batches(block, kind, options, numbered):
@@ -180,15 +185,15 @@ def _batches(
             yield pa.array(names, pa.string()), batch
 
 
-def _take(ids: pa.Array, batch: Batch, wanted: Mapping[str, int], found: dict[str, str]) -> None:
-    """Keep the texts of the documents that are wanted."""
+def _take(ids: pa.Array, batch: Batch, requested: Mapping[str, int], texts: dict[str, str]) -> None:
+    """Add the texts of requested documents to `texts`."""
     bases: dict[str, list[str]] = {}
-    for name in wanted:
-        if name not in found:
+    for name in requested:
+        if name not in texts:
             bases.setdefault(name, []).append(name)
-            whole, mark, last = name.rpartition("#")
+            document, mark, last = name.rpartition("#")
             if mark and last.isdecimal() and len(last) < 10 and batch.segments is not None:
-                bases.setdefault(whole, []).append(name)
+                bases.setdefault(document, []).append(name)
     rows = pc.indices_nonzero(pc.is_in(ids, value_set=pa.array(list(bases), pa.string()))).to_pylist()
     starts = range(len(batch) + 1) if batch.segments is None else [0, *batch.segments.cumsum().tolist()]
     for row in rows:
@@ -197,28 +202,28 @@ def _take(ids: pa.Array, batch: Batch, wanted: Mapping[str, int], found: dict[st
         for name in bases[base]:
             number = 0 if name == base else int(name.rpartition("#")[2])
             if name == base:
-                found[name] = " ".join(part[:MAX_LETTERS] for part in parts.to_pylist())[:MAX_LETTERS]
+                texts[name] = " ".join(part[:MAX_LETTERS] for part in parts.to_pylist())[:MAX_LETTERS]
             elif 0 < number <= len(parts):
-                found[name] = parts[number - 1].as_py()[:MAX_LETTERS]
+                texts[name] = parts[number - 1].as_py()[:MAX_LETTERS]
 
 
 def passage(text: str, weights: Mapping[str, float], form: Form | None = None) -> Snippet:
-    """Cut the passage out of a text that has most of some words.
+    """Return the passage of a text with the largest total weight of some words.
 
     Parameters
     ----------
     text : str
         The text.
     weights : mapping of str to float
-        The words, in lower case, and how much each matters; phrases are two words with ``_`` between.
+        Weights of lower-case words; phrases are two words joined by ``_``.
     form : callable, optional
-        From a word to its normal form, where words were normalised: a word matches by itself or by its form.
+        Function from a word to its normal form, where words were normalised; a word matches by itself or by its form.
 
     Returns
     -------
     list of str
-        Parts of the passage; the second, fourth and so on are words to be marked. One part alone, the beginning,
-        where none of the words occurs.
+        Parts of the passage; the second, fourth and so on are words to mark. If none of the words occurs, the only part
+        is the beginning of the text.
     """
     text = plain(_SPACE.sub(" ", text[:MAX_LETTERS]).strip())
     hits = _hits(text, weights, form)
@@ -252,8 +257,8 @@ def has_words(text: str, words: Sequence[str], form: Form | None = None) -> bool
 
 
 def _hits(text: str, weights: Mapping[str, float], form: Form | None) -> list[tuple[int, int, str]]:
-    """Find the words: where each begins and ends, and which it is; of a phrase each word by itself."""
-    found: list[tuple[int, int, str]] = []
+    """Return start, end and name of each occurrence of the words; the words of a phrase are separate occurrences."""
+    hits: list[tuple[int, int, str]] = []
     firsts = {word.partition(JOIN)[0] for word in weights if JOIN in word}
     known = {*weights, *(part for word in weights for part in word.split(JOIN))}
     previous: tuple[int, int, str] | None = None
@@ -263,17 +268,17 @@ def _hits(text: str, weights: Mapping[str, float], form: Form | None) -> list[tu
         span = (match.start(), match.end())
         joined = "" if previous is None or previous[2] not in firsts else f"{previous[2]}{JOIN}{word}"
         if joined in weights and previous is not None:
-            if not found or found[-1][:2] != previous[:2]:
-                found.append((previous[0], previous[1], joined))
-            found.append((*span, joined))
+            if not hits or hits[-1][:2] != previous[:2]:
+                hits.append((previous[0], previous[1], joined))
+            hits.append((*span, joined))
         elif word in weights:
-            found.append((*span, word))
+            hits.append((*span, word))
         previous = (*span, word)
-    return found
+    return hits
 
 
 def _beginning(text: str, first: int) -> int:
-    """Return where a passage begins: at its sentence, or else at a word."""
+    """Return the start of a passage: that of a sentence, or else of a word."""
     if first <= BEFORE:
         return 0
     before = text[first - BEFORE : first]
@@ -285,7 +290,7 @@ def _beginning(text: str, first: int) -> int:
 
 
 def _ending(text: str, begin: int) -> int:
-    """Return where a passage ends: behind a word."""
+    """Return the end of a passage, after a word."""
     if len(text) <= begin + LENGTH:
         return len(text)
     space = text.rfind(" ", begin + LENGTH // 2, begin + LENGTH)

@@ -1,4 +1,4 @@
-"""How stable topics are: which topics of an ensemble's members are the same, and how near to one another they lie."""
+"""Match the topics of several fits, and measure how stable each topic is over them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.workers.arrays.state import Rows
 
-Vector = npt.NDArray[np.float64]
-LEAST_TOKENS = 0.5  # a topic of which fewer are expected has none
+Floats = npt.NDArray[np.float64]
+MIN_EXPECTED_TOKENS = 0.5
+"""Expected count below which a topic counts as empty."""
 
 
 def stability(reference: Model, others: Sequence[Model]) -> dict[int, float]:
-    """Say how stable a model's topics are over other fits to the same vocabulary.
+    """Return the stability of a model's topics over other fits to the same vocabulary.
 
-    Topics are matched one to one, so that the sum of the Hellinger distances of their words' probabilities is least.
-    A topic's stability is one minus the mean distance to its partners; one without a partner lies at distance 1.
-    Topics without tokens are left out.
+    Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities. A
+    topic's stability is one minus the mean distance to its matches; without a match the distance is 1. Topics without
+    tokens are left out.
 
     Parameters
     ----------
     reference : Model
-        Whose topics.
+        The model.
     others : sequence of Model
         The other fits.
 
@@ -40,14 +41,14 @@ def stability(reference: Model, others: Sequence[Model]) -> dict[int, float]:
     distance = np.zeros(ids.size)
     for other in others:
         nearest = np.ones(ids.size)
-        for one, _, apart in matched(reference, other):
-            nearest[np.searchsorted(ids, one)] = apart
+        for topic, _, apart in matched(reference, other):
+            nearest[np.searchsorted(ids, topic)] = apart
         distance += nearest
     return dict(zip(ids.tolist(), (1.0 - distance / len(others)).tolist(), strict=True))
 
 
 def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
-    """Match the topics of two models one to one, so that the sum of their distances is least.
+    """Match the topics of two models one to one, with the smallest sum of distances.
 
     Parameters
     ----------
@@ -57,8 +58,8 @@ def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
     Returns
     -------
     list of (int, int, float)
-        The ids of a topic of each, and the Hellinger distance of their words' probabilities; topics without tokens are
-        left out, and so are those that have no partner.
+        Ids of a topic of each model, and the Hellinger distance of their word probabilities. Topics without tokens or
+        without a match are left out.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -72,14 +73,14 @@ def occupied(model: Model) -> npt.NDArray[np.int64]:
     """Return the ids of the topics that have tokens, ascending."""
     described = load_family(model.record.family).describe(_first_row(model), model.global_state, 1)
     tokens = described.share * float(model.vocabulary.tokens.sum())
-    return np.sort(described.ids[tokens >= LEAST_TOKENS])
+    return np.sort(described.ids[tokens >= MIN_EXPECTED_TOKENS])
 
 
 def _first_row(model: Model) -> Rows:
     return model.rows(0).of_words(slice(1), complete=True)
 
 
-def distances(one: Model, other: Model) -> Vector:
+def distances(one: Model, other: Model) -> Floats:
     """Return the Hellinger distances of two models' topics, sqrt(1 - sum_w sqrt(phi_kw phi_lw)).
 
     Parameters
@@ -92,7 +93,7 @@ def distances(one: Model, other: Model) -> Vector:
     numpy.ndarray of float64, shape (topics of one, topics of the other)
         In [0, 1].
     """
-    overlap: Vector | None = None
+    overlap: Floats | None = None
     words = one.record.blocks[-1]
     cuts = sorted({*one.record.blocks, *other.record.blocks} - {words})
     for low, high in zip(cuts, [*cuts[1:], words], strict=True):
@@ -101,14 +102,14 @@ def distances(one: Model, other: Model) -> Vector:
         overlap = here if overlap is None else overlap + here
     if overlap is None:
         raise ValueError("a model has at least one block")
-    result: Vector = np.sqrt(np.clip(1.0 - overlap, 0.0, 1.0))
+    result: Floats = np.sqrt(np.clip(1.0 - overlap, 0.0, 1.0))
     return result
 
 
-def _probability(model: Model, low: int, high: int) -> Vector:
-    """Return the probabilities of the words `low` to `high` - 1, which lie in one block, under each topic."""
-    number = next(place for place, (first, last) in enumerate(model.blocks) if first <= low < last)
+def _probability(model: Model, low: int, high: int) -> Floats:
+    """Return the probabilities of the words `low` to `high` - 1 of one block, shape (words, topics)."""
+    number = next(block for block, (first, last) in enumerate(model.blocks) if first <= low < last)
     first = model.blocks[number][0]
     rows = model.rows(number).of_words(slice(low - first, high - first), complete=True)
-    found = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
-    return np.maximum(np.asarray(found, dtype=np.float64), 0.0)
+    phi = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
+    return np.maximum(np.asarray(phi, dtype=np.float64), 0.0)

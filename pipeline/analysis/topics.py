@@ -1,4 +1,4 @@
-"""Topics and nodes of trees as people read them."""
+"""List the topics of a model, or the nodes of its tree, with their most probable words."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class Topic:
     id : int
         Its permanent id.
     share : float
-        Its share of the training tokens; a node's own, without the nodes below it.
+        Its share of the training tokens; for a node, without the nodes below it.
     words : list of (str, float)
-        Its most probable words with their probabilities, falling. Where `signed`, columns of vectors with their
-        loadings, which may be negative, by falling magnitude.
+        Its most probable words with their probabilities, in decreasing order. If `signed`, columns of vectors with
+        their loadings, by decreasing magnitude.
     stability : float or None
-        Of an ensemble's topic, how near its partners in the other members lie, from 0 to 1; see
-        `collapsium.pipeline.analysis.stability`. None where there are no others, or it has no tokens.
+        One minus the mean Hellinger distance to the matching topics of the other members of an ensemble; see
+        `collapsium.pipeline.analysis.stability`. None without other members, or without tokens.
     parent : int or None
-        The id of the node above; None of a root, and where topics are flat.
+        The parent's id; None for a root, and for topics that are not a tree.
     level : int or None
-        Steps from the root, which has level 0; None where topics are flat.
+        Depth in the tree, 0 for the root; None for topics that are not a tree.
     below : float or None
-        Share of the tokens at the node and at all nodes below it; None where topics are flat.
+        Share of the tokens at the node and at all nodes below it; None for topics that are not a tree.
     signed : bool
-        Whether `words` are columns with loadings.
+        True if `words` are columns with loadings.
     title : str or None
-        What it is called, such as the label whose topic it is; None where the family has no names.
+        A name such as the label that the topic belongs to; None for families without names.
     """
 
     id: int
@@ -58,12 +58,12 @@ class Topic:
 
     @property
     def label(self) -> str:
-        """What stands for it in a picture of a tree."""
+        """The node's text in a drawing of a tree."""
         return str(self.id)
 
     @property
     def names(self) -> list[str]:
-        """Its words, a minus sign before those with negative loadings."""
+        """Its words, with minus signs before those with negative loadings."""
         return [("-" if p < 0.0 else "") + word for word, p in self.words]
 
 
@@ -71,20 +71,20 @@ class Topic:
 def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     """List the topics of a model, the largest first, or the nodes of its tree, depth-first.
 
-    Of an ensemble, its first member's, with their stability.
+    For an ensemble, these are the topics of its first member, with their stability.
 
     Parameters
     ----------
     run : str or path-like
-        Folder of a run, a model, or a simulated corpus with its truth.
+        Folder of a run, a model, or a simulated corpus with its ground truth.
     words : int, optional
-        Words to give of each topic.
+        Number of words for each topic.
 
     Returns
     -------
     list of Topic
-        Those that have tokens, in a tree at them or below them; all, where none has. A node comes right after its
-        parent or after the nodes below an earlier sibling.
+        Topics with tokens, and nodes with tokens at or below them; all topics if none has tokens. A node follows its
+        parent or the last node below its previous sibling.
 
     Raises
     ------
@@ -96,28 +96,30 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     if isinstance(words, bool) or not isinstance(words, (int, np.integer)) or words < 1:
         raise OptionError(f"expected a whole number, 1 or more, found {words!r}", "words")
     model, others = _with_others(run)
-    found = describe(model, words)
-    stable = {} if found.signed else stability(model, others)
-    shape = None if found.parent is None else shape_of(found.ids, found.parent, found.share)
-    held = found.share if shape is None else shape.below
-    rows = np.arange(found.ids.size) if shape is None else shape.rows
+    described = describe(model, words)
+    stable = {} if described.signed else stability(model, others)
+    shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
+    tokens = described.share if shape is None else shape.below
+    rows = np.arange(described.ids.size) if shape is None else shape.rows
     names = model.vocabulary.words
     return [
-        _topic(found, row, names, stable.get(int(found.ids[row])), shape)
+        _topic(described, row, names, stable.get(int(described.ids[row])), shape)
         for row in rows
-        if held[row] > 0.0 or not held.any()
+        if tokens[row] > 0.0 or not tokens.any()
     ]
 
 
-def _topic(found: Description, row: int, names: list[str], stable: float | None, shape: Shape | None) -> Topic:
-    words = [(names[one], float(p)) for one, p in zip(found.words[row], found.probability[row], strict=True)]
-    title = None if found.titles is None else found.titles[row]
-    topic = Topic(int(found.ids[row]), float(found.share[row]), words, stable, signed=found.signed, title=title)
-    if shape is None or found.parent is None:
+def _topic(described: Description, row: int, names: list[str], stable: float | None, shape: Shape | None) -> Topic:
+    pairs = zip(described.words[row], described.probability[row], strict=True)
+    words = [(names[word], float(p)) for word, p in pairs]
+    title = None if described.titles is None else described.titles[row]
+    share, signed = float(described.share[row]), described.signed
+    topic = Topic(int(described.ids[row]), share, words, stable, signed=signed, title=title)
+    if shape is None or described.parent is None:
         return topic
-    above = int(found.parent[row])
+    parent = int(described.parent[row])
     level, below = int(shape.level[row]), float(shape.below[row])
-    return replace(topic, parent=None if above < 0 else above, level=level, below=below)
+    return replace(topic, parent=None if parent < 0 else parent, level=level, below=below)
 
 
 def describe(model: Model, words: int) -> Description:
@@ -128,12 +130,12 @@ def describe(model: Model, words: int) -> Description:
     model : Model
         The model.
     words : int
-        Words to give of each topic; no more than there are.
+        Maximum number of words for each topic.
 
     Returns
     -------
     Description
-        Its ``words`` are ids; they fall by probability or, of signed loadings, by magnitude.
+        Its ``words`` are ids, by decreasing probability or, for signed loadings, by decreasing magnitude.
     """
     family = load_family(model.record.family)
     parts = [family.describe(model.rows(number), model.global_state, words) for number in range(len(model.blocks))]
@@ -150,10 +152,12 @@ def describe(model: Model, words: int) -> Description:
 
 
 def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
-    """Open a model and those that its topics are compared with: the other restarts or, in their place, its samples."""
+    """Open a model, and the restarts or else the samples that its topics are compared with."""
     restarts = restarts_of(run)
     if restarts:
-        leaves(run)  # all must be at their ends
-        found = [Model(one.folder.url) for _, one in restarts]
-        return found[0], found[1:]
-    return Model(run), [Model(place.url) for place in samples_of(run)[:-1]]  # the last sample is the model itself
+        # Raises an error if a restart has not ended.
+        leaves(run)
+        first, *others = [Model(restart.folder.url) for _, restart in restarts]
+        return first, others
+    # The last sample is the model itself.
+    return Model(run), [Model(sample.url) for sample in samples_of(run)[:-1]]

@@ -1,4 +1,4 @@
-"""Checking what lies on disk: digests of all files, and what must be true of what they hold."""
+"""Check folders on disk: digests of all files, and invariants of their contents."""
 
 from __future__ import annotations
 
@@ -43,24 +43,26 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.shard_loading import document_parts
 
-CLOSE = 1e-3  # of a count or a probability: what sums in single precision may be off by
-SAMPLE, CELLS = 5, 2_000_000  # documents of a shard whose words' probabilities are summed, and their cells at most
+TOLERANCE = 1e-3
+"""Relative error of counts, and absolute error of probabilities, that sums in single precision may have."""
+SAMPLE, MAX_CELLS = 5, 2_000_000
+"""Documents of each shard whose word probabilities are summed, and the maximum number of these probabilities."""
 
 
 @dataclass(repr=False)
 class Findings(ShortRepr):
-    """What a check has found.
+    """Result of a check.
 
     Attributes
     ----------
     kind : str
         ``corpus``, ``run``, ``comparison``, ``checkpoint`` or ``model``.
     broken : list of str
-        What is broken, each beginning with the file; empty where all is well.
+        A line for each fault, beginning with the file; empty if there is none.
     parts : int
-        How many shards, groups of arrays and records were read.
+        Number of shards, groups of arrays and records that were read.
     notes : list of str
-        What could not be checked, and why.
+        Lines on what could not be checked, and why.
     """
 
     kind: str
@@ -84,17 +86,17 @@ def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Find
     path : str or path-like
         The folder.
     progress : callable, optional
-        Told the number of parts read so far.
+        Called with the number of parts read so far.
 
     Returns
     -------
     Findings
-        What is broken.
+        The faults, and notes on what could not be checked.
 
     Raises
     ------
     AbsentError
-        There is nothing, or nothing of ours.
+        The folder does not exist, or is of another kind.
     """
     folder = Folder(path)
     if not folder.exists():
@@ -107,27 +109,27 @@ def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Find
         (MODEL_RECORD, "model", _model),
     ):
         if folder.exists(name):
-            found = Findings(kind)
-            for fault in check(folder, found):
+            findings = Findings(kind)
+            for fault in check(folder, findings):
                 if fault:
-                    found.broken.append(fault)
-                found.parts += 1
-                progress(found.parts)
-            return found
+                    findings.broken.append(fault)
+                findings.parts += 1
+                progress(findings.parts)
+            return findings
     raise AbsentError(
-        f"{folder.url}: no corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
+        f"{folder.url}: expected a corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
         f"{COMPARISON_RECORD} or {MODEL_RECORD}"
     )
 
 
-def _corpus(folder: Folder, found: Findings) -> Iterator[str]:
-    """Give what is broken of a corpus, an empty text for each part that is not."""
+def _corpus(folder: Folder, findings: Findings) -> Iterator[str]:
+    """Yield a line for each faulty part of a corpus, and an empty text for each other part."""
     yield from corpus_faults(folder)
     if folder.exists(f"truth/{MODEL_RECORD}"):
-        yield from _model(folder / "truth", found)
+        yield from _model(folder / "truth", findings)
 
 
-def _run(folder: Folder, found: Findings) -> Iterator[str]:
+def _run(folder: Folder, findings: Findings) -> Iterator[str]:
     run = Run(folder.url)
     try:
         record = run.record()
@@ -139,29 +141,31 @@ def _run(folder: Folder, found: Findings) -> Iterator[str]:
     iterations, broken = run.checkpoints.candidates()
     yield from broken
     # A driver that died may have been about to remove it.
-    found.notes += [f"{text}: the file is missing; a later checkpoint stands" for text in run.checkpoints.unfinished()]
+    findings.notes += [
+        f"{text}: the file is missing; a later checkpoint stands" for text in run.checkpoints.unfinished()
+    ]
     for iteration in iterations:
         place = run.checkpoints.at(iteration)
         try:
-            kept = place.record()
+            checkpoint = place.record()
         except CollapsiumError as error:
             yield str(error)
             continue
-        if kept.run != expected:
+        if checkpoint.run != expected:
             yield f"{place.folder.url}: it is not of the model that run.json describes"
             continue
         for folder_of_events in (run.folder, place.folder):
-            yield _events_fault(folder_of_events, *kept.events)
-        yield from _model(place.folder, found)
+            yield _events_fault(folder_of_events, *checkpoint.events)
+        yield from _model(place.folder, findings)
     if run.model.exists(MODEL_RECORD):
-        yield from _model(run.model, found)
+        yield from _model(run.model, findings)
     elif run.model.exists():
         yield f"{run.model.url}/{MODEL_RECORD}: the file is missing"
-    yield from _members(run, record, found)
+    yield from _members(run, record, findings)
 
 
-def _comparison(folder: Folder, found: Findings) -> Iterator[str]:
-    """Give what is broken of a comparison; the runs of cells that are not done may have no model yet."""
+def _comparison(folder: Folder, findings: Findings) -> Iterator[str]:
+    """Yield the faults of a comparison; runs of unfinished experiments need not have a model."""
     try:
         record_of(folder)
     except CollapsiumError as error:
@@ -175,17 +179,17 @@ def _comparison(folder: Folder, found: Findings) -> Iterator[str]:
         yield from table_faults(folder)
     for part in PARTS:
         if (folder / part).exists():
-            yield from _corpus(folder / part, found)
+            yield from _corpus(folder / part, findings)
     for run in runs_there(folder):
-        yield from _run(run.folder, found)
+        yield from _run(run.folder, findings)
 
 
-def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]:
-    """Give what is broken of a run's members: restarts, which are runs, or kept samples, which are models."""
+def _members(run: Run, record: dict[str, Any], findings: Findings) -> Iterator[str]:
+    """Yield the faults of a run's members: restarts, which are runs, or saved samples, which are models."""
     ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in run.events()[-1:])
     for number, member in restarts_in(run):
         if member.exists():
-            yield from _run(member.folder, found)
+            yield from _run(member.folder, findings)
             with contextlib.suppress(CollapsiumError):  # said already
                 same = member.record().get("seed") == member_seed(record["seed"], number)
                 yield "" if same else f"{member.folder.url}/{RUN_RECORD}: it is not member {number} of the ensemble"
@@ -194,17 +198,17 @@ def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]
     for number in range(0 if record.get("restarts") else int(record["limits"].get("samples", 0))):
         place = run.member(number)
         if place.exists(MODEL_RECORD):
-            yield from _model(place, found)
+            yield from _model(place, findings)
         elif ended or place.exists():
             yield f"{place.url}/{MODEL_RECORD}: the file is missing"
 
 
 def _events_fault(folder: Folder, size: int, digest: str) -> str:
-    """Return what is wrong with the events that a checkpoint knows of, in the run's folder or in its own."""
+    """Return the fault of the events that a checkpoint refers to, in the run's folder or in its own."""
     if not folder.exists(EVENTS):
         return f"{folder.url}/{EVENTS}: the file is missing" if size else ""
-    whole = hashlib.sha256(folder.read(EVENTS)[:size]).hexdigest() == digest
-    return "" if whole else f"{folder.url}/{EVENTS}: the bytes do not have their digest; the file is damaged"
+    matches = hashlib.sha256(folder.read(EVENTS)[:size]).hexdigest() == digest
+    return "" if matches else f"{folder.url}/{EVENTS}: the bytes do not have their digest; the file is damaged"
 
 
 def _events(run: Run) -> Iterator[str]:
@@ -212,24 +216,24 @@ def _events(run: Run) -> Iterator[str]:
     if fault is not None:
         yield fault
         return
-    told: list[Any] = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
-    sound = all(isinstance(number, int) for number in told)
-    steps = sound and all(later == earlier + 1 for earlier, later in pairwise(told))
+    numbers: list[Any] = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
+    sound = all(isinstance(number, int) for number in numbers)
+    steps = sound and all(later == earlier + 1 for earlier, later in pairwise(numbers))
     yield "" if steps else f"{run.folder.url}/{EVENTS}: expected iterations one after another"
 
 
-def _model(folder: Folder, found: Findings) -> Iterator[str]:
-    """Give what is broken of a model or a checkpoint."""
+def _model(folder: Folder, findings: Findings) -> Iterator[str]:
+    """Yield the faults of a model or a checkpoint."""
     try:
         model = Model(folder.url)
     except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least
-        found.notes.append(f"{error}; only digests were checked")
+        findings.notes.append(f"{error}; only digests were checked")
         yield from _parts_of_checkpoint(folder)
         return
     except CollapsiumError as error:
         yield str(error)
         return
-    whole = True
+    complete = True
     if not folder.exists(CHECKPOINT_RECORD):
         try:
             yield "" if len(model.vocabulary) == model.record.vocabulary.words else f"{folder.url}: too few words"
@@ -238,7 +242,7 @@ def _model(folder: Folder, found: Findings) -> Iterator[str]:
     for part, digest in sorted(model.record.parts.items()):
         place = part if not folder.exists(CHECKPOINT_RECORD) else part.replace("documents/", "local_states/")
         faults = check_arrays(folder / place, digest)
-        whole = whole and not faults
+        complete = complete and not faults
         yield from faults or [""]
     if model.record.summarised or model.folder.exists(SUMMARY_RECORD):
         try:
@@ -249,9 +253,9 @@ def _model(folder: Folder, found: Findings) -> Iterator[str]:
             )
         except CollapsiumError as error:
             yield str(error)
-    if whole:
+    if complete:
         try:
-            yield from _invariants(model, found)
+            yield from _invariants(model, findings)
         except CollapsiumError as error:
             yield str(error)
         except (KeyError, ValueError, IndexError) as error:  # arrays of other names or shapes than the family's
@@ -271,8 +275,8 @@ def _parts_of_checkpoint(folder: Folder) -> Iterator[str]:
         yield from place.check(part, digest) or [""]
 
 
-def _invariants(model: Model, found: Findings) -> Iterator[str]:
-    """Give what is not true of a model that must be: that counts are conserved, and that probabilities sum to one."""
+def _invariants(model: Model, findings: Findings) -> Iterator[str]:
+    """Yield violated invariants of a model: conservation of counts, and probabilities that sum to one."""
     url = model.folder.url
     blocks = [tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)]
     for number, block in enumerate(blocks):
@@ -280,7 +284,7 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
         sound = all(np.isfinite(values).all() for values in arrays.values() if values.dtype.kind == "f")
         rows = next(iter(arrays.values())).shape[:1] == (block.high - block.low,)
         yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
-    corpus = _corpus_of(model, found)
+    corpus = _corpus_of(model, findings)
     family = load_family(model.record.family)
     stochastic = isinstance(family, Stochastic) and family.is_stochastic(model.global_state)
     conserved = corpus is not None and not stochastic
@@ -296,19 +300,19 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
         yield _document_fault(model, blocks, number, shard)
 
 
-def _corpus_of(model: Model, found: Findings) -> Corpus | None:
-    """Find the training corpus beside the run, to recount; none for a model by itself."""
+def _corpus_of(model: Model, findings: Findings) -> Corpus | None:
+    """Open the training corpus that the run names, to compare counts; None for a model without its run."""
     deep = model.folder.address.rsplit("/", 2)[1] in (CHECKPOINTS, MEMBERS)
     above = model.folder.address.rsplit("/", 2 if deep else 1)[0]
     run = Run(above)
     try:
         corpus = Corpus(recorded_url(run.folder, run.record()["corpus"]["url"]))
     except CollapsiumError as error:
-        found.notes.append(f"{model.folder.url}: counts were not compared with a corpus ({error})")
+        findings.notes.append(f"{model.folder.url}: counts were not compared with a corpus ({error})")
         return None
     if corpus.manifest.digest == model.record.corpus:
         return corpus
-    found.notes.append(f"{corpus.url}: is no longer the corpus of {above}; counts were not compared")
+    findings.notes.append(f"{corpus.url}: is no longer the corpus of {above}; counts were not compared")
     return None
 
 
@@ -325,31 +329,31 @@ def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np
         fault = f"word {block.low + word} has {true[word]} tokens, over its topics {expected[word]:.3f}"
         path = f"{model.folder.url}/rows/{number:05d}"
         yield f"{path}: expected counts are not conserved: {fault}" if wrong.any() else ""
-    if counted and abs(total - (counted - _waiting(model))) > CLOSE * counted:
+    if counted and abs(total - (counted - _waiting(model))) > TOLERANCE * counted:
         fault = f"{counted - _waiting(model):.0f} tokens count, over the topics {total:.3f}"
         yield f"{model.folder.url}: expected counts are not conserved: {fault}"
 
 
 def _waiting(model: Model) -> float:
-    """Return how many tokens do not count yet: none in a run that has ended."""
+    """Return the number of tokens that are not counted yet: none in a run that has ended."""
     return load_family(model.record.family).uncounted_tokens(model.global_state)
 
 
 def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[np.int64], model: Model) -> npt.NDArray[np.bool_]:
-    """Say where expected counts are not those of the tokens; while some do not count yet, where they are more."""
+    """Return where expected counts differ from the tokens or, while tokens are uncounted, exceed them."""
     apart = expected - true
-    off: npt.NDArray[np.bool_] = (apart if _waiting(model) > 0 else np.abs(apart)) > CLOSE * np.maximum(true, 1)
+    off: npt.NDArray[np.bool_] = (apart if _waiting(model) > 0 else np.abs(apart)) > TOLERANCE * np.maximum(true, 1)
     return off
 
 
 def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: AnyShard | None) -> str:
-    """Say what is wrong with what is kept of a shard's documents."""
+    """Return the fault of a shard's document states, or an empty text."""
     half, local = model.shard_model, model.documents(number)
     path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
     theta = half.infer(local, model.global_state)["document_topic"]
     if theta.shape[0] != documents:
         return f"{path}: expected {documents} documents, found {theta.shape[0]}"
-    if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + CLOSE).all()):
+    if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + TOLERANCE).all()):
         return f"{path}: expected proportions that sum to one at most"
     if load_family(model.record.family).corpus_kind == VECTORS:
         return _error_fault(model, blocks, local, shard, path)
@@ -366,7 +370,7 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
 
 
 def _error_fault(model: Model, blocks: list[tasks.Block], local: LocalState, shard: AnyShard | None, path: str) -> str:
-    """Reconstruct a shard's vectors."""
+    """Return a fault if a shard's vectors have no finite reconstruction errors."""
     if shard is None:
         return ""
     rows = tasks.gather(blocks, shard.words, complete=True)
@@ -377,9 +381,9 @@ def _error_fault(model: Model, blocks: list[tasks.Block], local: LocalState, sha
 
 
 def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalState, documents: int, path: str) -> str:
-    """Sum the probabilities of all words in the first few documents."""
+    """Return a fault if the probabilities of all words do not sum to one in the first few documents."""
     words = blocks[-1].high
-    some = min(SAMPLE, documents, max(CELLS // words, 1))
+    some = min(SAMPLE, documents, max(MAX_CELLS // words, 1))
     offsets = np.minimum(np.arange(documents + 1, dtype=np.int64), some) * words
     every = np.arange(words, dtype=np.int32)
     probe = Shard(0, offsets, every, np.tile(every, some), np.ones(some * words, dtype=np.int32))
@@ -389,6 +393,6 @@ def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalStat
     table: dict[str, Any] = dict(model.shard_model.predict(probe, local, rows, model.global_state))
     sums = table["probability"].reshape(some, words).sum(axis=1)
     furthest = sums[np.argmax(np.abs(sums - 1.0))]
-    if abs(furthest - 1.0) < CLOSE:
+    if abs(furthest - 1.0) < TOLERANCE:
         return ""
     return f"{path}: expected the words' probabilities to sum to one, found {furthest:.6f}"

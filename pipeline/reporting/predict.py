@@ -1,4 +1,4 @@
-"""Labels and numbers of documents, predicted from their words, streamed out to Parquet or CSV."""
+"""Predict labels or covariates of documents from their words, and write them to Parquet or CSV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.labels.candidates import Candidates, Judged, candidates_of, judge
+from collapsium.pipeline.analysis.labels.candidates import Candidates, CandidateScores, candidates_of, score_candidates
 from collapsium.pipeline.analysis.labels.classification import Tally
 from collapsium.pipeline.analysis.labels.conditional import require_expectations
 from collapsium.pipeline.corpora.new_texts import Paths, documents_for
@@ -35,25 +35,26 @@ from collapsium.storage.runs.proportions import ending_of, require_free, written
 from collapsium.storage.units import Counting, silent
 
 ENDINGS = (".parquet", ".csv")
-LISTS = ("labels", "scores")  # columns that CSV does not have
+LISTS = ("labels", "scores")
+"""Columns of lists, which CSV does not have."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was predicted.
+    """Numbers of predicted documents.
 
     Attributes
     ----------
     field : str
         The field.
     documents : int
-        All documents that were written.
+        Number of documents written.
     known : int
-        Those that have a value of the field, and a known word.
+        Number of those with an actual value of the field and a known word.
     right : int
-        Those of them whose prediction is among their values.
+        Number of those whose prediction is among their actual values.
     unknown : UnknownWords or None
-        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
+        Number of tokens of texts that are not in the model's vocabulary; None for a corpus.
     """
 
     field: str
@@ -76,52 +77,52 @@ def predict(
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> Prediction:
-    """Predict a label or a number of documents: the one under which each document's perplexity is lowest.
+    """Predict a label or covariate of documents: the value under which each document's perplexity is lowest.
 
-    A document's other labels and numbers stay as they are; what it has of the field is not looked at. Of restarts and
-    of kept samples the mean of the probabilities is taken.
+    A document's other labels and covariates stay as they are; its actual value is not used. For restarts and saved
+    samples, the probabilities are averaged.
 
     Parameters
     ----------
     run : str or path-like
-        Folder of a run or model whose family takes labels.
+        Folder of a run or model whose family uses labels.
     documents : path or sequence of paths
         A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, which are
         read as the model's own documents were.
     out : str or path-like
-        Parquet file to write, or CSV without the lists: id; predicted, a string of labels or a double of numbers;
-        score, of 1 over all candidates (softmax of the log probabilities of the document's tokens); perplexity, under
-        the prediction; known, what the document has, of several values the predicted one if it is among them, else the
-        first, null if it has none; and lists labels and scores of all candidates, in one order. Of documents without a
-        known word predicted and perplexity are null, and scores are alike.
+        Parquet file to write, or CSV without the lists. Columns: id; predicted, a string for labels or a double for
+        covariates; score, the prediction's softmax of the candidates' log probabilities of the document's tokens;
+        perplexity, given the prediction; known, the actual value (of several, the predicted one if it is among them,
+        else the first; null without one); and lists labels and scores of all candidates. For documents without a known
+        word, predicted and perplexity are null, and all scores are equal.
     options : PredictOptions
-        What is predicted.
+        Field to predict, and the values to choose from.
     reading : ReadingOptions
-        Where texts for a model differ from its own documents.
+        Differences between new texts and the documents that a model was fitted to.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks.
     tls : optional
-        As for `fit`.
+        Certificates for a Dask cluster, as for `fit`.
     notice : callable, optional
-        Receives lines for the user: what texts are read by, and a warning of many unknown words.
+        Called with lines for the user: on the reading of texts, and a warning of many unknown words.
     progress : callable, optional
-        Told the number of documents written so far.
+        Called with the number of documents written so far.
 
     Returns
     -------
     Prediction
-        How many documents, and how many predictions are right.
+        Numbers of documents and of correct predictions.
 
     Raises
     ------
     OccupiedError
         A file exists.
     MismatchError
-        The corpus has another vocabulary, or holds what the family does not take.
+        The corpus has another vocabulary, or a kind that the family does not take.
     OptionError
-        The family takes no labels, or the model was fitted without the field; or a value is not known.
+        The family does not use labels, the model was fitted without the field, or a value is unknown.
     InputError
-        A confusion matrix is asked for, and no document has exactly one value.
+        `confusion` is set, and no document has exactly one value.
     """
     lists = ending_of(out, ENDINGS) != ".csv"
     kind = None if options.confusion is None else picture_kind(options.confusion, "confusion")
@@ -140,12 +141,13 @@ def predict(
         try:
             with written_to(out, _schema(candidates, lists)) as writer:
                 held = None
-                for reference, first, last, judged in judge(named, new.corpus, candidates, executor, options.seed):
+                ranges = score_candidates(named, new.corpus, candidates, executor, options.seed)
+                for reference, first, last, candidate_scores in ranges:
                     if held is None or held[0] is not reference:
                         held = reference, reference.documents().ids
-                    table = _table(held[1].slice(first, last - first), judged, candidates)
+                    table = _table(held[1].slice(first, last - first), candidate_scores, candidates)
                     writer.write(table if lists else table.drop_columns(list(LISTS)))
-                    tally.add(judged, candidates.values)
+                    tally.add(candidate_scores, candidates.values)
                     written += last - first
                     progress(written)
                 picture = None if kind is None else _picture(new.corpus, tally, candidates, kind)
@@ -157,7 +159,7 @@ def predict(
 
 
 def _require_known(corpus: Corpus, candidates: Candidates) -> None:
-    """Refuse a confusion matrix of documents that have no value, before they are looked at."""
+    """Refuse a confusion matrix of documents without actual values, before they are scored."""
     for reference in corpus.references:
         labels = reference.labels()
         numbers = labels.numbers.get(candidates.field, np.zeros(0))
@@ -169,7 +171,7 @@ def _require_known(corpus: Corpus, candidates: Candidates) -> None:
 def _picture(corpus: Corpus, tally: Tally, candidates: Candidates, kind: str) -> bytes:
     if not tally.pairs:
         raise InputError(corpus.url, f"`confusion`: no document with a known word has one '{candidates.field}' alone")
-    return draw_confusion(tally, f"{candidates.field}: known and predicted", kind)
+    return draw_confusion(tally, f"{candidates.field}: actual and predicted values", kind)
 
 
 def _put(target: File, data: bytes) -> None:
@@ -193,15 +195,15 @@ def _schema(candidates: Candidates, lists: bool = True) -> pa.Schema:
     return pa.schema([one for one in columns if lists or one[0] not in LISTS])
 
 
-def _table(ids: pa.Array, judged: Judged, candidates: Candidates) -> pa.Table:
-    """Make the rows of some documents."""
-    schema, best, values = _schema(candidates), judged.best, candidates.values
+def _table(ids: pa.Array, candidate_scores: CandidateScores, candidates: Candidates) -> pa.Table:
+    """Return the rows of a range of documents."""
+    schema, best, values = _schema(candidates), candidate_scores.best, candidates.values
     rows, several = np.arange(best.size), len(values)
     empty = best < 0
-    logs = np.where(empty[:, np.newaxis], 0.0, judged.logs)
+    logs = np.where(empty[:, np.newaxis], 0.0, candidate_scores.logs)
     scores = np.exp(logs - logs.max(axis=1, keepdims=True))
     scores /= scores.sum(axis=1, keepdims=True)
-    perplexity = np.exp(-logs[rows, best] / np.maximum(judged.tokens, 1))
+    perplexity = np.exp(-logs[rows, best] / np.maximum(candidate_scores.tokens, 1))
     offsets = pa.array(np.arange(best.size + 1, dtype=np.int32) * several)
     kinds = pa.array(values, schema.field("predicted").type)
     columns = [
@@ -209,7 +211,9 @@ def _table(ids: pa.Array, judged: Judged, candidates: Candidates) -> pa.Table:
         kinds.take(pa.array(best, mask=empty)),
         pa.array(scores.max(axis=1)),
         pa.array(perplexity, mask=empty),
-        pa.array([_shown(own, place, values) for own, place in zip(judged.known, best.tolist(), strict=True)]),
+        pa.array(
+            [_shown(own, place, values) for own, place in zip(candidate_scores.known, best.tolist(), strict=True)]
+        ),
         pa.ListArray.from_arrays(offsets, kinds.take(pa.array(np.tile(np.arange(several), best.size)))),
         pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
     ]
@@ -217,7 +221,7 @@ def _table(ids: pa.Array, judged: Judged, candidates: Candidates) -> pa.Table:
 
 
 def _shown(own: tuple[Any, ...], best: int, values: Sequence[Any]) -> Any:
-    """Return the value that a document has; of several the predicted one, if it is among them."""
+    """Return a document's actual value; of several, the predicted one if it is among them."""
     if best >= 0 and values[best] in own:
         return values[best]
     return own[0] if own else None

@@ -1,4 +1,4 @@
-"""Which label, or number, explains a document's words best: the log probability of its tokens under each candidate."""
+"""Score candidate values of a field by the log probability of each document's tokens under each candidate."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ from collapsium.workers.arrays.state import Rows
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-CELLS = 1 << 20  # documents x candidates that a task looks at
-LEAST = 1e-300  # probability
+MAX_CELLS = 1 << 20
+"""Documents times candidates that a task scores, to bound memory."""
+MIN_PROBABILITY = 1e-300
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a document may have of a field.
+    """Candidate values of a field.
 
     Attributes
     ----------
     field : str
         The field.
     values : tuple of str, or of float
-        Labels or, of a numeric covariate, numbers; in the order in which scores are told.
+        Labels, or numbers for a covariate, in the order of the scores.
     """
 
     field: str
@@ -53,13 +54,13 @@ class Candidates:
 
     @property
     def numeric(self) -> bool:
-        """Whether they are numbers."""
+        """True if the values are numbers."""
         return not isinstance(self.values[0], str)
 
 
 @dataclass(frozen=True)
-class Judged:
-    """How well candidates explain some documents.
+class CandidateScores:
+    """Scores of the candidates for some documents.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class Judged:
     tokens : numpy.ndarray of int64, shape (documents,)
         The documents' lengths.
     known : list of tuple of str or float
-        What each document has of the field.
+        The documents' actual values of the field.
     """
 
     logs: Floats
@@ -80,34 +81,34 @@ class Judged:
 
     @property
     def best(self) -> Ints:
-        """The place of the candidate under which each document is most probable; -1 of documents without words."""
+        """Index of the candidate under which each document is most probable; -1 for documents without words."""
         return np.where(self.tokens > 0, self.logs.argmax(axis=1), -1)
 
 
 def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str | float] | None = None) -> Candidates:
-    """Say among what to choose.
+    """Return the candidate values of a field.
 
     Parameters
     ----------
     model : Model
         The model.
     corpus : Corpus
-        The documents that are asked about; only to say more of an error.
+        The documents to predict, for error messages.
     field : str
-        A field of labels, or a number, that the model was fitted with.
+        A field of labels, or a covariate, that the model was fitted with.
     values : sequence of str or float, optional
-        Labels that it knows, or numbers; by default all that training had.
+        Known labels, or numbers; by default all values of the training corpus.
 
     Returns
     -------
     Candidates
-        Labels sorted, or numbers ascending; `values` as they are given.
+        Labels sorted, or numbers ascending; `values` in their order.
 
     Raises
     ------
     OptionError
-        The family takes no labels, or the model was fitted without the field; a value is not known, or no number; or a
-        number had too many values in training to be told them.
+        The family does not use labels, the model was fitted without the field, a value is unknown or not a number, or
+        the covariate has too many values in the training corpus to try all.
     """
     require_expectations(model)
     table = require_table(model)
@@ -118,8 +119,8 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
         if number.name == field:
             if values is None and not number.values:
                 raise OptionError(
-                    f"`field` {field}: it had more than {MOST_VALUES} values in training; say among which to choose "
-                    "(`values` 1,2,3)"
+                    f"`field` {field}: the training corpus has more than {MOST_VALUES} values; name the values to "
+                    "choose from (`values` 1,2,3)"
                 )
             return Candidates(field, number.values if values is None else _numbers(field, values))
     taken = [*table.fields, *(one.name for one in table.numbers)]
@@ -132,80 +133,82 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
 
 
 def _labels(field: str, own: list[str], values: Sequence[str | float] | None) -> tuple[str, ...]:
-    found = list(dict.fromkeys(own if values is None else [str(one) for one in values]))
-    for one in found:
-        if one not in own:
-            raise OptionError(f"unknown {field} '{one}'{suggestion(one, own)}", "values")
-    if not found:
+    labels = list(dict.fromkeys(own if values is None else [str(label) for label in values]))
+    for label in labels:
+        if label not in own:
+            raise OptionError(f"unknown {field} '{label}'{suggestion(label, own)}", "values")
+    if not labels:
         raise OptionError(f"expected one {field} or more, found none", "values")
-    return tuple(found)
+    return tuple(labels)
 
 
 def _numbers(field: str, values: Sequence[str | float]) -> tuple[float, ...]:
-    found = []
-    for one in values:
+    numbers = []
+    for value in values:
         try:
-            number = float(one)
+            number = float(value)
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise OptionError(f"{field} is a number; expected finite numbers, found '{one}'", "values")
-        found.append(number)
-    if not found:
+            raise OptionError(f"{field} is a number; expected finite numbers, found '{value}'", "values")
+        numbers.append(number)
+    if not numbers:
         raise OptionError("expected one number or more, found none", "values")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(numbers))
 
 
-def listed(model: Model, field: str, texts: Sequence[str]) -> list[str]:
-    """Part lists of values at their commas; what is a label of the field as it stands is left whole."""
-    whole = {value for name, value in table_of(model).names if name == field}
-    return [one.strip() for text in texts for one in ([text] if text in whole else text.split(",")) if one.strip()]
+def split_values(model: Model, field: str, texts: Sequence[str]) -> list[str]:
+    """Split comma-separated values, except texts that are labels of the field as they are."""
+    labels = {value for name, value in table_of(model).names if name == field}
+    parts = [part for text in texts for part in ([text] if text in labels else text.split(","))]
+    return [part.strip() for part in parts if part.strip()]
 
 
-def judge(
+def score_candidates(
     named: Named, corpus: Corpus, candidates: Candidates, executor: Executor, seed: int
-) -> Iterator[tuple[ShardReference, int, int, Judged]]:
-    """Judge candidates for all documents of a corpus, a portion after another, in their order.
+) -> Iterator[tuple[ShardReference, int, int, CandidateScores]]:
+    """Score the candidates for all documents of a corpus in order, a range of documents at a time.
 
     Parameters
     ----------
     named : sequence of (str, Model)
-        The models, whose probabilities are averaged; the topics of all are held at once.
+        The models, whose probabilities are averaged; the topics of all are in memory at once.
     corpus : Corpus
         The documents.
     candidates : Candidates
         The candidates.
     executor : Executor
-        Who does the work.
+        Executor of the tasks.
     seed : int
-        For families that draw random numbers.
+        Seed of sampling families.
 
     Yields
     ------
     reference : ShardReference
-        The portion's shard.
+        The shard.
     first, last : int
-        It has the shard's documents `first` to `last` - 1.
-    judged : Judged
-        What was found.
+        Range of its documents, `first` to `last` - 1.
+    scores : CandidateScores
+        Their scores.
     """
     urls = [model.folder.address for _, model in named]
     blocks = [load_blocks(model, executor) for _, model in named]
-    size = max(CELLS // len(candidates.values), 1)
-    portions = [
-        (one, first, min(first + size, one.record.documents))
-        for one in corpus.references
-        for first in range(0, one.record.documents, size)
+    size = max(MAX_CELLS // len(candidates.values), 1)
+    ranges = [
+        (reference, first, min(first + size, reference.record.documents))
+        for reference in corpus.references
+        for first in range(0, reference.record.documents, size)
     ]
-    window = 2 * executor.workers  # portions on their way: bounded, however many there are
-    for begin in range(0, len(portions), window):
-        here = portions[begin : begin + window]
-        submitted = [executor.submit(_judge, urls, blocks, *portion, candidates, seed) for portion in here]
-        for portion, judged in zip(here, executor.collect(submitted), strict=True):
-            yield (*portion, judged)
+    # A bounded number of ranges is in work at once.
+    window = 2 * executor.workers
+    for begin in range(0, len(ranges), window):
+        current = ranges[begin : begin + window]
+        submitted = [executor.submit(_score_range, urls, blocks, *one, candidates, seed) for one in current]
+        for documents, scores in zip(current, executor.collect(submitted), strict=True):
+            yield (*documents, scores)
 
 
-def _judge(
+def _score_range(
     urls: list[str],
     blocks: list[list[tasks.Block]],
     reference: ShardReference,
@@ -213,31 +216,31 @@ def _judge(
     last: int,
     candidates: Candidates,
     seed: int,
-) -> Judged:
-    """Judge all candidates for some documents, one candidate after another."""
+) -> CandidateScores:
+    """Score all candidates for a range of documents, one candidate after another."""
     models = [Model(url) for url in urls]
     shard = load_labelled(models[0], reference, first, last)
     labels = shard.labels or Labels.none(shard.documents)
-    asked = _Asked.of(shard, labels.without(candidates.field), require_table(models[0]))
+    grid = _ProbabilityGrid.of(shard, labels.without(candidates.field), require_table(models[0]))
     rows = [tasks.gather(own, shard.words, complete=True) for own in blocks]
     logs = np.empty((shard.documents, len(candidates.values)))
     values: Sequence[str | float] = candidates.values
-    for place, value in enumerate(values):
-        given = replace(asked.shard, labels=asked.others.set_to(candidates.field, value))
-        held = zip(models, blocks, rows, strict=True)
-        each = [_probability(model, given, own, words, seed) for model, own, words in held]
-        logs[:, place] = asked.logs(sum(each[1:], start=each[0]) / len(each))
-    return Judged(logs, shard.lengths, _known(labels, candidates))
+    for column, value in enumerate(values):
+        labelled = replace(grid.shard, labels=grid.others.set_to(candidates.field, value))
+        parts = zip(models, blocks, rows, strict=True)
+        probabilities = [_probability(model, labelled, own, words, seed) for model, own, words in parts]
+        logs[:, column] = grid.logs(sum(probabilities[1:], start=probabilities[0]) / len(probabilities))
+    return CandidateScores(logs, shard.lengths, _known(labels, candidates))
 
 
 def _probability(model: Model, shard: Shard, blocks: list[tasks.Block], rows: Rows, seed: int) -> Floats:
     local = expected(model, shard, blocks, seed)
-    found = model.shard_model.predict(shard, local, rows, model.global_state)["probability"]
-    return np.asarray(found, dtype=np.float64)
+    probability = model.shard_model.predict(shard, local, rows, model.global_state)["probability"]
+    return np.asarray(probability, dtype=np.float64)
 
 
 def _known(labels: Labels, candidates: Candidates) -> list[tuple[Any, ...]]:
-    """Say what each document has of the field."""
+    """Return each document's actual values of the field."""
     documents = labels.offsets.size - 1
     if candidates.numeric:
         numbers = labels.numbers.get(candidates.field, np.full(documents, np.nan)).tolist()
@@ -248,23 +251,23 @@ def _known(labels: Labels, candidates: Candidates) -> list[tuple[Any, ...]]:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The probabilities to ask for: of each document's pairs or, if that is less, of all words for each kind of it.
+class _ProbabilityGrid:
+    """The smaller set of probabilities to compute: those of all pairs, or of all words for each kind of document.
 
-    Documents that have the same other labels are of one kind: a candidate gives them the same proportions.
+    Documents with the same other labels are of one kind, as a candidate gives them the same proportions.
 
     Attributes
     ----------
     shard : Shard
-        What to predict: its documents are kinds, or the documents.
+        The pairs to predict, of documents or of kinds.
     others : Labels
-        What these have besides the field.
+        Their labels and covariates except the field.
     owner, place : numpy.ndarray of int64, shape (pairs,)
-        Each pair's document, and where its probability is found.
+        Each pair's document, and the index of its probability.
     counts : numpy.ndarray of int32, shape (pairs,)
-        Each pair's count.
+        Number of tokens of each pair.
     documents : int
-        How many there are.
+        Number of documents.
     """
 
     shard: Shard
@@ -275,13 +278,13 @@ class _Asked:
     documents: int
 
     @staticmethod
-    def of(shard: Shard, others: Labels, table: LabelTable) -> _Asked:
-        """Choose what to ask for."""
+    def of(shard: Shard, others: Labels, table: LabelTable) -> _ProbabilityGrid:
+        """Return the smaller of the two sets."""
         owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
         kind, chosen = _kinds(others, table, shard.documents)
         words = shard.words.size
         if chosen.size * words >= shard.pairs:
-            return _Asked(shard, others, owner, np.arange(shard.pairs), shard.counts, shard.documents)
+            return _ProbabilityGrid(shard, others, owner, np.arange(shard.pairs), shard.counts, shard.documents)
         grid = Shard(
             shard.number,
             np.arange(chosen.size + 1, dtype=np.int64) * words,
@@ -290,22 +293,22 @@ class _Asked:
             np.ones(chosen.size * words, dtype=np.int32),
         )
         place = kind[owner] * words + shard.position
-        return _Asked(grid, others.take(chosen), owner, place, shard.counts, shard.documents)
+        return _ProbabilityGrid(grid, others.take(chosen), owner, place, shard.counts, shard.documents)
 
     def logs(self, probability: Floats) -> Floats:
         """Return the log probability of each document's tokens."""
-        each = self.counts * special.log(np.maximum(probability, LEAST))[self.place]
+        each = self.counts * special.log(np.maximum(probability, MIN_PROBABILITY))[self.place]
         return np.bincount(self.owner, each, self.documents).astype(np.float64)
 
 
 def _kinds(others: Labels, table: LabelTable, documents: int) -> tuple[Ints, Ints]:
-    """Return each document's kind, by what a model knows of it, and a document of each kind."""
-    found = numbered(others, table, documents)
+    """Return each document's kind, by its known labels, and a document of each kind."""
+    known = numbered(others, table, documents)
     seen: dict[bytes, int] = {}
     kind = np.empty(documents, dtype=np.int64)
     chosen: list[int] = []
-    for document, (low, high) in enumerate(zip(found.offsets[:-1], found.offsets[1:], strict=True)):
-        key = found.label[low:high].tobytes() + found.value[low:high].tobytes()
+    for document, (low, high) in enumerate(zip(known.offsets[:-1], known.offsets[1:], strict=True)):
+        key = known.label[low:high].tobytes() + known.value[low:high].tobytes()
         if key not in seen:
             seen[key] = len(chosen)
             chosen.append(document)

@@ -1,4 +1,4 @@
-"""Classification of documents by what explains their words best: scores beside what they have, confusion matrices."""
+"""Classify documents by the value under which their words are most probable: accuracy, F1 and confusion matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from collapsium.pipeline.analysis.labels.candidates import Candidates, Judged, judge
+from collapsium.pipeline.analysis.labels.candidates import Candidates, CandidateScores, score_candidates
 from collapsium.pipeline.analysis.scoring.predictive import Named
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.corpus.corpus import Corpus
@@ -17,28 +17,29 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.short_repr import ShortRepr
 
 CLASSIFIED = (
-    "classification: of all values that training had, the one under which the document's perplexity is lowest, its "
-    "other labels staying as they are; accuracy: the share of the documents that have a value and a known word whose "
-    "prediction is among their values; F1, precision and recall: over the documents of exactly one value; macro: the "
-    "mean over all values that such documents have or were given"
+    "classification: the predicted value is the one, of all values in the training corpus, under which the document's "
+    "perplexity is lowest, with its other labels unchanged; accuracy: share of correct predictions among the documents "
+    "with a value and a known word, where any of a document's values is correct; F1, precision and recall: over the "
+    "documents with exactly one value; macro: mean over all values that such documents have or that are predicted"
 )
-MOST_CLASSES = 200  # of which a matrix is told whole
+MAX_CLASSES = 200
+"""Values up to which the confusion matrix is reported."""
 
 Value = str | float
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How well one value was found, over the documents of exactly one.
+    """Scores of the prediction of one value, over the documents with exactly one value.
 
     Attributes
     ----------
     value : str or float
         The value.
     precision, recall, f1 : float
-        0 where there is nothing to divide by.
+        The scores; 0 if undefined.
     support : int
-        Documents that have it.
+        Number of documents with the value.
     """
 
     value: Value
@@ -50,25 +51,24 @@ class ClassScore:
 
 @dataclass(frozen=True, repr=False)
 class Classification(ShortRepr):
-    """How well a field was predicted.
+    """Scores of the prediction of a field.
 
     Attributes
     ----------
     field : str
         The field.
     documents, single : int
-        Documents that have a value of it and a known word; those with exactly one value.
+        Number of documents with a value and a known word, and of those with exactly one value.
     accuracy : float
         Share of `documents` whose prediction is among their values.
     macro_f1, micro_f1 : float or None
-        Over the `single` documents; None where there are none.
+        F1 over the `single` documents; None without such documents.
     classes : tuple of ClassScore
-        Those values that a single document has or was given, in their order.
+        Scores of the values that a single document has or that are predicted, in order.
     confusion : tuple of tuple of int, or None
-        Documents by the value that they have (rows) and that was predicted (columns), in the order of `classes`; None
-        where there are more than 200.
+        Documents by actual (rows) and predicted value (columns), in the order of `classes`; None for more than 200.
     definition : str
-        How this is defined.
+        Definition of the scores.
     """
 
     field: str
@@ -83,16 +83,16 @@ class Classification(ShortRepr):
 
 
 class Tally:
-    """Counts what was known and what was predicted."""
+    """Counts of actual and predicted values."""
 
     def __init__(self) -> None:
         self.documents = 0
         self.right = 0
         self.pairs: Counter[tuple[Value, Value]] = Counter()
 
-    def add(self, judged: Judged, values: Sequence[Value]) -> None:
+    def add(self, scores: CandidateScores, values: Sequence[Value]) -> None:
         """Count documents with words and at least one value; pairs are those of documents with exactly one."""
-        for own, best in zip(judged.known, judged.best.tolist(), strict=True):
+        for own, best in zip(scores.known, scores.best.tolist(), strict=True):
             if not own or best < 0:
                 continue
             self.documents += 1
@@ -101,21 +101,21 @@ class Tally:
                 self.pairs[own[0], values[best]] += 1
 
     def classes(self) -> list[Value]:
-        """Return the values that documents with exactly one have or were given, ascending."""
-        values: list[Any] = list({one for pair in self.pairs for one in pair})
+        """Return the actual and predicted values of documents with exactly one value, ascending."""
+        values: list[Any] = list({value for pair in self.pairs for value in pair})
         return sorted(values)
 
     def matrix(self, classes: Sequence[Value]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the documents by the value that they have (rows) and that was predicted (columns)."""
-        place = {one: number for number, one in enumerate(classes)}
-        found = np.zeros((len(classes), len(classes)), dtype=np.int64)
-        for (own, given), count in self.pairs.items():
-            found[place[own], place[given]] = count
-        return found
+        """Return the numbers of documents by actual (rows) and predicted value (columns)."""
+        row = {value: number for number, value in enumerate(classes)}
+        matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
+        for (actual, predicted), count in self.pairs.items():
+            matrix[row[actual], row[predicted]] = count
+        return matrix
 
 
 def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Executor, seed: int) -> Classification:
-    """Predict a field of documents and compare with what they have.
+    """Predict a field of documents and compare with their actual values.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Exe
     corpus : Corpus
         The documents.
     candidates : Candidates
-        The field, and among what to choose.
+        The field and its candidate values.
     executor : Executor
-        Who does the work.
+        Executor of the tasks.
     seed : int
-        For families that draw random numbers.
+        Seed of sampling families.
 
     Returns
     -------
@@ -141,22 +141,22 @@ def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Exe
         No document with words has a value of the field.
     """
     tally = Tally()
-    for _, _, _, judged in judge(named, corpus, candidates, executor, seed):
-        tally.add(judged, candidates.values)
+    for _, _, _, scores in score_candidates(named, corpus, candidates, executor, seed):
+        tally.add(scores, candidates.values)
     if not tally.documents:
         raise InputError(corpus.url, f"no document with a known word has a value of '{candidates.field}'")
     return scored(candidates.field, tally)
 
 
 def scored(field: str, tally: Tally) -> Classification:
-    """Say how well a field was predicted.
+    """Return the scores of the prediction of a field.
 
     Parameters
     ----------
     field : str
         The field.
     tally : Tally
-        What was counted, of one document at least.
+        Counts of at least one document.
 
     Returns
     -------
@@ -170,17 +170,17 @@ def scored(field: str, tally: Tally) -> Classification:
     if not single:
         return Classification(field, tally.documents, 0, accuracy, None, None, (), (), CLASSIFIED)
     place = {one: number for number, one in enumerate(classes)}
-    known, given = np.array([(place[own], place[other]) for own, other in tally.pairs]).T
+    known, predicted = np.array([(place[own], place[other]) for own, other in tally.pairs]).T
     weights = np.array(list(tally.pairs.values()))
     options = {"labels": np.arange(len(classes)), "sample_weight": weights, "zero_division": 0.0}
-    precision, recall, f1, _ = precision_recall_fscore_support(known, given, **options)
+    precision, recall, f1, _ = precision_recall_fscore_support(known, predicted, **options)
     support = np.bincount(known, weights, len(classes))
     scores = [
         ClassScore(value, float(precision[n]), float(recall[n]), float(f1[n]), int(support[n]))
         for n, value in enumerate(classes)
     ]
-    macro, micro = (float(f1_score(known, given, average=kind, **options)) for kind in ("macro", "micro"))
+    macro, micro = (float(f1_score(known, predicted, average=kind, **options)) for kind in ("macro", "micro"))
     matrix = None
-    if len(classes) <= MOST_CLASSES:
+    if len(classes) <= MAX_CLASSES:
         matrix = tuple(tuple(row) for row in tally.matrix(classes).tolist())
     return Classification(field, tally.documents, single, accuracy, macro, micro, tuple(scores), matrix, CLASSIFIED)

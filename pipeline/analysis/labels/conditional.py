@@ -1,4 +1,4 @@
-"""What labels alone let one expect of documents: their proportions, and a score that looks at none of their words."""
+"""Predict documents from their labels alone: expected proportions, and a score that ignores the words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.scoring.predictive import Chances, MemberScore, Named, chances_of, score_members
+from collapsium.pipeline.analysis.scoring.predictive import MemberScore, Named, Predicted, predict_pairs, score_members
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import family_names, load_family
@@ -25,20 +25,21 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.shard_loading import document_parts
 
-GIVEN = (
-    "given labels: no word of a document is looked at; its proportions are those that its labels and numbers alone let "
-    "one expect, and where it has none that training had, or the family takes none, those of the prior; mean over all "
-    "tokens of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score): (40) of Kim and Oh (2017). Labels that "
-    "training did not have count as missing"
+FROM_LABELS = (
+    "given labels: proportions expected from a document's labels and covariates alone, without its words, or those of "
+    "the prior for documents without known labels and families without labels; mean over all tokens of "
+    "log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score): (40) of Kim and Oh (2017). Labels that the training "
+    "corpus lacks count as missing"
 )
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum"
 LABELS = "labels"
-PORTION = 1 << 20  # documents x topics whose proportions are made at once
+MAX_CELLS = 1 << 20
+"""Proportions, documents times topics, that are computed at a time, to bound memory."""
 
 
 @dataclass(frozen=True, repr=False)
-class GivenLabels(ShortRepr):
-    """A model's score on documents of which it sees nothing but their labels and numbers.
+class LabelScore(ShortRepr):
+    """Score of a model that predicts documents from their labels and covariates alone.
 
     Attributes
     ----------
@@ -47,15 +48,15 @@ class GivenLabels(ShortRepr):
     perplexity : float
         exp(-score).
     tokens, documents : int
-        What was scored: all tokens, and the documents of the corpus.
+        Numbers of scored tokens and documents.
     labelled : int
-        Documents with a label or a number that training had.
+        Documents with a label or covariate that the training corpus has.
     unknown : int
-        Distinct labels, of the fields that the model took, that training did not have; they count as missing.
+        Distinct labels, of the model's fields, that the training corpus lacks; they count as missing.
     definition : str
-        How the score is defined.
+        The score's definition.
     members : tuple of MemberScore
-        Of an ensemble, what each member scores by itself; else empty.
+        Scores of an ensemble's members; empty for a single model.
     """
 
     score: float
@@ -69,13 +70,13 @@ class GivenLabels(ShortRepr):
 
 
 def table_of(model: Model) -> LabelTable:
-    """Return the labels and numbers that a model was fitted with; an empty table where it takes none."""
+    """Return the labels and covariates that a model was fitted with; an empty table for models without labels."""
     table = load_family(model.record.family).label_table(model.global_state)
     return LabelTable() if table is None else table
 
 
 def require_table(model: Model) -> LabelTable:
-    """Return the labels and numbers that a model was fitted with, and refuse models that have none.
+    """Return the labels and covariates that a model was fitted with; refuse models without any.
 
     Parameters
     ----------
@@ -85,43 +86,43 @@ def require_table(model: Model) -> LabelTable:
     Returns
     -------
     LabelTable
-        Not empty.
+        A table that is not empty.
 
     Raises
     ------
     OptionError
-        Its family takes none, or its corpus had none.
+        The family does not use labels, or the training corpus has none.
     """
     family = model.record.family
     if not load_family(family).shard_model.uses_labels:
         able = ", ".join(name for name in family_names() if load_family(name).shard_model.uses_labels)
-        raise OptionError(f"{model.folder.url}: family '{family}' takes no labels; those that do: {able}")
+        raise OptionError(f"{model.folder.url}: family '{family}' does not use labels; families that do: {able}")
     table = table_of(model)
     if not len(table):
         raise OptionError(
-            f"{model.folder.url}: it was fitted to documents without labels; ingest them with `labels` or `label_files`"
+            f"{model.folder.url}: the training documents have no labels; ingest them with `labels` or `label_files`"
         )
     return table
 
 
 def require_expectations(model: Model) -> None:
-    """Raise `OptionError` where a family cannot say what it expects of documents whose words it does not see."""
+    """Raise `OptionError` for families that cannot predict documents without their words."""
     family = model.record.family
     if model.shard_model.folds_in_at_a_point:
         raise OptionError(
-            f"{model.folder.url}: family '{family}' puts a document without words at one point of its prior, not at "
-            "the mean, so that it has no score given labels alone"
+            f"{model.folder.url}: family '{family}' places a document without words at a single point of its prior "
+            "instead of its mean, so it has no score given labels alone"
         )
 
 
 def has_labels(model: Model, corpus: Corpus) -> bool:
-    """Tell whether a corpus has labels, or numbers, of the kinds that a model was fitted with."""
+    """Return True if a corpus has labels or covariates of the fields that a model was fitted with."""
     table, fields = table_of(model), corpus.manifest.fields
     return bool(table.names and LABELS in fields) or any(one.name in fields for one in table.numbers)
 
 
-def score_given(named: Named, corpus: Corpus, executor: Executor, seed: int) -> GivenLabels:
-    """Score documents by models that see their labels and numbers alone.
+def score_from_labels(named: Named, corpus: Corpus, executor: Executor, seed: int) -> LabelScore:
+    """Score documents that models predict from their labels and covariates alone.
 
     Parameters
     ----------
@@ -130,28 +131,28 @@ def score_given(named: Named, corpus: Corpus, executor: Executor, seed: int) -> 
     corpus : Corpus
         The documents.
     executor : Executor
-        Who does the work.
+        Executor of the tasks.
     seed : int
-        For families that draw random numbers.
+        Seed of sampling families.
 
     Returns
     -------
-    GivenLabels
-        The score of the mean of their probabilities.
+    LabelScore
+        The score of the models' mean prediction.
 
     Raises
     ------
     OptionError
         A family has no such score.
     InputError
-        A number is not finite, or there is no token.
+        A covariate is not finite, or there is no token.
     """
     for _, model in named:
         require_expectations(model)
 
-    def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Chances]]:
+    def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
         url = model.folder.address
-        return [executor.submit(_chances, url, one, blocks, seed) for one in corpus.references]
+        return [executor.submit(_predict, url, reference, blocks, seed) for reference in corpus.references]
 
     score, tokens, members = score_members(named, submit, executor)
     if score is None:
@@ -159,48 +160,48 @@ def score_given(named: Named, corpus: Corpus, executor: Executor, seed: int) -> 
     table = table_of(named[0][1])
     known = executor.collect([executor.submit(_known, one, table) for one in corpus.references]) if len(table) else []
     unknown: set[Name] = set().union(*(names for _, names in known))
-    return GivenLabels(
+    return LabelScore(
         score,
         math.exp(-score),
         tokens,
         corpus.manifest.documents,
         sum(count for count, _ in known),
         len(unknown),
-        GIVEN + (AVERAGED if len(named) > 1 else ""),
+        FROM_LABELS + (AVERAGED if len(named) > 1 else ""),
         members,
     )
 
 
-def _chances(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Chances:
+def _predict(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Predicted:
     model = Model(url)
     shard = load_labelled(model, reference)
-    return chances_of(model.shard_model, shard, expected(model, shard, blocks, seed), blocks, model.global_state)
+    return predict_pairs(model.shard_model, shard, expected(model, shard, blocks, seed), blocks, model.global_state)
 
 
 def _known(reference: ShardReference, table: LabelTable) -> tuple[int, set[Name]]:
-    """Count the documents with a label or number of a table, and name the labels that it should have and has not."""
+    """Return the number of documents with known labels or covariates, and the unknown labels of known fields."""
     labels = reference.labels()
-    found = numbered(labels, table, reference.record.documents)
-    taken = set(table.fields)
-    return int((np.diff(found.offsets) > 0).sum()), {one for one in labels.names if one[0] in taken} - {*table.names}
+    known = numbered(labels, table, reference.record.documents)
+    unknown = {name for name in labels.names if name[0] in table.fields} - set(table.names)
+    return int((np.diff(known.offsets) > 0).sum()), unknown
 
 
 def load_labelled(model: Model, reference: ShardReference, first: int = 0, last: int | None = None) -> Shard:
-    """Read documents with what the model's family takes of them besides their words.
+    """Load documents with the labels, covariates and segments that the model's family uses.
 
     Parameters
     ----------
     model : Model
         The model.
     reference : ShardReference
-        Their shard.
+        The shard.
     first, last : int, optional
-        Which of its documents: `first` to `last` - 1; by default all.
+        Range of documents, `first` to `last` - 1; by default all.
 
     Returns
     -------
     Shard
-        Without labels, if the family takes none.
+        The documents, without labels if the family does not use them.
 
     Raises
     ------
@@ -219,20 +220,20 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
 
 
 def expected(model: Model, shard: Shard, blocks: Sequence[tasks.Block], seed: int = 0) -> LocalState:
-    """Give the local state that documents' labels and numbers let one expect; their words are not looked at."""
+    """Return the local state expected from the documents' labels and covariates, without their words."""
     stream = Stream(seed, "given labels")
     return tasks.fold_in(model.shard_model, shard.emptied(), blocks, model.global_state, stream)
 
 
 def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64]:
-    """Give the topics' proportions that labels and numbers let one expect.
+    """Return the topic proportions expected from labels and covariates.
 
     Parameters
     ----------
     model : Model
         The model.
     labels : Labels
-        Of as many documents as are asked about.
+        Labels and covariates of any number of documents.
 
     Returns
     -------
@@ -240,16 +241,18 @@ def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64
         Columns by permanent ids.
     """
     rows = model.rows(0).of_words(slice(1), complete=True)
-    blocks = [tasks.Block(0, 1, rows, Delta())]  # none of its words is asked for
+    # The documents have no words, so a block of a single word is enough.
+    blocks = [tasks.Block(0, 1, rows, Delta())]
     half, documents = model.shard_model, labels.offsets.size - 1
     none = np.zeros(0, dtype=np.int32)
     parts: list[npt.NDArray[np.float64]] = []
     first = 0
     while first < documents:
-        size = 1 if not parts else max(PORTION // parts[0].shape[1], 1)  # how many topics there are, the first tells
+        # The first document's result shows the number of topics.
+        size = 1 if not parts else max(MAX_CELLS // parts[0].shape[1], 1)
         chosen = np.arange(first, min(first + size, documents))
         shard = Shard(0, np.zeros(chosen.size + 1, dtype=np.int64), none, none, none, labels.take(chosen))
-        found = half.infer(expected(model, shard, blocks), model.global_state)["document_topic"]
-        parts.append(np.asarray(found, dtype=np.float64))
+        theta = half.infer(expected(model, shard, blocks), model.global_state)["document_topic"]
+        parts.append(np.asarray(theta, dtype=np.float64))
         first += chosen.size
     return np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""Topics that labels let one expect: proportions given any set of them, and how much each raises which topic."""
+"""Relate labels to topics: proportions expected given labels, and the factor by which a label raises each topic."""
 
 from __future__ import annotations
 
@@ -31,22 +31,25 @@ from collapsium.storage.io.file import File
 from collapsium.storage.printable import CsvRows
 from collapsium.storage.short_repr import ShortRepr
 
-WORDS = 5  # of a topic
+WORDS = 5
+"""Words of each topic in the table of weights."""
 
 Floats = npt.NDArray[np.float64]
 
-LEAST = 1e-9  # proportion and share, of which logarithms are taken
-LEAST_SHARE = 1e-4  # a topic with less of the tokens is no label's foremost
+MIN_PROPORTION = 1e-9
+"""Lower bound on proportions and shares before logarithms are taken."""
+MIN_SHARE = 1e-4
+"""Share of the tokens below which a topic is not reported as raised by a label."""
 
 
 @dataclass(frozen=True)
 class ExpectedTopic:
-    """A topic and the proportion of it that some labels let one expect.
+    """A topic and its expected proportion given some labels.
 
     Attributes
     ----------
     topic : Topic
-        As `topics` has it, with its share of the corpus.
+        The topic, with its share of the corpus.
     expected : float
         The expected proportion.
     """
@@ -57,64 +60,65 @@ class ExpectedTopic:
 
 @keywords()
 def expected_topics(run: str | os.PathLike[str], given: Sequence[str], words: int = 10) -> list[ExpectedTopic]:
-    """List the topics that a document with some labels is expected to have, the largest proportion first.
+    """List the topics expected of a document with some labels, the largest proportion first.
 
     Parameters
     ----------
     run : str or path-like
-        Folder of a run or model whose family takes labels; of an ensemble, its first member's.
+        Folder of a run or model whose family uses labels; for an ensemble, its first member's.
     given : sequence of str
-        Labels, as value or field=value, and numbers, as name=number; with none, what is expected without labels.
+        Labels, as value or field=value, and covariates, as name=number; empty for a document without labels.
     words : int, optional
-        Words to give of each topic.
+        Number of words for each topic.
 
     Returns
     -------
     list of ExpectedTopic
-        Those that `topics` has.
+        The topics that `topics` returns.
 
     Raises
     ------
     OptionError
-        The family takes no labels; or there is no such label, of which near ones are named; or a number is none.
+        The family does not use labels, a label is unknown, or a covariate is not a number.
     """
     model = Model(run)
     require_expectations(model)
     labels = _labels(require_table(model), given)
     proportions = expected_proportions(model, labels)[0]
-    found = [ExpectedTopic(one, float(proportions[one.id])) for one in topics(run, words)]
-    return sorted(found, key=lambda one: -one.expected)
+    expected = [ExpectedTopic(topic, float(proportions[topic.id])) for topic in topics(run, words)]
+    return sorted(expected, key=lambda topic: -topic.expected)
 
 
 def named_labels(run: str | os.PathLike[str], texts: Sequence[str]) -> list[str]:
-    """Part lists of labels at their commas; what is a label as it stands, or such a field=value, is left whole.
+    """Split comma-separated labels, except texts that are a label, or field=value, as they are.
 
     Parameters
     ----------
     run : str or path-like
-        As for `expected_topics`.
+        Folder of a run or model, as for `expected_topics`.
     texts : sequence of str
         The lists.
 
     Returns
     -------
     list of str
-        Labels and numbers for `expected_topics`, known or not.
+        Labels and covariates for `expected_topics`, known or not.
     """
-    whole = {text for name, value in table_of(Model(run)).names for text in (value, f"{name}={value}")}
-    return [one.strip() for text in texts for one in ([text] if text in whole else text.split(",")) if one.strip()]
+    labels = {text for name, value in table_of(Model(run)).names for text in (value, f"{name}={value}")}
+    parts = [part for text in texts for part in ([text] if text in labels else text.split(","))]
+    return [part.strip() for part in parts if part.strip()]
 
 
-def _labels(table: LabelTable, given: Sequence[str]) -> Labels:
-    """Make one document's labels and numbers of what a person named."""
-    numbers = {one.name: math.nan for one in table.numbers}
+def _labels(table: LabelTable, texts: Sequence[str]) -> Labels:
+    """Return one document's labels and covariates from texts of the user."""
+    numbers = {number.name: math.nan for number in table.numbers}
     names: set[Name] = set()
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if name in numbers and equals:
             numbers[name] = _number(name, value)
         elif text in numbers:
-            raise OptionError(f"`given` {text}: it is a number; say {text}=NUMBER")
+            raise OptionError(f"`given` {text}: expected {text}=NUMBER, as it is a covariate")
         elif equals and name not in table.fields and not any(value == text for _, value in table.names):
             raise OptionError(f"`given` {text}: unknown field '{name}'{suggestion(name, [*table.fields, *numbers])}")
         else:
@@ -136,22 +140,22 @@ def _number(name: str, text: str) -> float:
 
 @dataclass(frozen=True, repr=False)
 class LabelTopics(ShortRepr):
-    """How much each label raises each topic.
+    """Weights of labels on topics.
 
     Attributes
     ----------
     titles : list of str
-        What labels and numbers are called: by value, or field=value where several fields have it; numbers by name.
+        Names of labels and covariates: the value, or field=value if several fields have it; covariates by name.
     documents : list of int
-        Training documents that have each.
+        Number of training documents with each.
     topics : list of Topic
-        Those that `topics` has, in its order.
+        The topics, in the order of `topics`.
     weights : numpy.ndarray of float64, shape (labels, topics)
-        log of the factor by which a label scales a topic's proportion before proportions are normalised; of a number,
-        for one standard deviation more. Where a family has no such factors: log of the topic's expected proportion
-        given the label alone over its share of the corpus.
+        Log of the factor by which a label scales a topic's proportion before proportions are normalised; for a
+        covariate, the factor of one standard deviation. For families without such factors, the log of the topic's
+        expected proportion given the label alone, divided by its share of the corpus.
     expected : numpy.ndarray of float64, shape (labels, topics), or None
-        Of families without such factors, the expected proportions.
+        Expected proportions, for families without such factors.
     """
 
     titles: list[str]
@@ -161,25 +165,25 @@ class LabelTopics(ShortRepr):
     expected: Floats | None = None
 
     def foremost(self, label: int, count: int) -> list[int]:
-        """Return the places in `topics` of those that a label raises most; topics with hardly a token are left out.
+        """Return the indices in `topics` of those that a label raises most, without very small topics.
 
-        They are ranked by the family's factors or, where it has none, by lift, smoothed as `smoothed_lift` does.
+        Topics are ranked by the family's factors or, if it has none, by `smoothed_lift`.
 
         Parameters
         ----------
         label : int
-            The label's place in `titles`.
+            The label's index in `titles`.
         count : int
-            Topics at most.
+            Maximum number of topics.
 
         Returns
         -------
         list of int
-            The first is always there, the others only if the label raises them.
+            Indices; after the first, only topics that the label raises.
         """
-        large = [place for place, one in enumerate(self.topics) if one.share >= LEAST_SHARE]
-        best = sorted(large, key=lambda place: -self._rank(label, place))[:count]
-        return [place for place in best if place == best[0] or self.weights[label, place] > 0.0]
+        large = [column for column, topic in enumerate(self.topics) if topic.share >= MIN_SHARE]
+        best = sorted(large, key=lambda column: -self._rank(label, column))[:count]
+        return [column for column in best if column == best[0] or self.weights[label, column] > 0.0]
 
     def _rank(self, label: int, place: int) -> float:
         if self.expected is None:
@@ -189,24 +193,24 @@ class LabelTopics(ShortRepr):
 
 @keywords()
 def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
-    """Give the weights of labels and topics.
+    """Return the weights of all labels on all topics.
 
     Parameters
     ----------
     run : str or path-like
-        Folder of a run or model whose family takes labels; of an ensemble, its first member's.
+        Folder of a run or model whose family uses labels; for an ensemble, its first member's.
     words : int, optional
-        Words to give of each topic.
+        Number of words for each topic.
 
     Returns
     -------
     LabelTopics
-        All labels, in the order of the training corpus's table, and all topics that have tokens.
+        All labels, in the order of the training corpus's table, and all topics with tokens.
 
     Raises
     ------
     OptionError
-        The family takes no labels, or its corpus had none.
+        The family does not use labels, or the training corpus has none.
     """
     model = Model(run)
     table, shown = require_table(model), topics(run, words)
@@ -215,23 +219,23 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
 
 
 def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[Floats, Floats | None]:
-    """Ask the family, or compare the proportions that each label alone lets one expect with the topics' shares."""
+    """Return the family's factors or, if it has none, log ratios of expected proportions and shares."""
     expected: Floats | None = None
     family, ids = load_family(model.record.family), np.array([one.id for one in shown], dtype=np.int64)
     if isinstance(family, WeighsLabels):
-        found = np.asarray(family.label_weights(model.global_state), dtype=np.float64)[:, ids]
+        weights = np.asarray(family.label_weights(model.global_state), dtype=np.float64)[:, ids]
     else:
         require_expectations(model)
         share = np.array([one.share for one in shown])
         expected = expected_proportions(model, _each_alone(table))[:, ids]
-        found = np.log(np.maximum(expected, LEAST)) - np.log(np.maximum(share, LEAST))
-    if not np.isfinite(found).all():
+        weights = np.log(np.maximum(expected, MIN_PROPORTION)) - np.log(np.maximum(share, MIN_PROPORTION))
+    if not np.isfinite(weights).all():
         raise NumericalError(f"{model.folder.url}: expected finite weights of labels")
-    return found, expected
+    return weights, expected
 
 
 def _each_alone(table: LabelTable) -> Labels:
-    """Make a document of each label, and of each number one standard deviation above its mean."""
+    """Return a document with each label, and one with each covariate at one standard deviation above its mean."""
     labels, size = len(table.names), len(table)
     offsets = np.minimum(np.arange(size + 1), labels).astype(np.int64)
     numbers = {}
@@ -242,15 +246,15 @@ def _each_alone(table: LabelTable) -> Labels:
 
 
 def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
-    """Write a row for each label and topic.
+    """Write the weights as CSV, with a row for each label and topic.
 
     Parameters
     ----------
     table : LabelTopics
-        The table.
+        The weights.
     out : str or path-like
-        File to write: label, documents, topic, share, weight, words; and expected, behind weight, of families without
-        factors.
+        File to write, with the columns label, documents, topic, share, weight, expected (for families without
+        factors) and words.
 
     Raises
     ------
@@ -268,6 +272,6 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
             rows.writerow(["label", "documents", "topic", "share", *figures, "words"])
             for row, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
                 for column, topic in enumerate(table.topics):
-                    given = [float(one[row, column]) for one in figures.values()]
-                    rows.writerow([title, count, topic.id, topic.share, *given, " ".join(topic.names[:WORDS])])
+                    values = [float(one[row, column]) for one in figures.values()]
+                    rows.writerow([title, count, topic.id, topic.share, *values, " ".join(topic.names[:WORDS])])
         target.put(part)

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 SMOOTHING = 0.01
 """Added to both shares before they are compared, so that rare topics do not head a ranking by a few tokens."""
-LEAST_OVERALL = 1e-9
+MIN_OVERALL = 1e-9
+"""Lower bound on a topic's share, against division by zero."""
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A topic given a label.
+    """A topic and how much a label raises it.
 
     Attributes
     ----------
     topic : int
-        Its id.
+        The topic's id.
     share : float
-        Its share given the label.
+        Its share conditional on the label.
     lift : float
-        That over its share in the corpus.
+        That share divided by its share of the corpus.
     """
 
     topic: int
@@ -30,7 +31,7 @@ class Lifted:
 
 
 def smoothed_lift(share: float, overall: float) -> float:
-    """Return the lift by which topics are ranked: both shares plus one percent."""
+    """Return the ratio of two shares after one percent is added to both."""
     return (share + SMOOTHING) / (overall + SMOOTHING)
 
 
@@ -40,17 +41,17 @@ def by_lift(shares: Iterable[tuple[int, float]], overall: Mapping[int, float], c
     Parameters
     ----------
     shares : iterable of (int, float)
-        Topics' ids and shares given the label.
+        Topics' ids and shares conditional on the label.
     overall : mapping of int to float
-        Their shares in the corpus.
+        Their shares of the corpus.
     count : int
-        Topics at most.
+        Maximum number of topics.
 
     Returns
     -------
     list of Lifted
-        By falling smoothed lift; behind the first only topics that the label raises.
+        Topics by decreasing smoothed lift; after the first, only topics that the label raises.
     """
-    ranked = sorted(shares, key=lambda one: (-smoothed_lift(one[1], overall.get(one[0], 0.0)), one[0]))[:count]
-    found = [Lifted(topic, share, share / max(overall.get(topic, 0.0), LEAST_OVERALL)) for topic, share in ranked]
-    return [one for place, one in enumerate(found) if place == 0 or one.lift > 1.0]
+    ranked = sorted(shares, key=lambda pair: (-smoothed_lift(pair[1], overall.get(pair[0], 0.0)), pair[0]))[:count]
+    topics = [Lifted(topic, share, share / max(overall.get(topic, 0.0), MIN_OVERALL)) for topic, share in ranked]
+    return [topic for rank, topic in enumerate(topics) if rank == 0 or topic.lift > 1.0]

@@ -1,8 +1,8 @@
-"""Document completion by any model: scores of several models on the very same held-out tokens.
+"""Score several models by document completion on the same held-out tokens.
 
-Documents that a model was fitted to are as it was fitted to them; of all others, proportions are fitted to the training
-tokens with its topics held fixed. No model has seen a held-out token. Where the corpus has words that came into the
-vocabulary later, only the words that all models know are scored, each by its chance among these.
+Documents that a model was fitted to keep their proportions; proportions of all others are fitted to the training tokens
+with the topics held fixed. No model has seen a held-out token. If the corpus has words that entered the vocabulary
+later, only the words that all models know are scored, with their conditional probabilities given these words.
 """
 
 from __future__ import annotations
@@ -40,24 +40,25 @@ COMPLETED = (
     "fixed"
 )
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
-AMONG = "; of words that the model before knows too, each by its chance among these"
-CELLS = 1 << 20  # probabilities that are made at a time
+AMONG = "; only words that the earlier model knows too, with their conditional probabilities given these words"
+MAX_CELLS = 1 << 20
+"""Probabilities of words and topics that are computed at a time, to bound memory."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """How well a model completes documents.
+    """Score of a model by document completion.
 
     Attributes
     ----------
     score : float
         Mean log probability of a held-out token, in nats.
     tokens : int
-        How many were scored.
+        Number of scored tokens.
     definition : str
-        How the score is defined.
+        The score's definition.
     members : tuple of MemberScore
-        Of an ensemble, what each member scores by itself; else empty.
+        Scores of an ensemble's members; empty for a single model.
     """
 
     score: float
@@ -76,18 +77,18 @@ def complete(
     workers: int | None = None,
     tls: TLS | None = None,
 ) -> Completion:
-    """Score a model on the held-out tokens of a corpus, whether it was fitted to its documents or not.
+    """Score a model on the held-out tokens of a corpus, whether or not it was fitted to these documents.
 
-    Of restarts and of kept samples, the mean of the predictions is scored.
+    For restarts and saved samples, the mean of the predictions is scored.
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run or model.
     train, heldout : str or path-like
-        The two parts of a corpus, as `split` makes them. Its vocabulary is the model's, or has further words behind.
+        The two parts of a corpus, as `split` makes them. The vocabulary is the model's, or begins with it.
     words : int, optional
-        Score only the first so many words of the vocabulary; by default all that the model knows.
+        Number of the first words of the vocabulary whose tokens are scored; by default all words of the model.
     scheduler, workers, tls : optional
         As for `fit`.
 
@@ -103,40 +104,40 @@ def complete(
     InputError
         No token is left to score.
     """
-    named, kept, held = [(name, Model(url)) for name, url in leaves(run)], Corpus(train), Corpus(heldout)
+    named, training, held = [(name, Model(url)) for name, url in leaves(run)], Corpus(train), Corpus(heldout)
     first = named[0][1]
-    for one in (kept, held):
-        if not one.begins_with(first.record.vocabulary):
-            one.require_vocabulary_of(first.record.vocabulary.words_sha256, first.folder.url)
-    name = f"the training corpus {kept.url}"
-    certain = require_held_out(lineage_of(kept), held, name)
+    for corpus in (training, held):
+        if not corpus.begins_with(first.record.vocabulary):
+            corpus.require_vocabulary_of(first.record.vocabulary.words_sha256, first.folder.url)
+    name = f"the training corpus {training.url}"
+    certain = require_held_out(lineage_of(training), held, name)
     for _, model in named:
         require_held_out(trained_on(model), held, f"the training corpus of {model.folder.url}")
     known = first.record.vocabulary.words
     most = min(known if words is None else words, known)
-    parts = align(documents_of(kept), held, kept.url)
+    parts = align(documents_of(training), held, training.url)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
         if not certain:
-            require_not_contained(tables_of(kept, parts, executor), held, name)
+            require_not_contained(tables_of(training, parts, executor), held, name)
         members: list[MemberScore] = []
         sums: list[Future[_Predicted]] = []
         for member, model in named:
-            chances = _submit(model, kept, parts, most, executor)
+            predicted = _submit(model, training, parts, most, executor)
             if len(named) > 1:
-                alone = mean_score(executor.collect([executor.submit(_score, part, 1) for part in chances]))
+                alone = mean_score(executor.collect([executor.submit(_score, part, 1) for part in predicted]))
                 members.append(MemberScore(member, math.nan if alone is None else alone))
-            # The sums are taken in the members' order, so that they have the same bits wherever they are made.
-            sums = [executor.submit(_add, *pair) for pair in zip(sums, chances, strict=True)] if sums else chances
-        found = executor.collect([executor.submit(_score, part, len(named)) for part in sums])
+            # Sums in the members' order have the same bits everywhere.
+            sums = [executor.submit(_add, *pair) for pair in zip(sums, predicted, strict=True)] if sums else predicted
+        scores = executor.collect([executor.submit(_score, part, len(named)) for part in sums])
     finally:
         executor.close()
-    score = mean_score(found)
+    score = mean_score(scores)
     if score is None:
         raise InputError(held.url, "no token is left to score")
-    among = AMONG if most < kept.manifest.vocabulary.words else ""
+    among = AMONG if most < training.manifest.vocabulary.words else ""
     definition = COMPLETED + (AVERAGED if len(named) > 1 else "") + among
-    return Completion(score, sum(one.tokens for one in found), definition, tuple(members))
+    return Completion(score, sum(shard.tokens for shard in scores), definition, tuple(members))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,11 @@ class _Predicted:
     Attributes
     ----------
     probability : numpy.ndarray of float64, shape (pairs,)
-        Of each pair's word in its document.
+        Probability of each pair's word in its document.
     beyond : numpy.ndarray of float64, shape (pairs,) or None
-        Probability, in the same document, of all words that are not scored; None where all are.
+        Total probability, in the same document, of the words that are not scored; None if all words are.
     counts : numpy.ndarray of int32, shape (pairs,)
-        Tokens of each pair.
+        Number of tokens of each pair.
     """
 
     probability: npt.NDArray[np.float64]
@@ -167,7 +168,7 @@ def _add(left: _Predicted, right: _Predicted) -> _Predicted:
 
 
 def _score(sums: _Predicted, members: int) -> tasks.Score:
-    """Score the mean prediction of so many members; with words left out, given that the word is none of these."""
+    """Score the mean prediction of `members` models, conditional on the words that are scored."""
     if not sums.counts.size:
         return tasks.Score(0.0, 0)
     logs = special.log(sums.probability / members)
@@ -177,7 +178,7 @@ def _score(sums: _Predicted, members: int) -> tasks.Score:
 
 
 def _submit(
-    model: Model, kept: Corpus, parts: list[HeldoutReference], words: int, executor: Executor
+    model: Model, training: Corpus, parts: list[HeldoutReference], words: int, executor: Executor
 ) -> list[Future[_Predicted]]:
     """Submit a task for each shard, and return the futures of their `_Predicted`."""
     own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
@@ -185,15 +186,15 @@ def _submit(
     few = words < model.record.vocabulary.words
     beyond = executor.submit(_beyond, model.folder.address, blocks, words) if few else None
     submitted = []
-    for reference, part in zip(kept.references, parts, strict=True):
+    for reference, part in zip(training.references, parts, strict=True):
         fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
-        given = (model.folder.address, reference, part, fitted, blocks, words, beyond)
-        submitted.append(executor.submit(_predict, *given))
+        arguments = (model.folder.address, reference, part, fitted, blocks, words, beyond)
+        submitted.append(executor.submit(_predict, *arguments))
     return submitted
 
 
 def _among(shard: Shard, words: int) -> Shard:
-    """Return a shard's pairs of the first words alone; documents stay, some perhaps empty."""
+    """Return a shard with the pairs of the first words only; documents may become empty."""
     rows = int(np.searchsorted(shard.words, words))
     if rows == shard.words.size:
         return shard
@@ -210,16 +211,16 @@ def _among(shard: Shard, words: int) -> Shard:
 
 
 def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.float64]:
-    """Return each topic's probability of all words from number `words` on, shape (topics,)."""
+    """Return each topic's total probability of the words from number `words` on, shape (topics,)."""
     model = Model(url)
     half, total = model.shard_model, np.zeros(0)
     for block in blocks:
         first = max(words - block.low, 0)
         size = block.high - block.low
         topics = max(next(iter(block.rows.to_arrays().values())).size // max(size, 1), 1)
-        portion = max(CELLS // topics, 1)
-        for low in range(first, size, portion):
-            rows = block.rows.of_words(slice(low, low + portion), complete=True)
+        step = max(MAX_CELLS // topics, 1)
+        for low in range(first, size, step):
+            rows = block.rows.of_words(slice(low, low + step), complete=True)
             part = half.probabilities(rows, model.global_state)["word_topic"].sum(axis=0)
             total = part if not total.size else total + part
     return total
@@ -252,9 +253,9 @@ def _predict(
     probability = np.asarray(half.predict(held, local, rows, model.global_state)["probability"], dtype=np.float64)
     if beyond is None:
         return _Predicted(probability, None, held.counts)
-    found = half.infer(local, model.global_state)
-    theta, starts = found["document_topic"], held.offsets
+    inferred = half.infer(local, model.global_state)
+    theta, starts = inferred["document_topic"], held.offsets
     if held.segments is not None:
-        theta, starts = found["segment_topic"], held.segments.pairs
+        theta, starts = inferred["segment_topic"], held.segments.pairs
     lacking = np.einsum("dk,k->d", np.asarray(theta, dtype=np.float64), beyond)
     return _Predicted(probability, np.repeat(lacking, np.diff(starts)), held.counts)

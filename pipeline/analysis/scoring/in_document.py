@@ -1,4 +1,4 @@
-"""In-document scores: whole documents under a model, each fitted on the very tokens that are scored, as papers do."""
+"""Score complete documents, each fitted to the very tokens that are scored, for comparison with papers that do so."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.shard_loading import document_parts
 
 IN_DOCUMENT = (
-    "in-document: paths and proportions of each document are fitted on all its tokens with the topics held fixed, and "
-    "the same tokens scored; sum over documents of log sum_c q(c) prod_m sum_l theta_l phi_{c_l} (section 4.1 of Wang "
-    "and Blei 2009; of flat topics log prod_m sum_k theta_k phi_k), divided by the tokens, in nats. Not comparable "
-    "with scores of tokens that were held out"
+    "in-document likelihood: paths and proportions of each document are fitted to all its tokens with the topics held "
+    "fixed, and the same tokens are scored; sum over documents of log sum_c q(c) prod_m sum_l theta_l phi_{c_l} "
+    "(section 4.1 of Wang and Blei 2009; for topics without a tree log prod_m sum_k theta_k phi_k), divided by the "
+    "number of tokens, in nats. Not comparable with scores of held-out tokens"
 )
 AVERAGED = "; of an ensemble, the log of the mean over its members of each document's probability"
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Log probabilities of a shard's documents, and its tokens."""
+    """Log probabilities of a shard's documents in nats, and the number of its tokens."""
 
     logs: npt.NDArray[np.float64]
     tokens: int
@@ -42,27 +42,27 @@ class Logs:
 def score_in_document(
     models: Sequence[tuple[Model, list[Future[tasks.Block]]]], corpus: Corpus, executor: Executor, seed: int
 ) -> tuple[float | None, int, list[float]]:
-    """Score documents by models that are fitted on all their tokens.
+    """Score documents whose proportions are fitted to all their tokens.
 
     Parameters
     ----------
     models : sequence of (Model, list of futures)
-        Each with its blocks of the vocabulary.
+        The models with their blocks of the vocabulary.
     corpus : Corpus
         The documents.
     executor : Executor
-        Who does the work.
+        Executor of the tasks.
     seed : int
-        For families that draw random numbers.
+        Seed of sampling families.
 
     Returns
     -------
     score : float or None
-        Nats a token, of the mean over the models; None where there is no token.
+        Score of the models' mean prediction, in nats a token; None without tokens.
     tokens : int
-        What was scored.
+        Number of scored tokens.
     members : list of float
-        Each model's own score.
+        Score of each model.
     """
     each: list[list[Logs]] = []
     for model, blocks in models:

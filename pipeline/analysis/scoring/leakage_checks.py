@@ -1,4 +1,4 @@
-"""Refuse corpora that a score would be no score on: of another vocabulary, or of what a model was fitted to."""
+"""Refuse to score corpora of another vocabulary, and tokens or documents that a model was fitted to."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from collapsium.storage.corpus.lineage import Lineage, lineage_of
 
 
 def require_same_vocabulary(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
-    """Refuse a corpus that one of the models is not for."""
+    """Refuse a corpus whose kind or vocabulary is not that of all models."""
     for _, model in named:
         require_corpus(model.record.family, corpus)
         corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
 
 
 def require_unseen_by_all(named: Sequence[tuple[str, Model]], corpus: Corpus) -> str:
-    """Refuse documents that a model was fitted to; return what the definition of the score has to add."""
+    """Refuse documents that a model was fitted to; return an addition to the score's definition."""
     notes = [require_unseen(*_against(model, corpus)) for _, model in named]
     return next((note for note in notes if note), "")
 
 
 def require_no_training_documents(named: Sequence[tuple[str, Model]], corpus: Corpus, executor: Executor) -> None:
-    """Refuse documents that a model was fitted to by what is in them, where the training corpus can be read."""
+    """Refuse documents with the content of training documents, if the training corpus can be read."""
     different = {model.record.corpus: model for _, model in named}
     for model in different.values():
         if trained_on(model) is not None:
@@ -44,21 +44,21 @@ def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]
 
 
 def require_disjoint(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[str, bool]:
-    """Refuse tokens or documents that a model was fitted to, as far as lineage tells.
+    """Refuse tokens or documents that a model was fitted to, by the lineage of the corpora.
 
     Parameters
     ----------
     named : sequence of (str, Model)
         The models by their names.
     what : Scored
-        What is scored.
+        Documents and tokens to score.
 
     Returns
     -------
     note : str
-        What the definition of the score has to add.
+        An addition to the score's definition.
     certain : bool
-        Whether no count need be looked at.
+        True if the lineage is complete, so that counts need not be compared.
     """
     if what.known:
         return "", all(tuple(require_held_out(*_against(model, what.corpus)) for _, model in named))
@@ -70,7 +70,7 @@ def require_disjoint(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[
 
 
 def require_other_tokens(first: Model, what: Scored, held: Sequence[HeldoutReference], executor: Executor) -> None:
-    """Refuse tokens that are among those that are fitted, as far as the fitted ones can be read."""
+    """Refuse tokens that are among the fitted ones, if these can be read."""
     fitted = training_corpus(first) if what.known else what.corpus
     if fitted is not None:
         require_not_contained(tables_of(fitted, held, executor), what.tokens, fitted.url)

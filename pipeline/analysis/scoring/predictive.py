@@ -1,4 +1,4 @@
-"""Probabilities that models give to pairs of documents, summed over the members of an ensemble, and their scores."""
+"""Predictive probabilities of documents' words, their means over the members of an ensemble, and their scores."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Named = Sequence[tuple[str, Model]]
 
 @dataclass(frozen=True)
 class MemberScore:
-    """A member's score by itself: its name, such as ``003`` or ``003/001``, and the score in nats."""
+    """The score of a single member: its name, such as ``003`` or ``003/001``, and the score in nats."""
 
     member: str
     score: float
 
 
 @dataclass(frozen=True, slots=True)
-class Chances:
-    """Probabilities of a shard's pairs, of one model or summed over several, and the pairs' counts."""
+class Predicted:
+    """Probabilities of the words of a shard's documents, of one model or summed over several, and the words' counts."""
 
     probability: npt.NDArray[np.float64]
     counts: npt.NDArray[np.int32]
@@ -43,11 +43,13 @@ class Chances:
         return self.probability.nbytes + self.counts.nbytes
 
 
-Submit = Callable[[Model, list[Future[tasks.Block]]], list[Future[Chances]]]
+Submit = Callable[[Model, list[Future[tasks.Block]]], list[Future[Predicted]]]
 
 
-def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], global_state: Any) -> Chances:
-    """Give the probabilities of a shard's pairs.
+def predict_pairs(
+    model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], global_state: Any
+) -> Predicted:
+    """Return the probability of each pair of document and word in a shard.
 
     Parameters
     ----------
@@ -55,66 +57,66 @@ def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[task
         The family's shard model.
     shard : Shard
         The pairs.
-    local : Arrays
-        The local state of their documents.
+    local : LocalState
+        The local state of the documents.
     blocks : list of Block
         The model's blocks of the vocabulary.
-    global_state : Arrays
-        The model's.
+    global_state : GlobalState
+        The model's global state.
 
     Returns
     -------
-    Chances
-        Of no pairs, none.
+    Predicted
+        Probabilities and counts of the pairs.
     """
     if not shard.pairs:
-        return Chances(np.zeros(0), shard.counts)
+        return Predicted(np.zeros(0), shard.counts)
     table = model.predict(shard, local, tasks.gather(blocks, shard.words, complete=True), global_state)
-    return Chances(np.asarray(table["probability"], dtype=np.float64), shard.counts)
+    return Predicted(np.asarray(table["probability"], dtype=np.float64), shard.counts)
 
 
 def score_members(
     named: Named, submit: Submit, executor: Executor
 ) -> tuple[float | None, int, tuple[MemberScore, ...]]:
-    """Score models, one after another, and the mean of their probabilities.
+    """Score models one after another, and the mean of their probabilities.
 
     Parameters
     ----------
     named : sequence of (str, Model)
         The models and their names.
     submit : callable
-        Gets a model and its blocks, submits a task a shard and returns the futures of their `Chances`.
+        Function of a model and its blocks that submits a task for each shard and returns the futures of `Predicted`.
     executor : Executor
-        Who does the work.
+        Executor of the tasks.
 
     Returns
     -------
     score : float or None
-        Mean log probability of a token, in nats; None where there is none.
+        Mean log probability of a token, in nats; None without tokens.
     tokens : int
-        What was scored.
+        Number of scored tokens.
     members : tuple of MemberScore
-        Where there are several models, what each scores by itself.
+        Score of each model, if there are several.
     """
     single, sums, members = len(named) == 1, [], []
     for name, model in named:
-        chances = submit(model, load_blocks(model, executor))
+        predicted = submit(model, load_blocks(model, executor))
         if single:
-            sums = chances
+            sums = predicted
             break
-        # The members' rows come and go one after another; the sums are taken in the members' order.
-        sums = [executor.submit(_add, *pair) for pair in zip(sums, chances, strict=True)] if sums else chances
-        score = mean_score(executor.collect([executor.submit(_score, one, 1) for one in chances]))
+        # Only one member's rows are in memory at a time. Sums in the members' order have the same bits everywhere.
+        sums = [executor.submit(_add, *pair) for pair in zip(sums, predicted, strict=True)] if sums else predicted
+        score = mean_score(executor.collect([executor.submit(_score, shard, 1) for shard in predicted]))
         members.append(MemberScore(name, math.nan if score is None else score))
-    scores: Sequence[tasks.Score] = executor.collect([executor.submit(_score, one, len(named)) for one in sums])
+    scores: Sequence[tasks.Score] = executor.collect([executor.submit(_score, shard, len(named)) for shard in sums])
     return mean_score(scores), sum(part.tokens for part in scores), tuple(members)
 
 
-def _add(left: Chances, right: Chances) -> Chances:
-    return Chances(left.probability + right.probability, left.counts)
+def _add(left: Predicted, right: Predicted) -> Predicted:
+    return Predicted(left.probability + right.probability, left.counts)
 
 
-def _score(sums: Chances, members: int) -> tasks.Score:
+def _score(sums: Predicted, members: int) -> tasks.Score:
     if not sums.counts.size:
         return tasks.Score(0.0, 0)
     probability = sums.probability if members == 1 else sums.probability / members
@@ -122,21 +124,22 @@ def _score(sums: Chances, members: int) -> tasks.Score:
 
 
 def load_blocks(model: Model, executor: Executor) -> list[Future[tasks.Block]]:
-    """Bring the blocks of the vocabulary to the workers.
+    """Load the blocks of the vocabulary on the workers.
 
     Parameters
     ----------
     model : Model
         The model.
     executor : Executor
-        Who shall read them.
+        Executor of the tasks.
 
     Returns
     -------
     list of futures
-        One a block, of `collapsium.workers.tasks.Block`.
+        Future of each block, a `collapsium.workers.tasks.Block`.
     """
-    if executor.dashboard is None:  # its tasks run in this process, where an interrupt would wait for the compiler
+    # Without a dashboard tasks run in this process, where an interrupt would wait for the compiler.
+    if executor.dashboard is None:
         family_kernels = model.shard_model.fold_in_kernels(model.global_state)
         fill_cache([*family_kernels, elementary])
     return [

@@ -1,11 +1,11 @@
-"""The tokens that models are scored on: of their own documents, halves of unseen ones, or further ones of these."""
+"""Choose the tokens that models are scored on: held-out tokens of training documents, or parts of unseen documents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collapsium.pipeline.analysis.scoring.predictive import Chances, Submit, chances_of
+from collapsium.pipeline.analysis.scoring.predictive import Predicted, Submit, predict_pairs
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.executors.base import Executor, Future
@@ -22,27 +22,29 @@ HELDOUT = (
     "in nats; perplexity = exp(-score)"
 )
 UNSEEN = (
-    "unseen documents: proportions fitted on a random half of each document's tokens with the topics held fixed; mean "
-    "over the other half's tokens of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score)"
+    "document completion of unseen documents: proportions fitted to a random half of each document's tokens with the "
+    "topics held fixed; mean over the tokens of the other half of log sum_k theta_dk phi_kw, in nats; perplexity = "
+    "exp(-score)"
 )
 OBSERVED = (
-    "unseen documents: proportions fitted on the tokens of one corpus with the topics held fixed; mean over the tokens "
-    "of another, held out of the same documents, of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score)"
+    "document completion of unseen documents: proportions fitted to the documents' tokens with the topics held fixed; "
+    "mean over further tokens, held out of the same documents, of log sum_k theta_dk phi_kw, in nats; perplexity = "
+    "exp(-score)"
 )
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What is scored.
+    """Documents and tokens to score.
 
     Attributes
     ----------
     corpus : Corpus
         Held-out tokens of the training documents, or unseen documents.
     known : bool
-        Whether it is the former.
+        True for held-out tokens of the training documents.
     scored : Corpus or None
-        Of unseen documents that are fitted on all tokens: further tokens of them, which are scored.
+        Further tokens of unseen documents, which are scored while all tokens of `corpus` are fitted.
     """
 
     corpus: Corpus
@@ -55,7 +57,7 @@ class Scored:
         return self.scored or self.corpus
 
     def held(self, first: Model) -> list[HeldoutReference] | None:
-        """Find the scored tokens of each shard that is fitted; None where they are halves of its own."""
+        """Return the scored tokens of each fitted shard; None if they are halves of its own documents."""
         if self.known:
             return align(first.record.shards, self.corpus, first.folder.url)
         if self.scored is None:
@@ -64,74 +66,74 @@ class Scored:
 
     @property
     def definition(self) -> str:
-        """How the score is defined."""
+        """The score's definition."""
         return HELDOUT if self.known else UNSEEN if self.scored is None else OBSERVED
 
     def submit(self, held: Sequence[HeldoutReference] | None, executor: Executor, seed: int) -> Submit:
-        """Return what asks a model for the probabilities of the scored pairs, a task a shard.
+        """Return a function that submits a task for each shard, which predicts the scored tokens.
 
         Parameters
         ----------
         held : sequence of HeldoutReference or None
-            As `held` found them.
+            The result of `held`.
         executor : Executor
-            Who does the work.
+            Executor of the tasks.
         seed : int
-            Chooses the halves, and is for families that draw random numbers.
+            Seed of the random halves, and of sampling families.
 
         Returns
         -------
         callable
-            As `score_members` takes it.
+            The `submit` argument of `score_members`.
         """
 
-        def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Chances]]:
+        def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
             url, references = model.folder.address, self.corpus.references
             if held is None:
                 return _submit_halves(url, references, blocks, executor, seed)
             if self.known:
-                return [executor.submit(_chances_heldout, url, one, blocks) for one in held]
+                return [executor.submit(_predict_heldout, url, reference, blocks) for reference in held]
             pairs = zip(references, held, strict=True)
-            return [executor.submit(_chances_observed, url, *pair, blocks, seed) for pair in pairs]
+            return [executor.submit(_predict_observed, url, *pair, blocks, seed) for pair in pairs]
 
         return submit
 
 
 def _submit_halves(
     url: str, references: Sequence[ShardReference], blocks: list[Future[tasks.Block]], executor: Executor, seed: int
-) -> list[Future[Chances]]:
+) -> list[Future[Predicted]]:
     submitted, first = [], 0
     for reference in references:
-        submitted.append(executor.submit(_chances_unseen, url, reference, first, blocks, seed))
+        submitted.append(executor.submit(_predict_unseen, url, reference, first, blocks, seed))
         first += reference.record.documents
     return submitted
 
 
-def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Chances:
+def _predict_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Predicted:
     model = Model(url)
     local = model.documents(reference.number)
     held = reference.load(segmented=model.shard_model.uses_segments)
-    return chances_of(model.shard_model, held, local, blocks, model.global_state)
+    return predict_pairs(model.shard_model, held, local, blocks, model.global_state)
 
 
-def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> Chances:
-    """Fit proportions on one half of each document's tokens and predict the other; empty documents have no pairs."""
+def _predict_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> Predicted:
+    """Fit proportions to one half of each document's tokens and predict the other; empty documents have no pairs."""
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     stream = Stream(seed, "unseen")
     shard, held = (Shard.of(reference.number, part, **document_parts(model.shard_model)) for part in (known, scored))
     local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, stream)
-    return chances_of(model.shard_model, held, local, blocks, model.global_state)
+    return predict_pairs(model.shard_model, held, local, blocks, model.global_state)
 
 
-def _chances_observed(
+def _predict_observed(
     url: str, reference: ShardReference, scored: HeldoutReference, blocks: list[tasks.Block], seed: int
-) -> Chances:
-    """Fit proportions on all tokens of a shard's documents and predict others of the same documents."""
+) -> Predicted:
+    """Fit proportions to all tokens of a shard's documents and predict further tokens of the same documents."""
     model = Model(url)
     parts = document_parts(model.shard_model)
     held = scored.load(segmented=parts["segmented"])
     local = tasks.fold_in(
         model.shard_model, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen")
     )
-    return chances_of(model.shard_model, held, local, blocks, model.global_state)
+    return predict_pairs(model.shard_model, held, local, blocks, model.global_state)

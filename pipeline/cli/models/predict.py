@@ -43,13 +43,13 @@ def execute(
     flags: Flags,
 ) -> None:
     """Predict, and print the accuracy where it is known."""
-    from collapsium.pipeline.analysis.labels.candidates import listed
+    from collapsium.pipeline.analysis.labels.candidates import split_values
     from collapsium.pipeline.families.model import Model
     from collapsium.pipeline.reporting.predict import predict
 
     options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
     if "values" in options:
-        options["values"] = listed(Model(run), options["field"], options["values"])
+        options["values"] = split_values(Model(run), options["field"], options["values"])
     with counting("predicting") as progress:
         prediction = predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)
     if flags.json:

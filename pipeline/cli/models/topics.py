@@ -166,7 +166,7 @@ def _print_expected(topics: Sequence[ExpectedTopic]) -> None:
 
 def _print_labels(table: LabelTopics) -> None:
     """Print a line for each label, followed by the topics that it raises most."""
-    from collapsium.pipeline.analysis.labels.lift import LEAST_OVERALL
+    from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
     from collapsium.pipeline.reporting.charts import times
 
     for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
@@ -176,7 +176,7 @@ def _print_labels(table: LabelTopics) -> None:
             if table.expected is None:
                 figures = f"{table.weights[label, column]:+8.3f}"
             else:
-                lift = times(float(table.expected[label, column]) / max(topic.share, LEAST_OVERALL))
+                lift = times(float(table.expected[label, column]) / max(topic.share, MIN_OVERALL))
                 figures = f"{table.expected[label, column]:8.3%} {'×' + lift:>6}"
             print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
 

@@ -146,7 +146,7 @@ def test_coherence__says_what_is_wrong(fitted, tmp_path):
         coherence(fitted[0], write_corpus(tmp_path / "other", [{0: 1}], 2))
     corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
     fit(corpus, tmp_path / "run", family="lda", topics=1, iterations=1, scheduler="serial")
-    with pytest.raises(InputError, match="two words at least"):
+    with pytest.raises(InputError, match="at least two words"):
         coherence(tmp_path / "run", corpus)
 
 

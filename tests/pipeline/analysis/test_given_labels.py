@@ -154,7 +154,7 @@ def test_given_labels__of_other_families_are_the_priors(place):
             "folder": Folder("x"),
         },
     )
-    with pytest.raises(OptionError, match="one point of its prior"):
+    with pytest.raises(OptionError, match="a single point of its prior"):
         require_expectations(point)
 
 
@@ -180,7 +180,7 @@ def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, mon
     models = [Model(one) for one in members]
     table = table_of(models[0])
     values = [value for name, value in table.names if name == field] or list(table.numbers[0].values)
-    monkeypatch.setattr(judging, "CELLS", 40)  # several portions a shard
+    monkeypatch.setattr(judging, "MAX_CELLS", 40)  # several ranges of a shard
     told = []
     found = predict(
         place / run, place / "unseen", tmp_path / "out.parquet", field=field, scheduler="serial", progress=told.append
@@ -262,7 +262,7 @@ def test_values__restrict_the_choice(place, tmp_path):
 @pytest.mark.parametrize(
     ("run", "corpus", "options", "error", "said"),
     [
-        ("lda", "unseen", {"field": "kind"}, OptionError, "takes no labels; those that do: .*hdsp"),
+        ("lda", "unseen", {"field": "kind"}, OptionError, "does not use labels; families that do: .*hdsp"),
         ("all", "unseen", {"field": "kinds"}, OptionError, "did you mean 'kind'"),
         ("all", "unseen", {"field": "stars"}, OptionError, "fitted without it"),
         ("stars", "unseen", {"field": "place"}, OptionError, "fitted without it, with kind, stars alone"),
@@ -319,7 +319,7 @@ def test_expected_topics__are_those_of_the_labels(place):
         ("bb", "unknown label 'bb' .*'b'"),
         ("kind=x", "unknown label 'kind=x'"),
         ("kinds=a", "unknown field 'kinds' .*'kind'"),
-        ("stars", "say stars=NUMBER"),
+        ("stars", "expected stars=NUMBER"),
         ("stars=much", "finite number"),
         ("stars=inf", "finite number"),
     ],
@@ -332,7 +332,7 @@ def test_expected_topics__of_unknown_labels_name_near_ones(place, given_, said):
 def test_expected_topics__ask_which_field(place):
     with pytest.raises(OptionError, match="kind=a or place=a"):
         expected_topics(place / "all", ["a"])
-    with pytest.raises(OptionError, match="takes no labels"):
+    with pytest.raises(OptionError, match="does not use labels"):
         expected_topics(place / "lda", [])
 
 
@@ -389,9 +389,9 @@ def test_pictures_and_report__show_labels_and_topics(place, tmp_path):
         assert plot(place / "all", tmp_path / f"map.{kind}", what=["labels"]) == ["labels"]
         assert (tmp_path / f"map.{kind}").stat().st_size > 1000
     assert "kind=a" in (tmp_path / "map.svg").read_text(encoding="utf-8")
-    with pytest.raises(OptionError, match="by itself"):
+    with pytest.raises(OptionError, match="picture of its own"):
         plot(place / "all", tmp_path / "both.svg", what=["labels", "map"])
-    with pytest.raises(OptionError, match="takes no labels"):
+    with pytest.raises(OptionError, match="does not use labels"):
         plot(place / "lda", tmp_path / "none.svg", what=["labels"])
     report(place / "all", tmp_path / "all.html")
     page = (tmp_path / "all.html").read_text(encoding="utf-8")

@@ -103,4 +103,4 @@ def test_report__without_means_compares_with_shares_of_the_tokens(labelled):
     without = tuple(one.model_copy(update={"mean": None}) for one in summary.topics)
     write_summary(model.folder, summary.model_copy(update={"version": 2, "topics": without}))
     report(labelled / "old", labelled / "old.html")
-    assert "share of all tokens (lift)" in " ".join((labelled / "old.html").read_text(encoding="utf-8").split())
+    assert "share of all tokens. The ranking" in " ".join((labelled / "old.html").read_text(encoding="utf-8").split())

@@ -152,7 +152,9 @@ def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_anothe
     assert found.perplexity == pytest.approx(np.exp(-found.score))
     assert found.tokens == tokens == Corpus(place / "scored").manifest.tokens
     assert found.documents == Corpus(observed).manifest.documents
-    assert found.definition.startswith("unseen documents: proportions fitted on the tokens of one corpus")
+    assert found.definition.startswith(
+        "document completion of unseen documents: proportions fitted to the documents' tokens"
+    )
     assert evaluate(place / run, unseen=observed, heldout=scored, seed=2, workers=2) == found
 
 

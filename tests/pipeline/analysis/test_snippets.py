@@ -85,7 +85,7 @@ def test_report__shows_passages_of_json_lines(tmp_path, capsys):
         assert not (tmp_path / "wrong.html").exists()
     half = write_lines(tmp_path / "half.jsonl", texts[:12])
     found = report(run, tmp_path / "half.html", texts=[half])
-    assert "no text was found" in " ".join(found.notes)
+    assert "No text was found" in " ".join(found.notes)
 
 
 def test_report__finds_numbered_documents_of_tables_also_appended_ones(tmp_path):

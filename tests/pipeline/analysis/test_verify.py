@@ -51,7 +51,7 @@ def test_corpora__are_well(place, tmp_path):
     assert verify(place / "corpus").broken == []
     simulate(tmp_path / "drawn", family="hdp", documents=30, words=20, tokens=20, topics=3)
     assert verify(tmp_path / "drawn").broken == []
-    with pytest.raises(AbsentError, match="no corpus, run, comparison or model"):
+    with pytest.raises(AbsentError, match="expected a corpus, run, comparison or model"):
         verify(tmp_path)
     with pytest.raises(AbsentError, match="no such folder"):
         verify(tmp_path / "none")

@@ -264,7 +264,7 @@ def test_a_vocabulary_that_grows__is_compared_by_the_words_that_both_know(job, m
     among = complete(place / "cycles/0002/run", train, heldout, words=len(WORDS))
     assert among.score == pytest.approx(found.score)
     assert among.tokens == found.scored < every.tokens
-    assert "words that the model before knows" in among.definition
+    assert "words that the earlier model knows" in among.definition
     assert among.score > every.score
     assert every.score == pytest.approx(evaluate(place / "cycles/0002/run", heldout=heldout).score)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.evaluate import evaluate_together
-from collapsium.pipeline.analysis.labels.conditional import score_given
+from collapsium.pipeline.analysis.labels.conditional import score_from_labels
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric, best_of_families
@@ -103,13 +103,13 @@ class LabelsOnlyScore(Metric):
         unseen, seed = target.scored, target.options.seed
         named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]
         with resources.scoring() as executor:
-            together = score_given(named, unseen, executor, seed)
+            together = score_from_labels(named, unseen, executor, seed)
             scores = [one.score for one in together.members] or [together.score]
             if fits.cell.limits.get("samples"):
                 of_restarts: dict[str, list[tuple[str, Model]]] = {}
                 for name, model in named:
                     of_restarts.setdefault(name.partition("/")[0], []).append((name, model))
-                scores = [score_given(samples, unseen, executor, seed).score for samples in of_restarts.values()]
+                scores = [score_from_labels(samples, unseen, executor, seed).score for samples in of_restarts.values()]
         counts = {"documents": together.documents, "labelled": together.labelled, "unknown": together.unknown}
         return {**score_fields(scores, together.score), **counts}
 
