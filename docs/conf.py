@@ -89,6 +89,7 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib", FileScraper(PAGES)),
     "reset_modules": ("matplotlib", CleanFolders(WORK, SECTIONS)),
     "download_all_examples": False,
+    "ignore_repr_types": r"list|Manifest|Report|Inference|Prediction|Comparison",  # results beside the files
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 0,

@@ -1,0 +1,160 @@
+"""
+Topics of texts
+===============
+
+You will be able to turn texts into a corpus, fit topics whose number is
+inferred, read the outputs, and use the model for new texts.
+"""
+
+# %%
+# Texts
+# -----
+#
+# The sample texts are documentation strings of Python's standard
+# library. `sample_texts` returns them as records; a frame of your own
+# with a column of texts serves as well.
+
+import pandas as pd
+
+from collapsium.pipeline import (
+    coherence,
+    evaluate,
+    fit,
+    infer,
+    ingest,
+    plot,
+    report,
+    sample_texts,
+    split,
+)
+
+texts = pd.DataFrame(sample_texts())
+texts.to_json("texts.jsonl", orient="records", lines=True)
+texts[["id", "subject", "text"]].head()
+
+# %%
+# A corpus
+# --------
+#
+# `ingest` counts words. Rare words are dropped, since they say little
+# about topics, and so are very common ones. With `phrases`, words that
+# often follow one another become one word, such as
+# ``regular_expression``. The manifest says what the corpus holds.
+
+manifest = ingest(
+    "texts.jsonl",
+    "corpus",
+    title="title",
+    labels=["subject"],
+    segments="paragraphs",
+    phrases="npmi",
+    min_documents=3,
+    max_document_share=0.2,
+)
+print(f"{manifest.documents} documents, {manifest.tokens} tokens")
+
+# %%
+# A tenth of each document's tokens is held out, to see how well the
+# model predicts.
+
+split("corpus", "train", "heldout", fraction=0.1)
+
+# %%
+# A fit
+# -----
+#
+# ``hdp`` is the hierarchical Dirichlet process. It infers the number of
+# topics, up to the truncation `topics`. The fit is written to the
+# folder ``run``, and `fit` returns the model.
+
+model = fit(
+    "train",
+    "run",
+    family="hdp",
+    topics=60,
+    iterations=100,
+    heldout="heldout",
+)
+topics = model.topics()
+topics["words"] = topics.words.str.join(" ")
+topics[["share", "words"]].head(10)
+
+# %%
+# The index is the topic's number, which never changes. `share` is the
+# part of the tokens that belongs to the topic. The words are the most
+# probable ones.
+#
+# Did the fit converge? The score after each iteration levels off. The
+# score is the mean log probability of a held-out token, in nats.
+
+plot("run", "score.svg", what=["score"])
+
+# %%
+# The map places topics near one another if they use similar words.
+
+plot("run", "topic_map.svg", what=["map"])
+
+# %%
+# Is it good?
+# -----------
+#
+# The score compares models that are fitted to the same corpus.
+# Perplexity is its exponential, negated. Coherence looks at the topics'
+# words instead: do they occur in the same documents?
+
+score = evaluate("run", heldout="heldout")
+print(
+    f"{score.score:.3f} nats a token, perplexity {score.perplexity:.0f}"
+)
+measured = coherence("run", "corpus")
+print(
+    f"coherence {measured.npmi:.3f}, diversity {measured.diversity:.2f}"
+)
+
+# %%
+# The topics with the most coherent words:
+
+best = pd.Series(measured.topic_npmi, measured.topics).nlargest(5)
+topics.loc[best.index, ["words"]].assign(npmi=best)
+
+# %%
+# Documents
+# ---------
+#
+# A row of `document_topics` has the proportions of a training document.
+# They sum to one.
+
+model.document_topics().loc["threading.Thread"].nlargest(3)
+
+# %%
+# `transform` fits the proportions of new texts, with the topics held
+# fixed. `infer` does the same for files of any size.
+
+new = [
+    "Bind a socket, listen on a port, send data to each client.",
+    "The median of a sample of numbers",
+]
+shares = model.transform(new)
+for text, row in zip(new, shares, strict=True):
+    first = row.argmax()
+    print(text)
+    print(f"    topic {first}, {row.max():.0%}: {topics.words[first]}")
+infer("run", "train", "proportions.parquet")
+pd.read_parquet("proportions.parquet").head(3)
+
+# %%
+# A report
+# --------
+#
+# One HTML file shows all of it, with passages of the texts. It loads
+# nothing from anywhere.
+
+report("run", "report.html", texts="texts.jsonl")
+
+# %%
+# Where to go next
+# ----------------
+#
+# * :doc:`/howto/formats`: other sources, languages, stop words, lemmas.
+# * :doc:`t6_ensembles`: several fits predict better than one.
+# * :doc:`/choosing`: the other families.

@@ -1,0 +1,220 @@
+"""
+Labels and ratings
+==================
+
+You will be able to say which topics belong to a label, to predict
+labels and ratings of documents from their words, and to measure how
+well that works.
+"""
+
+# %%
+# Documents with labels
+# ---------------------
+#
+# Each sample text has a *subject*. A fifth of the documents is set
+# aside as unseen.
+
+import random
+
+import pandas as pd
+
+from collapsium.pipeline import (
+    evaluate,
+    expected_topics,
+    fit,
+    ingest,
+    label_topics,
+    plot,
+    predict,
+    sample_texts,
+    split,
+)
+
+pd.DataFrame(sample_texts()).to_json(
+    "texts.jsonl", orient="records", lines=True
+)
+ingest(
+    "texts.jsonl",
+    "corpus",
+    title="title",
+    labels=["subject"],
+    min_documents=3,
+    max_document_share=0.2,
+)
+split("corpus", "train", "unseen", documents=True, fraction=0.2)
+
+# %%
+# Labels as topics
+# ----------------
+#
+# In ``partially-labeled-lda`` each label has topics of its own, and all
+# documents share background topics. The background takes words that say
+# nothing about the label. The column `title` names each topic.
+
+model = fit(
+    "train",
+    "labels",
+    family="partially-labeled-lda",
+    topics_per_label=1,
+    background=3,
+    iterations=100,
+)
+topics = model.topics()
+topics.assign(words=topics.words.str[:6].str.join(" ")).drop(
+    columns="probabilities"
+).head(8)
+
+# %%
+# `predict` looks at the words alone. It writes, for each document, the
+# label under which the document's perplexity is lowest, and the scores
+# of all candidates. `known` is the label that the document has.
+
+predict(
+    "labels",
+    "unseen",
+    "subjects.parquet",
+    field="subject",
+    confusion="confusion.svg",
+)
+pd.read_parquet("subjects.parquet")[
+    ["id", "predicted", "score", "known"]
+].head()
+
+# %%
+# A row of the picture has the documents of a true label, a column those
+# with a predicted one.
+#
+# `evaluate` gives the figures. *Macro* F1 averages over the labels, so
+# that rare ones count as much as common ones.
+
+(scores,) = evaluate("labels", unseen="unseen", field="subject").fields
+print(f"accuracy {scores.accuracy:.2f}, macro F1 {scores.macro_f1:.2f}")
+
+# %%
+# Labels and topics together
+# --------------------------
+#
+# In ``hdsp``, the hierarchical Dirichlet scaling process, topics are
+# shared by all labels. A label scales the proportions of topics up or
+# down. `label_topics` returns the weights; the map draws labels next to
+# topics that they raise.
+
+fit(
+    "train",
+    "scaled",
+    family="hdsp",
+    topics=40,
+    iterations=30,
+    eta=0.25,
+    start="lda",
+)
+plot("scaled", "labels.svg", what=["labels"])
+
+# %%
+# What does a document about networking let one expect?
+
+for one in expected_topics("scaled", ["networking"], words=5)[:4]:
+    print(
+        f"{one.expected:.0%} expected, {one.topic.share:.0%} overall:"
+    )
+    print("   ", *(word for word, _ in one.topic.words))
+
+# %%
+# The same for all labels: the topic that each raises most.
+
+weights = label_topics("scaled", words=5)
+for row, name in enumerate(weights.titles):
+    first = weights.topics[weights.foremost(row, 1)[0]]
+    print(f"{name:15}", *(word for word, _ in first.words))
+
+# %%
+# Ratings
+# -------
+#
+# A rating is a number. ``hdsp`` with ``scaling="linear"`` gives each
+# topic a slope for each number. These reviews are drawn at random: the
+# more stars, the more words of praise. The slopes find the two kinds of
+# words.
+
+draw = random.Random(0)
+praise = [
+    "excellent",
+    "friendly",
+    "delicious",
+    "fresh",
+    "wonderful",
+    "perfect",
+]
+blame = ["slow", "rude", "cold", "expensive", "dirty", "disappointing"]
+plain = [
+    "table",
+    "menu",
+    "waiter",
+    "kitchen",
+    "order",
+    "coffee",
+    "bread",
+    "dinner",
+    "lunch",
+    "street",
+    "window",
+]
+reviews = []
+for number in range(600):
+    stars = number % 5 + 1
+    words = [
+        draw.choice(
+            praise if draw.random() < (stars - 0.5) / 5 else blame
+        )
+        for _ in range(8)
+    ]
+    reviews.append(
+        {
+            "id": str(number),
+            "text": " ".join(words + draw.choices(plain, k=12)),
+            "stars": stars,
+        }
+    )
+pd.DataFrame(reviews[:500]).to_json(
+    "reviews.jsonl", orient="records", lines=True
+)
+pd.DataFrame(reviews[500:]).to_json(
+    "later.jsonl", orient="records", lines=True
+)
+
+ingest("reviews.jsonl", "reviews", covariates=["stars"])
+fit(
+    "reviews",
+    "ratings",
+    family="hdsp",
+    scaling="linear",
+    covariates=["stars"],
+    topics=3,
+    iterations=60,
+)
+slopes = label_topics("ratings", words=6)
+for topic, slope in zip(slopes.topics, slopes.weights[0], strict=True):
+    print(
+        f"{topic.share:.0%} {slope:+.1f}",
+        *(word for word, _ in topic.words),
+    )
+
+# %%
+# Files of texts need no corpus: they are read as the model's own
+# documents were.
+
+predict("ratings", "later.jsonl", "stars.csv", field="stars")
+later = pd.read_csv("stars.csv")
+error = (later.predicted - later.known).abs().mean()
+print(f"mean error {error:.2f} stars")
+later.groupby("known").predicted.mean()
+
+# %%
+# Where to go next
+# ----------------
+#
+# * :doc:`/choosing`: labeled LDA, the author-topic model, and when to
+#   take which.
+# * :doc:`/benchmarks/index`: labels of Reuters, Yelp and NIPS, next to
+#   other methods.
+# * :doc:`/howto/formats`: labels from files next to the documents.

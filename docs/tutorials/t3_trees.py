@@ -1,0 +1,127 @@
+"""
+Trees of topics
+===============
+
+You will be able to fit a tree whose topics go from general to special,
+to draw it, and to say which path each document takes.
+"""
+
+# %%
+# A tree
+# ------
+#
+# ``ncrp`` is the nested Chinese restaurant process. Each document
+# follows one path from the root to a leaf, and each of its tokens has a
+# topic of that path. The shape of the tree is inferred; `depth` is the
+# number of levels.
+
+import pandas as pd
+
+from collapsium.pipeline import (
+    evaluate,
+    fit,
+    infer,
+    ingest,
+    plot,
+    report,
+    sample_texts,
+    split,
+    topics,
+)
+
+pd.DataFrame(sample_texts()).to_json(
+    "texts.jsonl", orient="records", lines=True
+)
+ingest(
+    "texts.jsonl",
+    "corpus",
+    title="title",
+    labels=["subject"],
+    min_documents=5,
+    max_document_share=0.2,
+)
+split("corpus", "train", "heldout")
+fit(
+    "train",
+    "tree",
+    family="ncrp",
+    depth=3,
+    iterations=30,
+    heldout="heldout",
+)
+
+# %%
+# `topics` lists the nodes, each right after its parent or an earlier
+# sibling's subtree. `below` is the share of the tokens at the node and
+# under it.
+
+for node in topics("tree", words=6):
+    if node.below > 0.02:
+        print(
+            f"{'    ' * node.level}{node.below:5.1%}",
+            *(word for word, _ in node.words),
+        )
+
+# %%
+# The root has words that all documents use. Inner nodes are subjects,
+# leaves are special.
+#
+# Small nodes are folded in the picture; each "... more" says what they
+# share.
+
+plot("tree", "tree.svg", what=["tree"], min_share=0.012)
+
+# %%
+# Paths
+# -----
+#
+# `infer` writes each document's path: the numbers of its nodes from the
+# root on.
+
+infer("tree", "train", "paths.parquet")
+paths = pd.read_parquet("paths.parquet")
+paths[["id", "path"]].head()
+
+# %%
+# Documents with the same leaf belong together:
+
+leaf = paths.path.str[-1]
+by_leaf = paths.groupby(leaf).id.agg(
+    size="size", documents=lambda ids: ", ".join(ids[:3])
+)
+by_leaf.nlargest(5, "size")
+
+# %%
+# Shape and prediction
+# --------------------
+#
+# The defaults make a bushy tree that predicts well. With
+# ``posterior="dirichlet"``, the tree has far fewer nodes and its
+# objective is a bound of the evidence.
+
+fit(
+    "train",
+    "sparse",
+    family="ncrp",
+    depth=3,
+    iterations=30,
+    posterior="dirichlet",
+    heldout="heldout",
+)
+for run in ("tree", "sparse"):
+    score = evaluate(run, heldout="heldout").score
+    print(f"{run}: {len(topics(run))} nodes, {score:.3f} nats a token")
+
+# %%
+# A report opens folded branches in place.
+
+report("sparse", "report.html", texts="texts.jsonl")
+
+# %%
+# Where to go next
+# ----------------
+#
+# * :doc:`t5_vectors`: trees of components of vectors.
+# * :doc:`/algorithms/index`: the model, both forms of the bound, moves,
+#   and the Gibbs sampler ``gibbs-ncrp``.
+# * :doc:`/benchmarks/index`: the experiments of Wang and Blei (2009).

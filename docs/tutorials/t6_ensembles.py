@@ -1,0 +1,118 @@
+"""
+Ensembles and the number of topics
+==================================
+
+You will be able to average fits of several seeds, to see which topics
+are stable, and to choose a family and a number of topics by held-out
+scores.
+"""
+
+# %%
+# Several seeds
+# -------------
+#
+# A fit ends in one of many optima. `restarts` fits several seeds on the
+# same shards; each is a run of its own, in ``run/members``. `evaluate`
+# scores the mean of their predictive probabilities, and each member.
+
+import pandas as pd
+
+from collapsium.pipeline import (
+    compare,
+    evaluate,
+    fit,
+    ingest,
+    plot,
+    sample_texts,
+    simulate,
+    split,
+    topics,
+)
+
+pd.DataFrame(sample_texts()).to_json(
+    "texts.jsonl", orient="records", lines=True
+)
+ingest("texts.jsonl", "corpus", min_documents=3, max_document_share=0.2)
+split("corpus", "train", "heldout")
+fit("train", "run", family="lda", topics=30, iterations=60, restarts=5)
+score = evaluate("run", heldout="heldout")
+print("members", *(f"{member.score:.3f}" for member in score.members))
+print(f"mean of their predictions {score.score:.3f}")
+
+# %%
+# The ensemble predicts better than any member.
+#
+# Stable topics
+# -------------
+#
+# `topics` lists the first member's topics, with their *stability*: one
+# minus the mean Hellinger distance to the matching topics of the
+# others. A topic that every seed finds has a stability near one.
+
+by_stability = sorted(
+    topics("run", words=7), key=lambda topic: -topic.stability
+)
+for topic in [*by_stability[:4], *by_stability[-4:]]:
+    print(f"{topic.stability:.2f}", *(word for word, _ in topic.words))
+
+# %%
+# How many topics?
+# ----------------
+#
+# There are two ways. The first is a family that infers the number. Of a
+# corpus that is drawn from ten topics, ``hdp`` with a truncation of 40
+# keeps about ten. It merges, splits and deletes topics as it goes.
+
+simulate(
+    "drawn",
+    family="lda",
+    topics=10,
+    documents=600,
+    words=300,
+    tokens=80,
+)
+model = fit(
+    "drawn", "inferred", family="hdp", topics=40, iterations=150
+)
+shares = model.topics().share
+count = (shares.cumsum() < 0.99).sum() + 1
+print(f"{count} topics have 99% of the tokens")
+plot("inferred", "sizes.svg", what=["sizes"])
+
+# %%
+# The second is a comparison. `compare` fits families over numbers of
+# topics and seeds, and tabulates the held-out scores. Called again, it
+# continues where it was stopped.
+
+comparison = compare(
+    "train",
+    "out",
+    heldout="heldout",
+    families=["lda", "hdp"],
+    topics=[10, 30, 60],
+    restarts=2,
+    iterations=60,
+)
+table = pd.read_parquet("out/table.parquet")
+table[
+    [
+        "family",
+        "topics",
+        "score",
+        "score_error",
+        "ensemble_score",
+        "seconds",
+    ]
+]
+
+# %%
+# On real text, scores often rise with the number of topics well beyond
+# what a person wants to read. Then choose by the purpose: few topics to
+# read, many to predict.
+#
+# Where to go next
+# ----------------
+#
+# * :doc:`/howto/batch`: an ensemble as a nightly job.
+# * :doc:`/benchmarks/index`: ensembles of KOS and NIPS, and how many
+#   topics are found.

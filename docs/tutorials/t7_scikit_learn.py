@@ -1,0 +1,99 @@
+"""
+Scikit-learn pipelines
+======================
+
+You will be able to use topics as features in a pipeline, to search for
+a number of topics, and to learn from minibatches.
+"""
+
+# %%
+# Topics as features
+# ------------------
+#
+# The estimators follow scikit-learn's interface: they stand in
+# pipelines and searches, are cloned and pickled, and pass its checks.
+# Rows are documents, columns are words.
+
+import pandas as pd
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+
+from collapsium.pipeline import sample_texts
+from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA
+
+texts = pd.DataFrame(sample_texts())
+train, test = train_test_split(texts, test_size=0.25, random_state=0)
+
+words = CountVectorizer(stop_words="english", min_df=3, max_df=0.2)
+pipeline = make_pipeline(
+    words,
+    CollapsedLDA(n_components=40, max_iter=60, random_state=0),
+    LogisticRegression(max_iter=1000),
+)
+pipeline.fit(train.text, train.subject)
+print(f"accuracy {pipeline.score(test.text, test.subject):.2f}")
+
+# %%
+# The features are the documents' proportions. They sum to one.
+
+proportions = pipeline[:-1].transform(test.text)
+print(proportions.shape, proportions.sum(axis=1).round(6).min())
+
+# %%
+# ``components_`` are pseudo-counts of words, a row a topic. Divided by
+# its sum, a row is the topic's distribution.
+
+names = words.get_feature_names_out()
+for row in pipeline[1].components_[:4]:
+    print(*names[row.argsort()[:-8:-1]])
+
+# %%
+# A search
+# --------
+#
+# `score` completes documents: proportions are fitted to a random half
+# of each document's tokens, and the mean log probability of a token of
+# the other half is the score, in nats. So a search needs no labels.
+
+search = GridSearchCV(
+    make_pipeline(words, CollapsedLDA(max_iter=40, random_state=0)),
+    {"collapsedlda__n_components": [5, 20, 60]},
+    cv=3,
+)
+search.fit(texts.text)
+results = pd.DataFrame(search.cv_results_)
+results[["param_collapsedlda__n_components", "mean_test_score"]]
+
+# %%
+# Minibatches
+# -----------
+#
+# `partial_fit` makes a step of the stochastic schedule.
+# `total_documents` says how many documents there will be.
+
+counts = words.fit_transform(texts.text)
+online = CollapsedLDA(
+    n_components=20, total_documents=counts.shape[0], random_state=0
+)
+for first in range(0, counts.shape[0], 200):
+    online.partial_fit(counts[first : first + 200])
+print(f"{online.score(counts):.3f} nats a token after one pass")
+
+# %%
+# ``CollapsedHDP`` infers the number of topics; ``n_components`` is its
+# truncation.
+
+process = CollapsedHDP(n_components=60, max_iter=60, random_state=0)
+process.fit(counts)
+print(f"{process.score(counts):.3f} nats a token")
+print(f"{process.components_.shape[0]} topics")
+
+# %%
+# Where to go next
+# ----------------
+#
+# * :doc:`/howto/migrating`: from scikit-learn's own LDA, gensim and
+#   tomotopy.
+# * :doc:`/reference/python`: all estimators and their parameters.

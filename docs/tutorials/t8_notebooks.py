@@ -1,0 +1,146 @@
+"""
+Notebooks
+=========
+
+You will be able to watch a fit in a notebook, to look at its results as
+frames and pictures, and to stop and resume it. Each cell of this page
+is a cell of a notebook; download it at the end of the page.
+"""
+
+# %%
+# Texts from a frame
+# ------------------
+#
+# Without a folder, a fit leaves nothing on disk. Its temporary folder
+# is removed when the model is closed or collected. Until then, all
+# functions take the model in place of a run.
+
+import subprocess
+import sys
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from collapsium.pipeline import (
+    fit,
+    plot,
+    report,
+    resume,
+    sample_texts,
+    topics,
+)
+
+texts = pd.DataFrame(sample_texts())
+reading = {
+    "labels": ["subject"],
+    "min_documents": 3,
+    "max_document_share": 0.2,
+}
+model = fit(texts, family="hdp", topics=40, iterations=60, **reading)
+model
+
+# %%
+# The last line of a cell is shown as text. It says what the model is.
+#
+# Frames
+# ------
+
+topics_frame = model.topics()
+topics_frame.head()
+
+# %%
+# Proportions of documents by subject, for the three largest topics:
+
+shares = model.document_topics()
+shares.groupby(texts.set_index("id").subject).mean()[
+    topics_frame.index[:3]
+].round(3).head()
+
+# %%
+# Arrays are there too: topics x words, and documents x topics.
+
+model.topic_word.shape, model.document_topic.shape
+
+# %%
+# Live curves
+# -----------
+#
+# `sinks` are functions that receive each event of the fit, a dict. This
+# one draws the curve of the change after every tenth iteration. In a
+# notebook, replace the previous picture with
+# ``IPython.display.clear_output(wait=True)`` and ``display(figure)``.
+
+changes = []
+figure, axis = plt.subplots(figsize=(6, 2.5), layout="constrained")
+
+
+def draw(event):
+    """Add an iteration to the curve."""
+    if event["event"] == "iteration":
+        changes.append(event["change"])
+        if len(changes) % 10 == 0:
+            axis.clear()
+            axis.semilogy(changes)
+            axis.set(xlabel="iteration", ylabel="change")
+
+
+fit(
+    texts,
+    "run",
+    family="lda",
+    topics=30,
+    iterations=60,
+    sinks=[draw],
+    **reading,
+)
+
+# %%
+# Stop and resume
+# ---------------
+#
+# *Interrupt kernel* stops a fit and keeps its last complete iteration,
+# if the fit has a folder. `resume` continues, also with more
+# iterations. The result has the same bits as one fit without a stop.
+
+resume("run", iterations=80)
+
+# %%
+# Widgets as text
+# ---------------
+#
+# `fit` and `watch` show a live view in a terminal. In a notebook,
+# ``!collapsium watch run --once`` prints how a run stands.
+
+command = [
+    sys.executable,
+    "-m",
+    "collapsium.pipeline",
+    "watch",
+    "run",
+    "--once",
+]
+print(
+    subprocess.run(
+        command, capture_output=True, text=True, check=True
+    ).stdout
+)
+
+# %%
+# Pictures
+# --------
+
+plot("run", "map.svg", what=["map"])
+
+# %%
+# A report is an HTML file. ``IPython.display.IFrame("report.html",
+# width="100%", height=600)`` shows it in a cell.
+
+report("run", "report.html")
+len(topics("run"))
+
+# %%
+# Where to go next
+# ----------------
+#
+# * :doc:`/howto/monitoring`: dashboards, and events of runs elsewhere.
+# * :doc:`t7_scikit_learn`: estimators instead of functions.
