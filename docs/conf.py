@@ -31,6 +31,8 @@ extensions = [
 ]
 exclude_patterns = ["_ext", "_templates", "tutorials/*.rst", "gallery/*.rst"]
 nitpicky = False
+# Flags begin with two hyphens, which are no dash.
+smartquotes = False
 default_role = "py:obj"
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath", "fieldlist"]
@@ -51,10 +53,12 @@ html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["auto_pages"]
+html_context = {"default_mode": "auto"}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "logo": {"text": "Collapsium"},
+    "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_nav_level": 1,

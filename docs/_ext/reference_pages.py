@@ -28,12 +28,13 @@ logger = logging.getLogger(__name__)
 KINDS = {"str": "text", "int": "whole number", "float": "number", "tuple": "list", "dict": "table", "bool": "switch"}
 LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 _CODE = re.compile(r"(`[^`]*`)")
+_FLAG = re.compile(r"(?<![\w`-])(--[a-z][a-z-]*)(?![\w`])(?=[^`]*(?:`[^`]*`[^`]*)*$)")
 _MARKED = re.compile(r"([\\*_$<>\[\]{}|#])")
 
 
 def plain(text: str) -> str:
     """Return a text as Markdown that shows it as it stands; what is in backquotes stays code."""
-    parts = _CODE.split(" ".join(text.split()))
+    parts = _CODE.split(_FLAG.sub(r"`\1`", " ".join(text.split())))
     return "".join(part if part.startswith("`") else _MARKED.sub(r"\\\1", part) for part in parts)
 
 
