@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import filecmp
+import http.server
 import shutil
 import subprocess
+import threading
+import time
+from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,8 @@ SOURCES = (".py", ".rst")
 PICTURES = (".png", ".svg")
 WINDOW = (1280, 960)  # pixels
 SCREENSHOT_SECONDS = 60
+LIVE_SECONDS = 8
+"""Time for a live page to connect to its server and draw its plots, before it is photographed."""
 
 
 def prepare(docs: Path, work: Path, sections: list[str]) -> list[str]:
@@ -132,7 +139,7 @@ class FileScraper:
 
     def _address(self, path: Path, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
         photo = path.with_suffix(".page.png")
-        if not photograph(path.read_text().strip(), photo):
+        if not photograph_later(path.read_text().strip(), photo):
             return "This site was built without a browser, so that the page is not shown here.\n"
         self._shown[photo] = photo.stat().st_mtime_ns
         return _picture(photo, path.stem, block_vars, gallery_conf)
@@ -144,8 +151,23 @@ def _picture(path: Path, title: str, block_vars: dict[str, Any], gallery_conf: d
     return figure_rst([target], gallery_conf["src_dir"], title.replace("_", " "))
 
 
-def photograph(address: str, picture: Path) -> bool:
-    """Take a screenshot of a page with a Chromium that reaches no other machine; return False where there is none."""
+def photograph(address: str, picture: Path, *, virtual: bool = True) -> bool:
+    """Take a screenshot of a page with a Chromium that reaches no other machine.
+
+    Parameters
+    ----------
+    address : str
+        The page.
+    picture : Path
+        PNG file to write.
+    virtual : bool, optional
+        Let the page's clock run ahead for five seconds, so that its scripts are done.
+
+    Returns
+    -------
+    bool
+        False where there is no Chromium.
+    """
     chromium = next((path for path in map(shutil.which, CHROMIUM) if path), None)
     if chromium is None:
         return False
@@ -158,7 +180,7 @@ def photograph(address: str, picture: Path) -> bool:
             "--hide-scrollbars",
             "--force-device-scale-factor=1.5",
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
-            "--virtual-time-budget=5000",
+            *(["--virtual-time-budget=5000"] if virtual else []),
             f"--window-size={WINDOW[0]},{WINDOW[1]}",
             f"--screenshot={picture}",
             address,
@@ -168,3 +190,58 @@ def photograph(address: str, picture: Path) -> bool:
         timeout=SCREENSHOT_SECONDS,
     )
     return picture.exists()
+
+
+class _Frame(http.server.BaseHTTPRequestHandler):
+    """Serves a page that shows another one in a frame, and counts as loaded only after some seconds."""
+
+    def __init__(self, address: str, *arguments: Any) -> None:
+        self.address = address
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        """Answer with the page, or with an image that comes late."""
+        if self.path == "/late.svg":
+            time.sleep(LIVE_SECONDS)
+            kind, text = "image/svg+xml", '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
+        else:
+            frame = f'<iframe src="{escape(self.address)}" style="border:0;width:100vw;height:100vh"></iframe>'
+            kind, text = "text/html", f'<body style="margin:0">{frame}<img src="/late.svg" alt=""></body>'
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Write nothing."""
+
+
+def photograph_later(address: str, picture: Path) -> bool:
+    """Take a screenshot of a page that goes on drawing when it is loaded; return False where there is no Chromium."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Frame, address)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        taken = photograph(f"http://127.0.0.1:{server.server_port}/", picture, virtual=False)
+        server.shutdown()
+    return taken
+
+
+class Order:
+    """Sorts examples: those that are named first, the others by their names.
+
+    Parameters
+    ----------
+    source : str
+        The examples' folder, which Sphinx-Gallery passes.
+    """
+
+    first = ("topic_map.py", "report_page.py", "topic_tree.py", "segments.py", "label_map.py", "topics_over_time.py")
+
+    def __init__(self, source: str) -> None:
+        del source
+
+    def __repr__(self) -> str:
+        return "Order()"
+
+    def __call__(self, name: str) -> tuple[int, str]:
+        """Return what an example is sorted by."""
+        return (self.first.index(name) if name in self.first else len(self.first)), name

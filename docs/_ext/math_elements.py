@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from xml.etree import ElementTree
 
 from docutils import nodes
 from docutils.utils.math import MathError, latex2mathml
@@ -13,12 +14,34 @@ from sphinx.writers.html5 import HTML5Translator
 
 logger = logging.getLogger(__name__)
 
+NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+OVERLINE = "\N{OVERLINE}"
+ElementTree.register_namespace("", NAMESPACE)
+
+
+def with_accents(mathml: str) -> str:
+    """Return a formula whose accents stand on letters alone, with the letters' indices behind them.
+
+    docutils puts the index of an accented letter below it, as if it were the limit of a sum.
+    """
+    root = ElementTree.fromstring(mathml)  # noqa: S314 - made by docutils
+    for element in root.iter(f"{{{NAMESPACE}}}munderover"):
+        base, index, accent = element
+        if accent.tag == f"{{{NAMESPACE}}}mo" and (accent.get("accent") or accent.get("stretchy") == "false"):
+            accented = ElementTree.Element(f"{{{NAMESPACE}}}mover", {"accent": "true"})
+            if accent.text == "_":
+                accent.text = OVERLINE
+            accented.extend([base, accent])
+            element.tag = f"{{{NAMESPACE}}}msub"
+            element[:] = [accented, index]
+    return ElementTree.tostring(root, encoding="unicode")
+
 
 def convert(node: nodes.Element, *, block: bool) -> str:
     """Return the MathML of a formula; warn of one that has unknown commands, and return its source."""
     source = node.astext()
     try:
-        return latex2mathml.tex2mathml(source, as_block=block)
+        return with_accents(latex2mathml.tex2mathml(source, as_block=block))
     except MathError as error:
         logger.warning("formula %r: %s", source, error, location=node, type="math")
         return f"<code>{escape(source)}</code>"
