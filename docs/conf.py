@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-from examples import CleanFolders, FileScraper, Order, prepare  # noqa: E402 - lies in the folder that was just added
+from examples import CleanFolders, FileScraper, prepare  # noqa: E402 - lies in the folder that was just added
 
 project = "Collapsium"
 author = "The Collapsium developers"
@@ -89,7 +89,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["auto_tutorials", "auto_gallery"],
     "filename_pattern": r"\.py$",
     "ignore_pattern": r"(^|[/\\])_",
-    "within_subsection_order": Order,
+    "within_subsection_order": "examples.Order",
     "image_scrapers": ("matplotlib", FileScraper(PAGES)),
     "reset_modules": ("matplotlib", CleanFolders(WORK, SECTIONS)),
     "download_all_examples": False,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
+import re
+from html import escape, unescape
 from xml.etree import ElementTree
 
 from docutils import nodes
@@ -15,6 +16,8 @@ from sphinx.writers.html5 import HTML5Translator
 logger = logging.getLogger(__name__)
 
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+ENTITY = re.compile(r"&(?!(?:amp|lt|gt);)[A-Za-z]+;")
+"""An entity of HTML, which XML does not know."""
 OVERLINE = "\N{OVERLINE}"
 ElementTree.register_namespace("", NAMESPACE)
 
@@ -24,7 +27,7 @@ def with_accents(mathml: str) -> str:
 
     docutils puts the index of an accented letter below it, as if it were the limit of a sum.
     """
-    root = ElementTree.fromstring(mathml)  # noqa: S314 - made by docutils
+    root = ElementTree.fromstring(ENTITY.sub(lambda entity: unescape(entity[0]), mathml))  # noqa: S314 - made by docutils
     for element in root.iter(f"{{{NAMESPACE}}}munderover"):
         base, index, accent = element
         if accent.tag == f"{{{NAMESPACE}}}mo" and (accent.get("accent") or accent.get("stretchy") == "false"):
