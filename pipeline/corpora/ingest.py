@@ -1,4 +1,4 @@
-"""Making corpora: ingesting files and splitting, as functions of a short surface."""
+"""Make corpora: ingest files, split corpora, and make documents of segments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from collapsium.pipeline.corpora.options import (
     WordOptions,
 )
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading, vocabulary_of
-from collapsium.pipeline.corpora.side_files import look_beside
+from collapsium.pipeline.corpora.side_files import read_side_files
 from collapsium.pipeline.corpora.text_ingest import ingest_texts, phrasing_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.options import SchedulerOptions
@@ -42,17 +42,19 @@ from collapsium.storage.units import Counting, parse_size, silent
 from collapsium.workers.ingest.normal_forms import library_of
 
 SEVERAL, SIZE = ("labels", "covariates", "stop_words"), "max_decompressed"
-READ = ("stop_list", "normalised_by", "optional")  # what comes out of other options
+READ = ("stop_list", "normalised_by", "optional")
+"""Fields of `ReadOptions` that follow from other options."""
 READING = tuple(one.name for one in fields_of(ReadOptions) if one.name not in READ)
 
 
-def reading_options(given: Mapping[str, Any]) -> ReadOptions:
+def reading_options(arguments: Mapping[str, Any]) -> ReadOptions:
     """Check options of reading.
 
     Parameters
     ----------
-    given : mapping of str to object
-        By the names of `ReadOptions`; several names may be a string with commas between, and a size one with a unit.
+    arguments : mapping of str to object
+        Values by the names of `ReadOptions`; a list of names may be a comma-separated string, and a size a string with
+        a unit.
 
     Returns
     -------
@@ -62,10 +64,10 @@ def reading_options(given: Mapping[str, Any]) -> ReadOptions:
     Raises
     ------
     OptionError
-        An option is unknown, or of another type.
+        An option is unknown, or has another type.
     """
-    options, kinds = dict(given), get_type_hints(ReadOptions)
-    for name, value in given.items():
+    options, kinds = dict(arguments), get_type_hints(ReadOptions)
+    for name, value in arguments.items():
         if name not in kinds:
             raise OptionError(f"unknown option {name!r}{suggestion(name, kinds)}")
         if name in SEVERAL:
@@ -102,42 +104,42 @@ def ingest(
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Manifest:
-    """Read files of a format that corpora are distributed in, and write a corpus.
+    """Read files of texts, word counts or vectors, and write a corpus.
 
-    Texts are read and tokenized on workers, and the corpus is the same for any number of them.
+    Texts are read and tokenized on workers; the corpus does not depend on their number.
 
     Parameters
     ----------
     sources : path or sequence of paths
-        Files or folders, of texts also globs, local or fsspec URLs.
+        Files, folders or, for texts, globs; local or fsspec URLs.
     corpus : str or path-like
         Folder to make.
     options : IngestOptions
-        What is read, and which words are kept.
+        Format of the sources, pruning of the vocabulary, and size of shards.
     fields : FieldOptions
-        Which fields of a record are what.
+        Fields of the records that hold ids, texts, labels and covariates.
     sides : SideFileOptions
-        Labels and numbers of documents that lie beside them.
+        Files with labels and covariates of documents, separate from the documents.
     words : WordOptions
-        How texts become words.
+        Tokenization of texts.
     vectors : VectorOptions
-        How vectors are read.
+        Arrays and columns of vectors.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks.
     tls : TLS, optional
-        Certificates for a cluster whose messages are encrypted.
+        Certificates for a Dask cluster with encrypted messages.
     progress : callable, optional
-        Told the number of documents read so far.
+        Called with the number of documents read so far.
 
     Returns
     -------
     Manifest
-        What the corpus holds; `collapsium.storage.building.ingest_record.read_history` tells what was dropped.
+        The corpus's manifest; `collapsium.storage.building.ingest_record.read_history` returns what was dropped.
 
     Raises
     ------
     CollapsiumError
-        A source is missing or damaged, the folder exists, or an option is of another format. Nothing is left behind.
+        A source is missing or damaged, the folder exists, or an option belongs to another format. No folder is left.
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if not paths:
@@ -148,33 +150,33 @@ def ingest(
     ensure_free(Folder(corpus))
     if isinstance(reading.vocabulary, str):
         reading = replace(reading, vocabulary=vocabulary_of(reading.vocabulary))
-    wanted = Wanted(sides.label_files, sides.label_names)
-    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
+    side_files = Wanted(sides.label_files, sides.label_names)
+    executor: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
     how: dict[str, Any] = {"shard_tokens": options.shard_tokens, "progress": progress}
     if options.like is not None:
         if cuts.wanted or phrasing is not None:
             raise OptionError(
-                "`min_documents`, `max_document_share`, `max_words` and `phrases`: with `like`, words and phrases are "
-                "the recorded ones"
+                "`min_documents`, `max_document_share`, `max_words` and `phrases`: not allowed with `like`, whose "
+                "record determines words and phrases"
             )
         recorded = recorded_reading(options.like)
-        return _ingest_as(recorded, paths, corpus, options.format, reading, wanted, {**how, **where})
+        return _ingest_as(recorded, paths, corpus, options.format, reading, side_files, {**how, **executor})
     kind = options.format or guess_format(paths[0])
-    columns, reading, beside = look_beside(wanted, paths, kind, reading)
+    columns, reading, side_record = read_side_files(side_files, paths, kind, reading)
     _require_own(kind, reading, cuts, words.phrases)
-    history = History(kind, reading, cuts, phrasing=phrasing, beside=beside)
+    history = History(kind, reading, cuts, phrasing=phrasing, beside=side_record)
     how["sides"] = columns
     if kind == "vectors":
         return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
     history = replace(history, options=settled_base(paths, kind, reading))
     if kind in TEXTS:
-        return ingest_texts(paths, corpus, history, **where, **how)
+        return ingest_texts(paths, corpus, history, **executor, **how)
     source, history = open_source(paths, kind, history.options), replace(history, given=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
 
 
 def _reading_of(*groups: Options) -> ReadOptions:
-    """Return what readers take of options."""
+    """Return the options that readers take."""
     names = {one.name for one in fields_of(ReadOptions)}
     return reading_options({name: value for group in groups for name, value in group if name in names})
 
@@ -185,34 +187,34 @@ def _ingest_as(
     corpus: str | os.PathLike[str],
     format: str | None,
     options: ReadOptions,
-    wanted: Wanted,
+    side_files: Wanted,
     how: Mapping[str, Any],
 ) -> Manifest:
-    """Read documents as a record says, and their side files."""
-    said = {one.name: getattr(options, one.name) for one in fields_of(options)}
-    history = history_like(recorded, paths, said, format)
-    sides, own, beside = look_beside(wanted, paths, history.kind, history.options)
-    history = replace(history, options=own, beside=beside)
-    return ingest_like(recorded, NewSources(paths, format, said), corpus, history=history, sides=sides, **how)
+    """Ingest documents and their side files as a record states."""
+    named = {one.name: getattr(options, one.name) for one in fields_of(options)}
+    history = history_like(recorded, paths, named, format)
+    sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)
+    history = replace(history, options=own, beside=side_record)
+    return ingest_like(recorded, NewSources(paths, format, named), corpus, history=history, sides=sides, **how)
 
 
 def chosen_words(options: ReadOptions) -> ReadOptions:
-    """Check which words are left out, and read the files of stop words.
+    """Check the options of words, and read files of stop words.
 
     Parameters
     ----------
     options : ReadOptions
-        As the user named them.
+        The user's options.
 
     Returns
     -------
     ReadOptions
-        With languages and words apart, and the library that puts words in a normal form.
+        Options with languages and words separate, and with the library of the normal forms.
 
     Raises
     ------
     CollapsiumError
-        There is no such language, file or normal form, or a library is not installed.
+        A language, file or normal form does not exist, or a library is not installed.
     """
     if options.min_letters is not None and options.min_letters < 1:
         raise OptionError(f"expected a whole number of 1 or more, found {options.min_letters!r}", "min_letters")
@@ -222,7 +224,7 @@ def chosen_words(options: ReadOptions) -> ReadOptions:
 
 
 def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | None) -> None:
-    """Refuse what is said of vectors where documents are read, of texts where words are counted, and so on."""
+    """Refuse options that do not apply to the format."""
     texts: dict[str, object] = {
         "stop_words": options.stop_words,
         "min_letters": options.min_letters,
@@ -243,20 +245,19 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     }
     vectors: dict[str, object] = {"values": options.values, "header": options.header}
     if options.index_base is not None and kind != "svmlight":
-        raise OptionError(f"is of svmlight alone, found the format {kind}", "index_base")
+        raise OptionError(f"applies only to svmlight, found the format {kind}", "index_base")
     if kind == "vectors":
-        wrong, of = {**texts, **words}, "documents; vectors have no words"
+        wrong, owner = {**texts, **words}, "documents; vectors have no words"
     elif kind in TEXTS:
-        wrong, of = vectors, "vectors alone (`format` vectors)"
+        wrong, owner = vectors, "vectors (`format` vectors)"
     else:
-        wrong, of = vectors | {"labels": options.labels}, "vectors alone (`format` vectors)"
-        counted = {flag: given for flag, given in texts.items() if flag != "text"}
-        said = next((flag for flag, given in counted.items() if given), None)
-        if said is not None:
-            raise OptionError(f"{said}: is of texts; documents of the format {kind} are counted already")
-    for flag, given in wrong.items():
-        if given:
-            raise OptionError(f"is of {of}", flag)
+        wrong, owner = vectors | {"labels": options.labels}, "vectors (`format` vectors)"
+        name = next((name for name, value in texts.items() if value and name != "text"), None)
+        if name is not None:
+            raise OptionError(f"applies only to texts; the format {kind} has word counts", name)
+    for name, value in wrong.items():
+        if value:
+            raise OptionError(f"applies only to {owner}", name)
 
 
 @keywords(options=SplitOptions)
@@ -268,27 +269,25 @@ def split(
     options: SplitOptions,
     progress: Counting = silent,
 ) -> None:
-    """Split tokens, whole documents, or labels alone into a training and a held-out corpus.
+    """Split the tokens, documents or labels of a corpus into a training and a held-out corpus.
 
-    Of tokens and of labels, both have the same documents.
-
-    Vectors are split whole alone.
+    Splits of tokens and of labels keep all documents in both parts. Vectors are split as complete documents.
 
     Parameters
     ----------
     corpus : str or path-like
-        What to split.
+        The corpus.
     train, heldout : str or path-like
         Folders to make.
     options : SplitOptions
-        What is held out.
+        Held-out tokens, documents or labels.
     progress : callable, optional
-        Told the number of documents written so far.
+        Called with the number of documents written so far.
 
     Raises
     ------
     CollapsiumError
-        The corpus is damaged, an option out of range, or a folder exists. Nothing is left behind.
+        The corpus is damaged, an option is out of range, or a folder exists. No folder is left.
     """
     if options.drop_labels is not None:
         others = {
@@ -296,9 +295,9 @@ def split(
             "fraction": options.fraction is not None,
             "folds": options.folds is not None,
         }
-        other = next((flag for flag, said in others.items() if said), None)
+        other = next((name for name, value in others.items() if value), None)
         if other is not None:
-            raise OptionError(f"{other}: is of documents and tokens; `drop_labels` splits labels alone")
+            raise OptionError("not allowed with `drop_labels`, which splits labels only", other)
         opened = Corpus(corpus)
         opened.require_documents()
         split_labels(
@@ -306,11 +305,11 @@ def split(
         )
         return
     if options.field is not None:
-        raise OptionError(f"`field` {options.field}: is of labels; say `drop_labels` too")
+        raise OptionError(f"{options.field} requires `drop_labels`, a probability in (0, 1)", "field")
     if (options.folds is None) != (options.fold is None):
-        raise OptionError("`folds` and `fold` belong together: in how many folds, and which is held out")
+        raise OptionError("`folds` and `fold` are needed together: the number of folds, and the one to hold out")
     if options.folds is not None and options.fraction is not None:
-        raise OptionError(f"`fraction` {options.fraction}: with `folds` {options.folds}, a fold is held out")
+        raise OptionError(f"{options.fraction} is not allowed with `folds`, which hold out one of K parts", "fraction")
     share, opened = 0.1 if options.fraction is None else options.fraction, Corpus(corpus)
     opened.require_tokens()
     if not options.documents and options.folds is None:
@@ -329,21 +328,21 @@ def flatten(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, prog
     Parameters
     ----------
     corpus : str or path-like
-        Documents with segments, as `ingest` makes them (`segments`).
+        A corpus with segments (`ingest` with `segments`).
     out : str or path-like
-        Folder to make. The segments of a document, those without a word too, have its id with ``#1``, ``#2`` and so on,
-        its title, date, labels and covariates; the vocabulary and the shards stay.
+        Folder to make. Segments, also empty ones, have the document's id with ``#1``, ``#2`` and so on, and its title,
+        date, labels and covariates. Vocabulary and shards stay the same.
     progress : callable, optional
-        Told the number of documents read so far.
+        Called with the number of documents read so far.
 
     Returns
     -------
     Manifest
-        What the new corpus holds.
+        Manifest of the new corpus.
 
     Raises
     ------
     CollapsiumError
-        The corpus is damaged or has no segments, or the folder exists. Nothing is left behind.
+        The corpus is damaged or has no segments, or the folder exists. No folder is left.
     """
     return flatten_corpus(Corpus(corpus), out, progress=progress)

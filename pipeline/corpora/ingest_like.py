@@ -1,4 +1,4 @@
-"""Ingesting new documents as those of a corpus, a run or a model were read, with the same vocabulary."""
+"""Ingest new documents as those of a corpus, run or model were read, with the same vocabulary."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from collapsium.storage.units import Counting, silent
 
 @dataclass(frozen=True)
 class NewSources:
-    """New sources, and what is said of them.
+    """New sources and the options of their reading.
 
     Attributes
     ----------
     paths : sequence of str
         Files, folders and globs.
     format : str or None
-        Their format; by default told from the first name, or else the recorded one.
+        Their format; by default recognised by the first name, or else the recorded one.
     options : mapping of str to object
-        Options of reading that the user named; see `collapsium.storage.readers.open.ReadOptions`.
+        The user's options of reading; see `collapsium.storage.readers.open.ReadOptions`.
     may_be_empty : bool
-        Whether it is no error if none of their words is in the vocabulary.
+        True if sources without a word of the vocabulary are permitted.
     """
 
     paths: Sequence[str]
@@ -67,13 +67,13 @@ def ingest_like(
     Parameters
     ----------
     recorded : RecordedReading
-        How they are read.
+        The recorded reading.
     sources : NewSources
-        What is read.
+        The sources.
     corpus : str or path-like
         The folder to make.
     history : History, optional
-        What `history_like` returned, where side files have changed it since.
+        The result of `history_like`, if side files have changed it since.
     sides : Sides, optional
         Labels and covariates from side files.
     shard_tokens, scheduler, workers, tls, progress
@@ -82,12 +82,12 @@ def ingest_like(
     Returns
     -------
     Manifest
-        What the corpus holds.
+        The corpus's manifest.
 
     Raises
     ------
     CollapsiumError
-        See `collapsium.pipeline.ingest`. Nothing is left behind.
+        See `collapsium.pipeline.ingest`. No folder is left.
     """
     paths = [os.fspath(path) for path in sources.paths]
     ensure_free(Folder(corpus))
@@ -104,16 +104,16 @@ def ingest_like(
         return ingest_texts(paths, corpus, history, **how)
     target = Folder(corpus)
     head, _, name = target.address.rpartition("/")
-    whole = Folder(f"{head or '.'}/.{name}.{uuid.uuid4().hex[:8]}.whole")
+    unflattened = Folder(f"{head or '.'}/.{name}.{uuid.uuid4().hex[:8]}.whole")
     try:
-        ingest_texts(paths, whole.url, replace(history, flattened=False), **how)
-        return flatten_corpus(Corpus(whole.url), corpus)
+        ingest_texts(paths, unflattened.url, replace(history, flattened=False), **how)
+        return flatten_corpus(Corpus(unflattened.url), corpus)
     finally:
-        whole.remove()
+        unflattened.remove()
 
 
 def _plain(history: History) -> History:
-    """Leave out what is of texts alone."""
+    """Return a history without the settings of texts."""
     return replace(history, phrasing=None, flattened=False)
 
 
@@ -121,10 +121,10 @@ def _ingest_vectors(
     recorded: RecordedReading, paths: list[str], corpus: str | os.PathLike[str], history: History, how: dict[str, Any]
 ) -> Manifest:
     source, expected = open_vectors(paths, history.options), recorded.vocabulary.words
-    found = source.columns()
-    if found != expected:
-        pairs = zip(found, expected, strict=False)
-        first = next((f"{one!r} for {other!r}" for one, other in pairs if one != other), f"{len(found)} columns")
+    columns = source.columns()
+    if columns != expected:
+        pairs = zip(columns, expected, strict=False)
+        first = next((f"{one!r} for {other!r}" for one, other in pairs if one != other), f"{len(columns)} columns")
         raise MismatchError(
             f"{source.name}: expected the {len(expected)} columns of {recorded.name}, in their order, found {first}"
         )
@@ -132,13 +132,17 @@ def _ingest_vectors(
 
 
 def _counted(recorded: RecordedReading, paths: list[str], history: History) -> Source:
-    """Open counted documents with the words of their numbers: those beside them, or the recorded ones."""
+    """Open word counts with their own vocabulary file or, if they have none, with the recorded words."""
     options = replace(settled_base(paths, history.kind, history.options), optional=())
     try:
         return open_source(paths, history.kind, options)
     except NoVocabularyError as error:
-        kept = recorded.history
-        pruned = kept is None or kept.kind in TEXTS or kept.report.words < kept.report.words_found
+        history_of_record = recorded.history
+        pruned = (
+            history_of_record is None
+            or history_of_record.kind in TEXTS
+            or history_of_record.report.words < history_of_record.report.words_found
+        )
         if pruned:
             raise NoVocabularyError(
                 error.path,

@@ -1,4 +1,4 @@
-"""New texts for a model: read as its own documents were, into a corpus that is gone again afterwards."""
+"""Read new texts for a model as its training documents were read, into a temporary corpus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from collapsium.storage.units import Counting, silent
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
-"""Records of folders of ours, whose files are no texts."""
+"""Records of runs, models and other folders, which are not sources of texts."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class NewDocuments:
     Attributes
     ----------
     corpus : Corpus
-        The documents; of texts in a temporary folder.
+        The documents; those of texts are in a temporary folder.
     report : Report or None
-        What reading texts has dropped; None of a corpus that is there already.
+        Report on the reading of texts; None for an existing corpus.
     unknown : UnknownWords or None
-        Of texts, how many of their tokens the model does not know.
+        Number of tokens of texts that are not in the model's vocabulary.
     notices : tuple of str
         Lines for the user.
     """
@@ -94,51 +94,51 @@ def documents_for(
         A source is missing or damaged, or cannot be read as recorded.
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
-    given = {name: value for name, value in (reading or {}).items() if value is not None}
+    arguments = {name: value for name, value in (reading or {}).items() if value is not None}
     if len(paths) == 1 and is_corpus(paths[0]):
-        if given:
-            raise OptionError(f"{', '.join(given)}: of texts, and {paths[0]} is a corpus")
+        if arguments:
+            raise OptionError(f"{', '.join(arguments)}: applies only to texts, and {paths[0]} is a corpus")
         yield NewDocuments(Corpus(paths[0]))
         return
     corpus = next((path for path in paths if is_corpus(path)), None)
     if corpus is not None:
         raise OptionError(f"{corpus}: expected one corpus, or texts, found {len(paths)} names")
     recorded = recorded_reading(run)
-    headings = given.pop("headings", None)
+    headings = arguments.pop("headings", None)
     if headings is not None:
         if not headings:
             raise OptionError("expected a regular expression", "headings")
-        given["segments"] = f"headings:{headings}"
-    format, options = given.pop("format", None), chosen_words(reading_options(given))
-    said = {one.name: getattr(options, one.name) for one in fields(options)}
-    new = NewSources(paths, format, said, may_be_empty=True)
+        arguments["segments"] = f"headings:{headings}"
+    format, options = arguments.pop("format", None), chosen_words(reading_options(arguments))
+    named = {one.name: getattr(options, one.name) for one in fields(options)}
+    new = NewSources(paths, format, named, may_be_empty=True)
     with _temporary(run, scheduler) as place:
         how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
         ingest_like(recorded, new, place.url, **how)
-        found = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
+        documents = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
         if notice is not None:
-            for line in found.notices:
+            for line in documents.notices:
                 notice(line)
         with _named(place.url, paths):
-            yield found
+            yield documents
 
 
 def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -> NewDocuments:
-    """Say what came of reading documents as recorded.
+    """Return documents that were read as recorded, with the number of unknown tokens and lines for the user.
 
     Parameters
     ----------
     recorded : RecordedReading
-        How they were read.
+        The recorded reading.
     corpus : Corpus
-        What was made of them.
+        The corpus made of the documents.
     history : History
-        Their format, and what was dropped.
+        Their format, and the report on the reading.
 
     Returns
     -------
     NewDocuments
-        With the tokens that the vocabulary lacks, but for vectors.
+        The documents; vectors have no unknown tokens.
     """
     if corpus.holds == VECTORS:
         return NewDocuments(corpus, history.report)
@@ -148,21 +148,21 @@ def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -
 
 
 def notice_of(recorded: RecordedReading, history: History) -> str | None:
-    """Return a line on what texts were read by where the record does not say it; None where it does."""
+    """Return a line on the reading of texts if the record does not determine it; None if it does."""
     return recorded.notice if history.kind in TEXTS else None
 
 
 def warning_of(recorded: RecordedReading, unknown: UnknownWords) -> str | None:
-    """Return a warning of many unknown words; None where there are not many more than among the recorded documents."""
+    """Return a warning if unknown words are much more frequent than among the recorded documents; else None."""
     training = None if recorded.history is None else UnknownWords.of([recorded.history.report]).share
     if (unknown.share or 0.0) <= MAX_SHARE + (training or 0.0):
         return None
-    beside = "" if training is None else f" (of its own documents: {training:.1%})"
-    return f"warning: {unknown.text()} of {recorded.name}{beside}; the texts may be of another kind"
+    comparison = "" if training is None else f" (training documents: {training:.1%})"
+    return f"warning: {unknown.text()} of {recorded.name}{comparison}; the texts may be of another kind"
 
 
 def is_corpus(path: str) -> bool:
-    """Tell whether a path is a corpus rather than a source of texts.
+    """Return True if a path is a corpus rather than a source of texts.
 
     Parameters
     ----------
@@ -172,12 +172,12 @@ def is_corpus(path: str) -> bool:
     Returns
     -------
     bool
-        True of a corpus, and of what is nothing at all, so that opening it as a corpus says so.
+        True for a corpus, and for a path that does not exist, so that opening it as a corpus raises a clear error.
 
     Raises
     ------
     AbsentError
-        A folder is one of ours, but no corpus.
+        The folder is a run, a model or a similar folder, but not a corpus.
     """
     folder = Folder(path)
     if folder.exists(MANIFEST):
@@ -194,7 +194,7 @@ def is_corpus(path: str) -> bool:
 
 @contextmanager
 def _named(url: str, paths: Sequence[str]) -> Iterator[None]:
-    """Name the texts in errors about the temporary corpus that was made of them."""
+    """Replace the temporary corpus in errors by the texts that it was made of."""
     shown = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     try:
         yield
@@ -210,7 +210,7 @@ def _named(url: str, paths: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _temporary(run: str | os.PathLike[str], scheduler: str | None) -> Iterator[Folder]:
-    """Name a folder for a corpus that every worker sees, and remove it afterwards."""
+    """Yield a folder for a corpus that every worker sees, and remove it afterwards."""
     if scheduler is None or "://" not in scheduler:
         with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as name:
             yield Folder(Path(name) / "texts")

@@ -1,7 +1,7 @@
 """The two passes of ingesting texts: blocks are read and their words counted, then chunks become shards.
 
-Everything that settles a bit of the corpus (blocks, the order of sums, cuts, shards) follows from the sources and the
-options; the executor only says where and when it is done.
+Blocks, the order of sums, pruning and shards follow from the sources and the options alone, so the corpus has the same
+bits for any executor.
 """
 
 from __future__ import annotations
@@ -33,28 +33,37 @@ from collapsium.workers.ingest.phrases import FREQUENT, add_pairs, count_pairs
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, ReadRequest
 
-TOGETHER = 8  # tables of counts that are added by one task
-WAITING = 32  # tasks a worker that are submitted before the first is waited for
-PAIRS = 8_000_000  # tokens whose pairs of words are added up at once
-MOST_PARTS = 64
+
+@dataclass(frozen=True)
+class PassOptions:
+    """Sizes of tasks, which bound memory: tables that a task adds, tasks submitted ahead, tokens of a part of pairs."""
+
+    tables_per_sum: int = 8
+    tasks_per_worker: int = 32
+    tokens_per_part: int = 8_000_000
+    max_parts: int = 64
+
+
+OPTIONS = PassOptions()
 
 
 @dataclass(frozen=True, repr=False)
 class Counted(ShortRepr):
-    """What the first pass tells: notes of all chunks, in order, and a sorted table of words' documents and tokens."""
+    """Result of the first pass: records of all chunks, in order, and a sorted table of words with their counts."""
 
     notes: list[ChunkRecord]
     words: pa.Table
-    barren: tuple[ChunkRecord, ...] = ()  # chunks whose documents were all left out
+    # Chunks whose documents were all left out.
+    barren: tuple[ChunkRecord, ...] = ()
 
     @property
     def every(self) -> list[ChunkRecord]:
-        """All notes."""
+        """The records of all chunks."""
         return [*self.notes, *self.barren]
 
     @property
     def documents(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return sum(note.documents for note in self.notes)
 
     def column(self, name: str) -> Any:
@@ -68,19 +77,19 @@ class Counted(ShortRepr):
 
 
 class Tree:
-    """Adds up tables of counts as they come, over a tree that is fixed by their order."""
+    """Adds tables of counts as they arrive, in a tree that depends only on their order."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._levels: list[list[Any]] = []
 
     def add(self, future: Any, level: int = 0) -> None:
-        """Add a table, or what holds one."""
+        """Add a table, or a future of one."""
         while len(self._levels) <= level:
             self._levels.append([])
         waiting = self._levels[level]
         waiting.append(future)
-        if len(waiting) == TOGETHER:
+        if len(waiting) == OPTIONS.tables_per_sum:
             self._levels[level] = []
             self.add(self._executor.submit(reading.merge_counts, waiting), level + 1)
 
@@ -94,7 +103,7 @@ class Tree:
 def read_all(
     executor: Executor,
     blocks: Iterable[Block],
-    asked: ReadRequest,
+    request: ReadRequest,
     progress: Counting,
     judge: Callable[[ChunkRecord], None],
 ) -> Counted:
@@ -103,20 +112,20 @@ def read_all(
     Parameters
     ----------
     executor : Executor
-        Who does it.
+        Executor of the tasks.
     blocks : iterable of Block
-        What to read.
-    asked : ReadRequest
-        How.
+        The blocks.
+    request : ReadRequest
+        Options of reading.
     progress : callable
-        Told the number of documents read so far.
+        Called with the number of documents read so far.
     judge : callable
-        Told each note as soon as it is known; what it raises ends the pass.
+        Called with each chunk's record as soon as it is known; its exceptions end the pass.
 
     Returns
     -------
     Counted
-        Notes and counts.
+        Records of chunks, and counts.
     """
     notes: list[ChunkRecord] = []
     tree = Tree(executor)
@@ -124,12 +133,12 @@ def read_all(
 
     def begun() -> Iterator[Any]:
         for number, block in enumerate(blocks):
-            read = executor.submit(reading.read_block, number, block, asked)
+            read = executor.submit(reading.read_block, number, block, request)
             tree.add(read)
             yield executor.submit(reading.chunk_records, read)
 
-    for found in in_order(executor, begun()):
-        for note in found:
+    for records in in_order(executor, begun()):
+        for note in records:
             judge(note)
             documents += note.documents
             notes.append(note)
@@ -139,8 +148,8 @@ def read_all(
 
 
 def in_order(executor: Executor, futures: Iterable[Future[T]]) -> Iterator[T]:
-    """Give the results of tasks in their order, with no more of them begun than keeps the workers at it."""
-    most = 1 if executor.workers == 1 else WAITING * executor.workers
+    """Yield the results of tasks in order, with a bounded number of submitted tasks."""
+    most = 1 if executor.workers == 1 else OPTIONS.tasks_per_worker * executor.workers
     waiting: deque[Any] = deque()
     for future in futures:
         waiting.append(future)
@@ -155,35 +164,35 @@ def find_phrases(
 ) -> tuple[Phrasing, Counted]:
     """Find phrases of two words, and join them.
 
-    A pair a b that occurs n_ab times, among n tokens of v words, scores ln(n_ab n / (n_a n_b)) / -ln(n_ab / n) as
-    ``npmi``, or (n_ab - least) v / (n_a n_b) as ``count``.
+    A pair a b that occurs n_ab times, among n tokens of v words, has the score ln(n_ab n / (n_a n_b)) / -ln(n_ab / n)
+    with ``npmi``, or (n_ab - minimum) v / (n_a n_b) with ``count``.
 
     Parameters
     ----------
     executor : Executor
-        Who does it.
+        Executor of the tasks.
     scratch : Folder
-        Where the chunks lie, of tokens in their order.
+        Folder with the chunks, whose tokens are in the order of the text.
     counted : Counted
-        What the first pass told.
+        Result of the first pass.
     stops : StopWords
-        Words that are left out; words on both sides of one are neighbours.
+        Words that are left out; the words on both sides of one are neighbours.
     phrasing : Phrasing
         The score and its threshold.
 
     Returns
     -------
     phrasing : Phrasing
-        With the phrases.
+        The score with the phrases.
     counted : Counted
-        Of the chunks whose phrases are joined.
+        Records and counts of the chunks whose phrases are joined.
     """
     words, tokens = counted.spelled, counted.column("tokens")
     tokens = np.where(stops.dropped(words), 0, tokens)
     frequent = tokens >= max(phrasing.least, 1)
     names = [note.name for note in counted.notes]
     write_table(scratch, FREQUENT, pa.table({"word": words.filter(pa.array(frequent))}))
-    parts = min(max(int(tokens.sum()) // PAIRS, 1), MOST_PARTS)
+    parts = min(max(int(tokens.sum()) // OPTIONS.tokens_per_part, 1), OPTIONS.max_parts)
     for _ in in_order(executor, (executor.submit(count_pairs, scratch, name, stops, parts) for name in names)):
         pass
     sums = (executor.submit(add_pairs, scratch, names, part, max(phrasing.least, 1)) for part in range(parts))
@@ -229,11 +238,11 @@ def phrase_scores(phrasing: Phrasing, pairs: Any, first: Any, second: Any, token
     Parameters
     ----------
     phrasing : Phrasing
-        Which score.
+        The kind of score.
     pairs, first, second : numpy.ndarray of int64
-        How often the two follow one another, and how often each occurs.
+        Number of occurrences of each pair, and of its two words.
     tokens, words : int
-        All tokens, and distinct words.
+        Number of all tokens, and of distinct words.
 
     Returns
     -------
@@ -257,29 +266,29 @@ def write_shards(
     shard_tokens: int | None,
     behind: int | None = None,
 ) -> tuple[list[ShardRecord], int]:
-    """Write the chunks' documents as shards, given the vocabulary in the scratch folder.
+    """Write the chunks' documents as shards, with the vocabulary in the scratch folder.
 
     Parameters
     ----------
     executor : Executor
-        Who does it.
+        Executor of the tasks.
     folder, scratch : Folder
-        The corpus, and where the chunks lie.
+        Folders of the corpus and of the chunks.
     notes : sequence of ChunkRecord
-        The chunks.
+        Records of the chunks.
     numberings : sequence
-        Of each chunk whose documents have no ids, how they are numbered.
+        Numbers of each chunk's documents, if these have no ids.
     shard_tokens : int or None
         Tokens of a shard; None for the default.
     behind : int, optional
-        How many shards the corpus has already, whose files stay; None for a new corpus.
+        Number of existing shards of the corpus; None for a new corpus.
 
     Returns
     -------
     rows : list of ShardRecord
         Rows of the manifest.
     empty : int
-        Documents without a word.
+        Number of documents without a word.
     """
     weighed = (executor.submit(reading.count_chunk_tokens, scratch, note.name) for note in notes)
     weights: list[tuple[int, Any, bool]] = list(in_order(executor, weighed))
@@ -301,62 +310,62 @@ def write_shards(
         )
         for place, shard in enumerate(sorted(plan), start=behind or 0)
     )
-    found = list(in_order(executor, written))
-    return [row for row, _ in found], sum(empty for _, empty in found)
+    results = list(in_order(executor, written))
+    return [row for row, _ in results], sum(empty for _, empty in results)
 
 
-def lay_beside(
+def write_side_tables(
     scratch: Folder,
     counted: Counted,
     numberings: Sequence[tuple[tuple[str, int, int], ...]],
     sides: Sides | None,
 ) -> tuple[Counted, int]:
-    """Leave what side files say of each chunk's documents where the tasks that write shards find it.
+    """Write the labels and covariates of each chunk's documents to the scratch folder, for the tasks of the shards.
 
     Parameters
     ----------
     scratch : Folder
-        Where the chunks lie.
+        Folder with the chunks.
     counted : Counted
-        All chunks.
+        Result of the first pass.
     numberings : sequence
-        Of each chunk whose documents have no ids, how they are numbered.
+        Numbers of each chunk's documents, if these have no ids.
     sides : Sides or None
-        The side files.
+        Content of the side files.
 
     Returns
     -------
     counted : Counted
-        Chunks that have the further columns.
+        Records of the chunks with the further columns.
     unmatched : int
-        Rows of side files whose id no document has.
+        Number of rows of side files whose id no document has.
 
     Raises
     ------
     InputError
-        The files do not go with the documents.
+        The files do not match the documents.
     """
     if sides is None:
         return counted, 0
-    found, first = [], 0
+    notes, first = [], 0
     for note, numbering in zip(counted.notes, numberings, strict=True):
         ids = ids_of_numbers(numbering) if note.ids is None else note.ids
         write_table(scratch, reading.side_table(note.name), pa.table(sides.of(ids, first)))
         types = {name: str(kind) for name, kind in sides.columns.items()}
-        found.append(replace(note, sided=True, columns=tuple({**dict(note.columns), **types}.items())))
+        notes.append(replace(note, sided=True, columns=tuple({**dict(note.columns), **types}.items())))
         first += note.documents
-    return replace(counted, notes=found), sides.judge(first)
+    return replace(counted, notes=notes), sides.judge(first)
 
 
-def judge_ids(notes: Sequence[ChunkRecord], numberings: Sequence[tuple[tuple[str, int, int], ...]]) -> None:
-    """Refuse documents whose id is another's.
+def require_distinct_ids(notes: Sequence[ChunkRecord], numberings: Sequence[tuple[tuple[str, int, int], ...]]) -> None:
+    """Refuse documents that share an id.
 
     Parameters
     ----------
     notes : sequence of ChunkRecord
-        All chunks.
+        Records of all chunks.
     numberings : sequence
-        How those without ids are numbered; such ids differ.
+        Numbers of documents without ids, which always differ.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Options of reading as a corpus, a run or a model recorded them, for documents that come later."""
+"""Recorded options of reading of a corpus, run or model, to read later documents in the same way."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ FIELDS = ("title", "date", "labels", "covariates")
 OF_SOURCES = (
     "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed",
 )  # fmt: skip
-"""Options that say what new sources look like, not how texts become words: they may differ from the recorded ones."""
+"""Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
 OF_STOP_WORDS = ("stop_words", "stop_list")
 
 
 @dataclass(frozen=True)
 class RecordedReading:
-    """How the documents of a corpus, or those that a model was fitted to, were read.
+    """Recorded reading of the documents of a corpus or of a model's training corpus.
 
     Attributes
     ----------
     name : str
-        What recorded it, for errors.
+        Path of the folder with the record, for errors.
     holds : str
         ``documents`` or ``vectors``.
     history : History or None
-        The record; None where there is none, as for corpora that `simulate` made.
+        The record; None without one, as for corpora of `simulate`.
     vocabulary : Vocabulary
         The words, or the columns of vectors.
     """
@@ -53,17 +53,17 @@ class RecordedReading:
 
     @property
     def notice(self) -> str | None:
-        """A line on what texts are read by where the record does not say it; None where it does."""
+        """A line on the reading of texts if the record does not determine it; None if it does."""
         if self.holds == VECTORS or (self.history is not None and self.history.kind in TEXTS):
             return None
-        why = "has no record of how its documents were read"
+        why = "has no record of the reading of its documents"
         if self.history is not None and self.history.kind:
-            why = f"was made of counted words (format {self.history.kind})"
-        return f"{self.name} {why}: texts are cut by the default tokenizer, their words looked up in its vocabulary"
+            why = f"was made of word counts (format {self.history.kind})"
+        return f"{self.name} {why}: texts are tokenized by the default tokenizer, and words matched to its vocabulary"
 
 
 def recorded_reading(path: str | os.PathLike[str]) -> RecordedReading:
-    """Open the record of how documents were read.
+    """Return the recorded reading of documents.
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ def recorded_reading(path: str | os.PathLike[str]) -> RecordedReading:
     Returns
     -------
     RecordedReading
-        A model's own record or, where it has none, that of the corpus that its run names.
+        The record of a corpus or model or, if a model has none, of the corpus that its run names.
 
     Raises
     ------
     AbsentError
-        There is no corpus and no model.
+        There is neither a corpus nor a model.
     DamagedError
-        A record does not hold what its format asks for.
+        A record does not have its format.
     """
     folder = Folder(path)
     if folder.exists(MANIFEST):
@@ -90,14 +90,14 @@ def recorded_reading(path: str | os.PathLike[str]) -> RecordedReading:
 
 
 def reading_of_model(model: Model, name: str | None = None) -> RecordedReading:
-    """Open the record of how the documents of a model's corpus were read; see `recorded_reading`."""
+    """Return the recorded reading of a model's training documents; see `recorded_reading`."""
     history = read_history(model.folder) or _of_corpus(model.folder)
     holds = load_family(model.record.family).corpus_kind
     return RecordedReading(name or model.folder.url, holds, history, model.vocabulary)
 
 
 def _of_corpus(place: Folder) -> History | None:
-    """Read the record of the corpus that the run of a model, or of a checkpoint, names; None where it is gone."""
+    """Return the record of the training corpus that a model's or checkpoint's run names; None if it is missing."""
     for _ in range(2):
         parent = place.address.rpartition("/")[0]
         if not parent:
@@ -114,7 +114,7 @@ def _of_corpus(place: Folder) -> History | None:
 
 
 def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
-    """Return the words of a corpus, a run or a model, and a file of words as its path.
+    """Return the words of a corpus, run or model, or the path of a file of words.
 
     Parameters
     ----------
@@ -124,12 +124,12 @@ def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
     Returns
     -------
     str or tuple of str
-        The words, or the path where it is of no folder.
+        The words, or the path if it is not a folder.
 
     Raises
     ------
     AbsentError
-        The folder is no corpus, no run and no model.
+        The folder is neither a corpus nor a run nor a model.
     """
     folder = Folder(path)
     if not folder.is_folder():
@@ -141,7 +141,7 @@ def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
 
 
 def history_for(recorded: History | None, kind: str) -> History:
-    """Return how documents of a format are read, as those of a record as far as the format allows.
+    """Return the reading of documents of a format, as recorded as far as the format allows.
 
     Parameters
     ----------
@@ -155,22 +155,22 @@ def history_for(recorded: History | None, kind: str) -> History:
     History
         Of the format.
     """
-    kept = recorded or History("")
-    options = kept.options
-    if kind in FIXED and kind != kept.kind:
+    record = recorded or History("")
+    options = record.options
+    if kind in FIXED and kind != record.kind:
         options = replace(
             options, id=None, text=None, title=None, date=None, labels=(), covariates=(),
             index_base=None,
         )  # fmt: skip
-    elif kept.kind in FIXED and kind != kept.kind:
+    elif record.kind in FIXED and kind != record.kind:
         options = replace(options, labels=(), index_base=None)
-    return replace(kept, kind=kind, options=options)
+    return replace(record, kind=kind, options=options)
 
 
 def history_like(
-    recorded: RecordedReading, paths: Sequence[str], said: Mapping[str, Any], format: str | None = None
+    recorded: RecordedReading, paths: Sequence[str], arguments: Mapping[str, Any], format: str | None = None
 ) -> History:
-    """Return how new sources are read: as those of a record.
+    """Return the reading of new sources, as recorded.
 
     Parameters
     ----------
@@ -178,26 +178,25 @@ def history_like(
         The record.
     paths : sequence of str
         The sources.
-    said : mapping of str to object
-        Options of reading that the user named; those that are None or empty are not.
+    arguments : mapping of str to object
+        The user's options of reading; None and empty values are ignored.
     format : str, optional
-        The sources' format; by default told from the first name, or else the recorded one.
+        The sources' format; by default recognised by the first name, or else the recorded one.
 
     Returns
     -------
     History
-        Format and options, with what the record says of words and phrases. Fields that only the record names may be
-        missing.
+        Format and options, with the recorded words and phrases. Fields that only the record names may be missing.
 
     Raises
     ------
     OptionError
-        An option would read words otherwise than the record; or the record names a function or a regular expression
-        that the user does not name.
+        An option contradicts the recorded tokenization, or the record names a function or regular expression that the
+        user does not name.
     """
     history = history_for(recorded.history, _kind(recorded, paths, format))
-    _require_as_recorded(recorded, said)
-    named = {name: value for name, value in said.items() if name in OF_SOURCES and value not in (None, ())}
+    _require_as_recorded(recorded, arguments)
+    named = {name: value for name, value in arguments.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
         raise OptionError(f"the words of texts are looked up in the vocabulary of {recorded.name}", "vocabulary")
     options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
@@ -208,48 +207,48 @@ def history_like(
 
 
 def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> str:
-    """Tell the format of new sources."""
-    kept = "" if recorded.history is None else recorded.history.kind
+    """Return the format of new sources."""
+    recorded_kind = "" if recorded.history is None else recorded.history.kind
     if recorded.holds == VECTORS:
         return "vectors"
     try:
         kind = format or guess_format(paths[0])
     except OptionError:
-        if kept not in TEXTS:
+        if recorded_kind not in TEXTS:
             raise
-        kind = kept
+        kind = recorded_kind
     if kind not in FORMATS or kind == "vectors":
         raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
     return kind
 
 
-def _require_as_recorded(recorded: RecordedReading, said: Mapping[str, Any]) -> None:
-    """Refuse options that are not as recorded, and code or patterns of a record that the user does not name."""
+def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]) -> None:
+    """Refuse options that contradict the record, and recorded code or patterns that the user does not name."""
     options = (recorded.history or History("")).options
-    _require_stop_words_as_recorded(recorded.name, options, said)
+    _require_stop_words_as_recorded(recorded.name, options, arguments)
     for one in fields(ReadOptions):
-        value, kept = said.get(one.name), getattr(options, one.name)
-        if one.name in (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by") or value in (None, ()) or value == kept:
+        value, recorded_value = arguments.get(one.name), getattr(options, one.name)
+        if one.name in (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by") or value in (None, ()) or value == recorded_value:
             continue
         flag = one.name
-        how = "without it" if kept is None else f"with `{flag}` {kept}"
-        raise OptionError(f"`{flag}` {value}: the documents of {recorded.name} were read {how}, and new ones are alike")
-    require_named_again(recorded.name, options, said.get("tokenizer"), said.get("segments"))
+        how = "without it" if recorded_value is None else f"with `{flag}` {recorded_value}"
+        raise OptionError(f"`{flag}` {value}: the documents of {recorded.name} were read {how}, as new ones must be")
+    require_named_again(recorded.name, options, arguments.get("tokenizer"), arguments.get("segments"))
 
 
 def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, segments: str | None) -> None:
-    """Refuse to run code or a regular expression of a record that the user does not name.
+    """Refuse to run recorded code or regular expressions that the user does not name.
 
-    Anyone may have written the record: a function runs as the user, and a regular expression may take time without end.
+    Anyone may have written the record. A function runs with the user's rights, and a regular expression may not end.
 
     Parameters
     ----------
     name : str
-        What has the record, for errors.
+        Path of the folder with the record, for errors.
     options : ReadOptions
         The recorded options.
     tokenizer, segments : str or None
-        What the user names of these.
+        The user's values of these options.
 
     Raises
     ------
@@ -258,20 +257,20 @@ def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, 
     """
     if options.tokenizer is not None and tokenizer is None:
         raise OptionError(
-            f"{name}: its texts are cut by the function {options.tokenizer}; name it again, if it is to be "
-            f"trusted (`tokenizer` {options.tokenizer})"
+            f"{name}: its texts are tokenized by the function {options.tokenizer}; if you trust it, name it again "
+            f"(`tokenizer` {options.tokenizer})"
         )
     if options.segments is not None and options.segments.startswith(HEADINGS) and segments is None:
         pattern = options.segments.removeprefix(HEADINGS)
         raise OptionError(
-            f"{name}: its texts are cut by the regular expression {pattern!r}; name it again, if it is to be "
-            f"trusted (`headings` {pattern!r}, of ingest `segments` {options.segments!r})"
+            f"{name}: its texts are divided by the regular expression {pattern!r}; if you trust it, name it again "
+            f"(`headings` {pattern!r}, or for ingest `segments` {options.segments!r})"
         )
 
 
-def _require_stop_words_as_recorded(name: str, options: ReadOptions, said: Mapping[str, Any]) -> None:
-    """Refuse stop words other than the recorded ones; those of the default may be named."""
-    languages, words = said.get("stop_words"), said.get("stop_list") or ()
+def _require_stop_words_as_recorded(name: str, options: ReadOptions, arguments: Mapping[str, Any]) -> None:
+    """Refuse stop words that differ from the recorded ones; the default may be named."""
+    languages, words = arguments.get("stop_words"), arguments.get("stop_list") or ()
     if languages is None and not words:
         return
     named, recorded = (set((one or STOP_WORDS).split(",")) for one in (languages, options.stop_words))
@@ -280,5 +279,5 @@ def _require_stop_words_as_recorded(name: str, options: ReadOptions, said: Mappi
     own = ["" if not one else f" and a list of {len(one):,} words" for one in (words, options.stop_list)]
     raise OptionError(
         f"`stop_words` {','.join(sorted(named))}{own[0]}: the documents of {name} were read with "
-        f"{','.join(sorted(recorded))}{own[1]}, and new ones are alike"
+        f"{','.join(sorted(recorded))}{own[1]}, as new ones must be"
     )

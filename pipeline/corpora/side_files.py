@@ -1,4 +1,4 @@
-"""Side files of documents, and which named fields are theirs and which the documents' own."""
+"""Read side files with labels and covariates, and separate their fields from those of the documents."""
 
 from __future__ import annotations
 
@@ -20,107 +20,109 @@ from collapsium.storage.readers.texts.blocks import find_files
 from collapsium.storage.readers.texts.fields import Fields, named
 from collapsium.storage.readers.texts.tables import columns_of
 
-OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")  # formats whose documents have fields to name
+OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")
+"""Formats whose documents have fields of their own."""
 
 
-def look_beside(
-    wanted: Wanted, paths: list[str], kind: str, options: ReadOptions
+def read_side_files(
+    files: Wanted, paths: list[str], kind: str, options: ReadOptions
 ) -> tuple[Sides | None, ReadOptions, Beside | None]:
-    """Read side files, and say what is left for the documents' own fields.
+    """Read side files, and return the options that are left for the documents' own fields.
 
-    A field that is named is a side file's where one has it, and the documents' where they do; of both, labels are
-    united.
+    A named field belongs to side files, to the documents, or to both; labels of both are united.
 
     Parameters
     ----------
-    wanted : Wanted
+    files : Wanted
         The side files.
     paths : list of str
         The sources of the documents.
     kind : str
         Their format.
     options : ReadOptions
-        What the user said.
+        The user's options.
 
     Returns
     -------
     sides : Sides or None
-        The side files; None where there are none.
+        Content of the side files; None without side files.
     options : ReadOptions
-        Of the documents.
-    beside : Beside or None
-        What to remember.
+        Options of the documents.
+    record : Beside or None
+        The record of the side files, for later additions.
 
     Raises
     ------
     CollapsiumError
-        A side file is missing or damaged, or a field is nowhere.
+        A side file is missing or damaged, or no file has a field.
     """
-    if not wanted.files and not wanted.names:
+    if not files.files and not files.names:
         return None, options, None
-    told = read_sides(wanted, options)
+    content = read_sides(files, options)
     names = Fields.of(options)
     theirs = _columns(paths, kind, options)
-    kept = {}
-    for flag, said, pairs in (
+    left = {}
+    for flag, named_fields, pairs in (
         ("labels", options.labels, names.labels),
         ("covariates", options.covariates, names.covariates),
     ):
-        lost = next((field for _, field in pairs if field not in told.fields), None)
+        lost = next((field for _, field in pairs if field not in content.fields), None)
         if lost is not None and kind not in OWN:
-            there = f"; there are {named(sorted(told.fields))}" if told.fields else ""
-            raise OptionError(f"`{flag}` {lost}: no side file has such a field{suggestion(lost, told.fields)}{there}")
-        kept[flag] = tuple(
+            there = f"; there are {named(sorted(content.fields))}" if content.fields else ""
+            raise OptionError(
+                f"`{flag}` {lost}: no side file has such a field{suggestion(lost, content.fields)}{there}"
+            )
+        left[flag] = tuple(
             text
-            for text, (_, field) in zip(said, pairs, strict=True)
-            if field not in told.fields or kind == "jsonl" or field in theirs
+            for text, (_, field) in zip(named_fields, pairs, strict=True)
+            if field not in content.fields or kind == "jsonl" or field in theirs
         )
-    sides = Sides(told.files)
-    beside = Beside(tuple(sorted(sides.columns)), told.labels, told.covariates, options.id)
-    own = replace(options, labels=kept["labels"], covariates=kept["covariates"])
-    if kind not in OWN and told.fields:
+    sides = Sides(content.files)
+    record = Beside(tuple(sorted(sides.columns)), content.labels, content.covariates, options.id)
+    own = replace(options, labels=left["labels"], covariates=left["covariates"])
+    if kind not in OWN and content.fields:
         own = replace(own, id=None)
-    return sides, own, beside
+    return sides, own, record
 
 
 def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
-    """Return the fields that a table of documents has; of other formats none are known before they are read."""
+    """Return the fields of a table of documents; those of other formats are unknown before reading."""
     if kind not in ("csv", "parquet"):
         return []
     files = find_files(paths, kind, kind_of_name)
     return columns_of(files[0], kind, options)
 
 
-def look_beside_more(
-    wanted: Wanted, beside: Beside | None, options: ReadOptions, fields: Mapping[str, str]
+def read_appended_side_files(
+    files: Wanted, record: Beside | None, options: ReadOptions, fields: Mapping[str, str]
 ) -> Sides | None:
-    """Read side files of documents that are added to a corpus, as those that it was made with.
+    """Read side files of documents that are added to a corpus, as its own side files were read.
 
     Parameters
     ----------
-    wanted : Wanted
-        The side files; where there are none, the documents have no labels and no covariates.
-    beside : Beside or None
-        What the corpus remembers.
+    files : Wanted
+        The side files; without any, the documents have no labels and no covariates.
+    record : Beside or None
+        The corpus's record of its side files.
     options : ReadOptions
-        How files are read.
+        Options of reading.
     fields : mapping of str to str
         The further columns of the corpus.
 
     Returns
     -------
     Sides or None
-        None where neither the corpus nor these documents have any.
+        Content of the side files; None if neither the corpus nor these documents have any.
 
     Raises
     ------
     CollapsiumError
-        See `look_beside`.
+        See `read_side_files`.
     """
-    if beside is None and not wanted.files and not wanted.names:
+    if record is None and not files.files and not files.names:
         return None
-    known = beside or Beside(())
+    known = record or Beside(())
     options = replace(options, labels=known.labels, covariates=known.covariates, id=known.id)
     columns = {name: LABELS if name == "labels" else pa.float64() for name in known.columns}
     covariates = None if known.labels or known.covariates else covariates_of(fields)
-    return Sides(read_sides(wanted, options, covariates).files, columns)
+    return Sides(read_sides(files, options, covariates).files, columns)

@@ -1,4 +1,4 @@
-"""Corpora with known truth, of any size: drawn shard by shard from a family's own model."""
+"""Simulate corpora of any size with known ground truth, shard by shard, from a family's generative model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
 
-BLOCK_CELLS = 8_000_000  # of words x topics, so that a block of the truth is 64 MB where it is written
-LEAST_PROPORTION = 1e-4  # of 500 topics at the defaults, smaller ones are 62% of the entries and 0.3% of the sum
+BLOCK_CELLS = 8_000_000
+"""Words times topics of a block of the ground truth, which makes a block 64 MB."""
+MIN_PROPORTION = 1e-4
+"""Smaller proportions are not stored; of 500 topics at the defaults, they are 62% of the entries, 0.3% of the sum."""
 
 
 @keywords(sizes=SimulateOptions)
@@ -45,14 +47,14 @@ def simulate(
     progress: Counting = silent,
     **options: Any,
 ) -> Manifest:
-    """Draw a corpus from a family's own model.
+    """Draw a corpus from a family's generative model.
 
-    The truth lies in the corpus's folder ``truth``: a model of the drawn topics, which `topics` and `evaluate` read,
-    and the drawn proportions, ``truth/proportions/part-00000.parquet`` and so on, as `infer` writes them. Proportions
-    below 0.0001 are left out, as rows of many topics would hold them all; what is left out is one minus the sum.
+    The ground truth is in the folder ``truth`` of the corpus: a model of the drawn topics, which `topics` and
+    `evaluate` read, and the drawn proportions, ``truth/proportions/part-00000.parquet`` and so on, as `infer` writes
+    them. Proportions below 0.0001 are left out; their total is one minus the sum of the others.
 
-    The corpus depends on the sizes, the options, the seed and `shard_tokens` alone. Memory holds the topics, without
-    their words of a probability below 1e-12, and one shard: it does not grow with the number of documents.
+    The corpus depends only on the sizes, the options, the seed and `shard_tokens`. Memory holds the topics, without
+    words of a probability below 1e-12, and one shard; it does not grow with the number of documents.
 
     Parameters
     ----------
@@ -61,21 +63,21 @@ def simulate(
     family : str
         Name of the family, such as ``lda``.
     sizes : SimulateOptions
-        Sizes of a corpus that is drawn.
+        Size of a corpus drawn from a family's generative model.
     progress : callable, optional
-        Told the number of documents written so far.
+        Called with the number of documents written so far.
     **options
-        The family's options, such as ``topics``, ``alpha`` and ``beta``, at whose values (or priors' means) it draws.
+        The family's options, such as ``topics``, ``alpha`` and ``beta``, or the means of their priors.
 
     Returns
     -------
     Manifest
-        What the corpus holds.
+        The corpus's manifest.
 
     Raises
     ------
     OptionError
-        A size is missing or less than 1, an option is wrong, or the family has no truth to draw from.
+        A size is missing or less than 1, an option is wrong, or the family has no generative model.
     OccupiedError
         The folder exists.
     """
@@ -99,7 +101,8 @@ def simulate(
             drawn, table = _draw_shard(drawing, topics, global_state, ids, each, stream.at(place=place))
             add(drawn)
             _write_proportions(folder, place, table)
-            del drawn, table  # before the next shard's are made
+            # Free them before the next shard is drawn.
+            del drawn, table
             progress(first + len(ids))
         manifest = writer.finish(names)
         _finish_truth(truth, family, config, manifest, names, cuts, parts)
@@ -118,10 +121,10 @@ def _simulating(family: str) -> SimulatingFamily:
 
 
 def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words: int, tokens: float | None) -> float:
-    """Return the tokens of a document, or the values of a vector; refuse what cannot be drawn."""
+    """Return the number of tokens of a document, or of values of a vector; refuse sizes that cannot be drawn."""
     vectors = drawing.corpus_kind == VECTORS
     if vectors and tokens is not None:
-        raise OptionError(f"family '{family}' draws vectors, which have none; `words` says how many columns", "tokens")
+        raise OptionError(f"family '{family}' draws vectors; `words` is their number of columns", "tokens")
     if not vectors and tokens is None:
         raise OptionError("`tokens` is required: the mean number of tokens of a document")
     each = float(words) if tokens is None else tokens
@@ -138,7 +141,7 @@ def _writer(folder: Folder, words: int, size: int, *, vectors: bool) -> CorpusWr
 def _write_topics(
     truth: ModelWriter, topics: Arrays, global_state: GlobalState, words: int, *, vectors: bool
 ) -> tuple[tuple[int, ...], dict[str, str]]:
-    """Write the drawn topics and the global state of the truth; return the blocks of the vocabulary and the digests."""
+    """Write the drawn topics and global state; return the block boundaries of the vocabulary and the digests."""
     parts = [truth.write_global_state(global_state.to_arrays())]
     columns = sum(rows[:1].size for rows in topics.values()) if vectors else topics["tokens"].size
     cuts = (*range(0, words, max(BLOCK_CELLS // columns, 1)), words)
@@ -154,7 +157,7 @@ def _write_topics(
 def _draw_shard(
     drawing: SimulatingFamily, topics: Arrays, global_state: GlobalState, ids: pa.Array, tokens: float, stream: Stream
 ) -> tuple[Documents | Vectors, pa.Table]:
-    """Draw a shard's documents, and the table of their proportions, in portions that memory does not feel."""
+    """Draw a shard's documents and the table of their proportions, in chunks that bound memory."""
     size = (
         max(int(LIMITS.chunk_cells / tokens), 1) if drawing.corpus_kind == VECTORS else chunk_documents(topics, tokens)
     )
@@ -170,13 +173,10 @@ def _draw_shard(
 
 
 def _table(ids: pa.Array, theta: npt.NDArray[np.float64]) -> pa.Table:
-    """Make the table that `inference.sparse` would make, in half the time.
-
-    That one keeps the order of equal proportions and so needs a stable sort; drawn ones are not equal.
-    """
-    kept = np.where(theta < LEAST_PROPORTION, 0.0, theta)
-    order = np.argsort(-kept, axis=1, kind="stable")
-    falling = np.take_along_axis(kept, order, axis=1)
+    """Return the table of proportions; drawn proportions are not equal, so no stable sort is needed."""
+    large = np.where(theta < MIN_PROPORTION, 0.0, theta)
+    order = np.argsort(-large, axis=1, kind="stable")
+    falling = np.take_along_axis(large, order, axis=1)
     keep = falling > 0
     offsets = pa.array(np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int32))
     topics = pa.ListArray.from_arrays(offsets, pa.array(order[keep].astype(np.int32)))
@@ -186,7 +186,7 @@ def _table(ids: pa.Array, theta: npt.NDArray[np.float64]) -> pa.Table:
 
 def _write_proportions(folder: Folder, place: int, table: pa.Table) -> None:
     sink = pa.BufferOutputStream()
-    # No two proportions are equal, so a dictionary of them would only cost time; streams of their bytes compress.
+    # No two proportions are equal, so a dictionary would only cost time; split byte streams compress.
     encoding = {"proportions.list.element": "BYTE_STREAM_SPLIT"}
     pq.write_table(table, sink, compression="zstd", use_dictionary=["topics.list.element"], column_encoding=encoding)
     folder.write(f"truth/proportions/part-{place:05d}.parquet", sink.getvalue().to_pybytes())
@@ -201,7 +201,7 @@ def _finish_truth(
     cuts: tuple[int, ...],
     parts: dict[str, str],
 ) -> None:
-    """Write the record that makes a model of the truth; it has not seen any document."""
+    """Write the record that makes a model of the ground truth, without token counts."""
     record = ModelRecord(
         family=family,
         options=config.model_dump(mode="json"),

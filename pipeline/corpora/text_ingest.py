@@ -1,4 +1,4 @@
-"""Ingesting texts: what the passes share, from the options to the manifest."""
+"""Ingest texts: check the options, run the passes, prune the vocabulary, and write the manifest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.passes import Counted, find_phrases, judge_ids, lay_beside, read_all, write_shards
-from collapsium.pipeline.corpora.text_sources import Sources, look_at, numberings_of, report_of, require_seen
+from collapsium.pipeline.corpora.passes import (
+    Counted,
+    find_phrases,
+    read_all,
+    require_distinct_ids,
+    write_shards,
+    write_side_tables,
+)
+from collapsium.pipeline.corpora.text_sources import Sources, find_sources, numberings_of, report_of, require_seen
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import check_scheduler, open_executor
 from collapsium.storage.building.chunks import write_table
@@ -36,22 +43,22 @@ from collapsium.workers.ingest.tokenize import load_tokenizer
 SCRATCH = "scratch"
 
 
-def settled(history: History, scheduler: str | None, workers: int | None) -> tuple[History, str, StopWords]:
+def check_reading(history: History, scheduler: str | None, workers: int | None) -> tuple[History, str, StopWords]:
     """Check the options of reading texts before anything is written.
 
     Parameters
     ----------
     history : History
-        What the user asked for.
+        The user's options.
     scheduler, workers
-        As for `open_executor`; without a scheduler, threads.
+        As for `open_executor`; threads without a scheduler.
 
     Returns
     -------
     history : History
-        With the fields that the format has by itself.
+        Options with the fields that the format has by itself.
     scheduler : str
-        Where it runs.
+        The executor.
     stops : StopWords
         Words that are left out.
 
@@ -73,30 +80,30 @@ def settled(history: History, scheduler: str | None, workers: int | None) -> tup
 
 
 def phrasing_of(score: str | None, least: int | None, threshold: float | None) -> Phrasing | None:
-    """Check what is asked for of phrases.
+    """Return the options of phrases.
 
     Parameters
     ----------
     score : str or None
         ``npmi``, ``count``, or None for no phrases.
     least : int or None
-        Times that a phrase must occur; by default 5.
+        Minimum number of occurrences of a phrase; by default 5.
     threshold : float or None
-        What its score must exceed; by default 0.5 for ``npmi`` and 10 for ``count``.
+        Score that a phrase must exceed; by default 0.5 for ``npmi`` and 10 for ``count``.
 
     Returns
     -------
     Phrasing or None
-        Without phrases yet.
+        The options, without phrases yet; None for no phrases.
 
     Raises
     ------
     OptionError
-        There is no such score, or no score is named.
+        The score is unknown, or is missing while other options of phrases are set.
     """
     if score is None:
         if least is not None or threshold is not None:
-            raise OptionError("`phrase_count` and `phrase_threshold`: are of phrases; say `phrases` npmi")
+            raise OptionError("`phrase_count` and `phrase_threshold` require `phrases`, npmi or count")
         return None
     if score not in SCORES:
         raise OptionError(f"expected {' or '.join(SCORES)}, found {score!r}", "phrases")
@@ -107,7 +114,7 @@ def phrasing_of(score: str | None, least: int | None, threshold: float | None) -
 
 @dataclass(frozen=True)
 class RecordedVocabulary:
-    """The vocabulary that new texts are read with, and whether they may have no token of it."""
+    """The vocabulary that new texts are matched to, and whether they may have no token of it."""
 
     vocabulary: Vocabulary
     may_be_empty: bool
@@ -135,35 +142,36 @@ def ingest_texts(
     corpus : str or path-like
         The folder to make.
     history : History
-        The format, the fields, the cuts and the phrases that are asked for.
+        The format, and the options of fields, pruning and phrases.
     shard_tokens, scheduler, workers, tls, progress
         As for `collapsium.pipeline.ingest`.
     sides : Sides, optional
         Labels and covariates from side files.
     like : RecordedVocabulary, optional
-        The vocabulary of the corpus whose record `history` is: words and phrases are its own, and nothing is pruned.
+        The vocabulary of the corpus that `history` is the record of; words and phrases are then the recorded ones, and
+        nothing is pruned.
 
     Returns
     -------
     Manifest
-        What the corpus holds.
+        The corpus's manifest.
 
     Raises
     ------
     CollapsiumError
-        See `collapsium.pipeline.ingest`. Nothing is left behind.
+        See `collapsium.pipeline.ingest`. No folder is left.
     """
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"expected 1 or more, found {shard_tokens}", "shard_tokens")
-    history, scheduler, stops = settled(history, scheduler, workers)
-    sources = look_at(paths, history, scheduler)
+    history, scheduler, stops = check_reading(history, scheduler, workers)
+    sources = find_sources(paths, history, scheduler)
     ensure_free(Folder(corpus))
     if like is None:
         words = _Words(given_words(history.options), stops, recorded=False, may_be_empty=False)
     else:
         words = _Words(like.vocabulary.words, stops, recorded=True, may_be_empty=like.may_be_empty)
-        # A word that the vocabulary counts was no stop word when it was made, whatever list has it today.
-        counted = pa.array(words.given, pa.string()).filter(pa.array(like.vocabulary.tokens > 0))
+        # A word with tokens was no stop word when the vocabulary was made, even if a list has it today.
+        counted = pa.array(words.fixed, pa.string()).filter(pa.array(like.vocabulary.tokens > 0))
         words = replace(words, stops=stops.sparing(counted))
     history = replace(history, options=replace(history.options, vocabulary=None))
     with created(Folder(corpus)) as folder:
@@ -176,9 +184,9 @@ def ingest_texts(
 
 @dataclass(frozen=True)
 class _Words:
-    """Words that are given: the vocabulary, if it is, and the stop words; `recorded` of those of an ingest's record."""
+    """A fixed vocabulary, if there is one, and stop words; `recorded` if they come from a record."""
 
-    given: list[str] | None
+    fixed: list[str] | None
     stops: StopWords
     recorded: bool
     may_be_empty: bool
@@ -194,15 +202,15 @@ def _write(
     progress: Counting,
     sides: Sides | None,
 ) -> Manifest:
-    scratch, given, stops = folder / SCRATCH, words.given, words.stops
+    scratch, fixed, stops = folder / SCRATCH, words.fixed, words.stops
     find = history.phrasing is not None and not words.recorded
     known = history.phrasing is not None and words.recorded
     if known:
         leave_phrases(scratch, history.phrasing)
-    asked = ReadRequest(history.kind, history.options, scratch, sources.numbered, find, known, stops)
-    counted = read_all(executor, sources.blocks(history.kind), asked, progress, lambda note: None)  # noqa: ARG005
+    request = ReadRequest(history.kind, history.options, scratch, sources.numbered, find, known, stops)
+    counted = read_all(executor, sources.blocks(history.kind), request, progress, lambda note: None)  # noqa: ARG005
     numberings = numberings_of(sources, counted.notes, tagged=False)
-    judge_ids(counted.notes, numberings)
+    require_distinct_ids(counted.notes, numberings)
     require_seen(sources, history, counted)
     report = report_of(sources, counted)
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
@@ -216,10 +224,10 @@ def _write(
     if words.recorded:
         sieve.drop_frequent(history.cuts, history.frequent)
     cuts = Cuts() if words.recorded else history.cuts
-    vocabulary, dropped, frequent = _kept(sieve, counted, cuts, given, stops, sources.name)
+    vocabulary, dropped, frequent = _pruned(sieve, counted, cuts, fixed, stops, sources.name)
     frequent = history.frequent if words.recorded else frequent
     write_vocabulary(scratch, vocabulary.words, stops)
-    counted, unmatched = lay_beside(scratch, counted, numberings, sides)
+    counted, unmatched = write_side_tables(scratch, counted, numberings, sides)
     rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
     tokens = sum(row.tokens for row in rows)
     if not tokens and not (words.may_be_empty and counted.documents):
@@ -228,7 +236,7 @@ def _write(
     report = replace(report, empty_documents=empty, words=len(vocabulary), tokens=tokens, dropped=tuple(dropped))
     report = replace(report, unmatched_rows=unmatched)
     columns = Fields.of(history.options).columns | ({} if sides is None else sides.columns)
-    replace(history, given=given is not None, report=report, frequent=frequent).write(folder)
+    replace(history, given=fixed is not None, report=report, frequent=frequent).write(folder)
     scratch.remove()
     manifest = Manifest(
         documents=sum(row.documents for row in rows),
@@ -243,20 +251,20 @@ def _write(
 
 
 def leave_phrases(scratch: Folder, phrasing: Phrasing | None) -> None:
-    """Leave the phrases that were found where the tasks that read blocks join them."""
+    """Write phrases to the scratch folder, for the tasks that join them."""
     pairs = () if phrasing is None else phrasing.pairs
     columns = {side: pa.array([pair[n] for pair in pairs], pa.string()) for n, side in enumerate(("first", "second"))}
     write_table(scratch, PHRASES, pa.table(columns))
 
 
-def _kept(
-    sieve: Sieve, counted: Counted, cuts: Cuts, given: list[str] | None, stops: StopWords, name: str
+def _pruned(
+    sieve: Sieve, counted: Counted, cuts: Cuts, fixed: list[str] | None, stops: StopWords, name: str
 ) -> tuple[Vocabulary, list[Dropped], tuple[str, ...]]:
-    """Cut the vocabulary that was found without its stop words, or the one that is given, which keeps its order."""
+    """Prune the words of the texts without stop words, or a fixed vocabulary, which keeps its order."""
     spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
     dropped = sieve.dropped
-    if given is not None:
-        words = pa.array(given, pa.string())
+    if fixed is not None:
+        words = pa.array(fixed, pa.string())
         sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
         place = np.asarray(pc.fill_null(pc.index_in(words, value_set=spelled), -1), dtype=np.int64)
         place[stops.dropped(words)] = -1
@@ -264,9 +272,9 @@ def _kept(
         spelled, sieve = words, Sieve(words, documents, tokens)
     before = int(sieve.kept.sum())
     sieve.cut(cuts, counted.documents)
-    dropped = [*dropped, *sieve.dropped] if given is not None else sieve.dropped
+    dropped = [*dropped, *sieve.dropped] if fixed is not None else sieve.dropped
     if cuts.wanted and not sieve.kept.any():
-        raise InputError(name, f"no word is left of {before} after the cuts by document frequency")
+        raise InputError(name, f"no word is left of {before} after pruning by document frequency")
     words = spelled.filter(pa.array(sieve.kept)).to_pylist()
     vocabulary = Vocabulary(words, documents[sieve.kept], tokens[sieve.kept])
     return vocabulary, [one for one in dropped if one.words], sieve.frequent

@@ -1,4 +1,4 @@
-"""Sources of texts: their files and blocks, the numbers of documents without ids, and the report of what was read."""
+"""Find the files and blocks of texts, number documents without ids, and report on the reading."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from collapsium.workers.ingest.tasks import ChunkRecord
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources of texts, looked at but not read.
+    """Sources of texts before they are read.
 
     Attributes
     ----------
     paths : list of str
-        As they were given.
+        The user's paths.
     files : list of Span
         Their files.
     name : str
-        What to call them in an error.
+        Their name in errors.
     numbered : bool
-        Whether their documents have no ids.
+        True if their documents have no ids.
     """
 
     paths: list[str]
@@ -48,7 +48,7 @@ class Sources:
         return cut_blocks(self.files, kind)
 
 
-def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
+def find_sources(paths: list[str], history: History, scheduler: str) -> Sources:
     """Find the files of sources.
 
     Parameters
@@ -58,19 +58,19 @@ def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
     history : History
         The format, and the fields of its documents.
     scheduler : str
-        Where they are read; workers elsewhere need whole paths.
+        The executor; workers on other machines need absolute paths.
 
     Returns
     -------
     Sources
-        What was found.
+        The files.
 
     Raises
     ------
     AbsentError
         A source does not exist, or matches nothing.
     InputError
-        The first file lacks a column that is asked for.
+        The first file lacks a column that an option names.
     """
     files = find_files(paths, history.kind, kind_of_name)
     if "://" in scheduler:
@@ -82,21 +82,21 @@ def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
 def numberings_of(
     sources: Sources, notes: Sequence[ChunkRecord], tagged: bool
 ) -> list[tuple[tuple[str, int, int], ...]]:
-    """Say how documents without ids are numbered: within each source, or file, with its name where there are several.
+    """Return numbers for documents without ids, which restart in each file and follow its name if there are several.
 
     Parameters
     ----------
     sources : Sources
-        Where they are from.
+        The sources.
     notes : sequence of ChunkRecord
-        All chunks.
+        Records of all chunks.
     tagged : bool
-        Whether the file's name always goes before the number, as other documents have been numbered before.
+        True if the file's name always precedes the number, as the corpus has other numbered documents.
 
     Returns
     -------
     list
-        For each chunk what goes before the number, the first number, and how many; empty where there are ids.
+        Prefix, first number and count for each file of each chunk; empty for documents with ids.
     """
     if not sources.numbered:
         return [()] * len(notes)
@@ -104,30 +104,30 @@ def numberings_of(
     alone = len(paths) == 1 and not tagged
     heads = {path: "" if alone else f"{stem}/" for path, stem in zip(paths, distinct(paths), strict=True)}
     so_far = dict.fromkeys(paths, 1)
-    found = []
+    numberings = []
     for note in notes:
         parts = []
         for path, count in note.origins:
             parts.append((heads[path], so_far[path], count))
             so_far[path] += count
-        found.append(tuple(parts))
-    return found
+        numberings.append(tuple(parts))
+    return numberings
 
 
 def report_of(sources: Sources, counted: Counted) -> Report:
-    """Begin the report of what was read.
+    """Return the report on the first pass.
 
     Parameters
     ----------
     sources : Sources
         The files.
     counted : Counted
-        What the first pass told.
+        Result of the first pass.
 
     Returns
     -------
     Report
-        Without what was dropped.
+        The report, without dropped words.
     """
     notes = counted.every
     return Report(
@@ -144,11 +144,11 @@ def report_of(sources: Sources, counted: Counted) -> Report:
 
 
 def require_seen(sources: Sources, history: History, counted: Counted) -> None:
-    """Refuse a field that no document has: a slip of the pen would be a corpus without labels."""
+    """Refuse a field that no document has, as a misspelt name would make a corpus without labels."""
     if not counted.notes or history.kind in ("mallet", "text"):
         return
-    beside = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
-    seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in beside))
+    side_fields = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
+    seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in side_fields))
     for field, flag in Fields.of(history.options).required.items():
         if flag not in ("id", "text") and field not in seen:
             raise InputError(sources.name, f"no document has a field {field!r} (`{flag}`)")

@@ -1,4 +1,4 @@
-"""Texts in memory: lists, columns and frames as tables that are ingested like files."""
+"""Convert texts in memory (lists, columns and frames) to tables that are ingested like files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from collapsium.storage.readers.texts.values import clean
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
 OF_FILES = ("values", "header", "index_base", "max_decompressed")
-"""Options of reading that are of files alone."""
+"""Options of reading that apply only to files."""
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
 OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))
 """Options of `collapsium.pipeline.ingest` that texts in memory take too."""
@@ -29,7 +29,7 @@ MAX_PATH = 255
 
 
 def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
-    """Return whether an argument is a path rather than texts.
+    """Return True if an argument is a path rather than texts.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
     Returns
     -------
     bool
-        True of a string and of an `os.PathLike`.
+        True for a string and for an `os.PathLike`.
 
     Raises
     ------
     OptionError
-        It is a single text: a string of several words that is no path. The error does not hold
-        the text.
+        The argument is a single text: a string of several words that is not a path. The error does not contain the
+        text.
     """
     if not isinstance(corpus, (str, os.PathLike)):
         return False
@@ -55,7 +55,7 @@ def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
     if not corpus.strip() or long or (len(corpus.split()) > 1 and not Folder(corpus).exists()):
         raise OptionError(
             f"expected a path, or a list of texts, found one string of {len(corpus):,} characters that is no path; put "
-            "texts into a list, even a single one"
+            "texts into a list, even a single text"
         )
     return True
 
@@ -99,9 +99,9 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
     for field in (*fields, *optional):
         if names.count(field) > 1:
             raise OptionError(f"the frame has {names.count(field)} columns {field!r}", fields.get(field))
-    wanted = [*fields, *(field for field in optional if field in names and field not in fields)]
+    chosen = [*fields, *(field for field in optional if field in names and field not in fields)]
     table = {field: _texts(column_of(field), field) if field == name else _arrow(column_of(field), field)
-             for field in wanted}  # fmt: skip
+             for field in chosen}  # fmt: skip
     for field, option in fields.items():
         if option == "covariates":
             _require_numbers(table[field], field)
@@ -129,7 +129,7 @@ def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
 
 
 def _arrow(values: Any, name: str) -> pa.ChunkedArray:
-    """Return a column as Arrow has it; values that are missing are null."""
+    """Return a column as an Arrow array, with nulls for missing values."""
     try:
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             column = values
@@ -151,7 +151,7 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
 
 
 def _require_numbers(column: pa.ChunkedArray, name: str) -> None:
-    """Refuse a column of strings that are no numbers; the error holds none of them."""
+    """Refuse a column of strings that are not numbers; the error does not contain them."""
     if not _is_string(column.type):
         return
     trimmed = pc.utf8_trim_whitespace(column)
@@ -180,7 +180,7 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
         wrong = next((row for row, one in enumerate(values) if not _is_text(one)), None)
         if wrong is not None:
             raise OptionError(f"expected strings, found {type(values[wrong]).__name__} at position {wrong}", "text")
-        values = [None if isinstance(one, float) else _whole(one) for one in values]
+        values = [None if isinstance(one, float) else _encodable(one) for one in values]
         if all(one is None for one in values):
             return pa.chunked_array([pa.nulls(len(values), pa.large_string())])
     column = _arrow(values, name)
@@ -192,8 +192,8 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
     return column
 
 
-def _whole(one: Any) -> Any:
-    """Return a text that UTF-8 can write: halves of surrogate pairs become question marks, as in files."""
+def _encodable(one: Any) -> Any:
+    """Return a text that UTF-8 can encode: lone surrogates become question marks, as in files."""
     return clean(one) if isinstance(one, str) else one
 
 
@@ -224,16 +224,16 @@ def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
     for name in ("text", "id", "title", "date"):
         if not isinstance(options.get(name), str | None):
             raise OptionError(f"expected the name of a column, found {options[name]!r}", name)
-    found = {options.get("text") or TEXT: "text"}
-    found.update({options[name]: name for name in ("id", "title", "date") if options.get(name)})
+    fields = {options.get("text") or TEXT: "text"}
+    fields.update({options[name]: name for name in ("id", "title", "date") if options.get(name)})
     for name in ("labels", "covariates"):
         for one in names_of(options.get(name) or (), name):
-            found[one.partition("=")[2] or one] = name
-    return found
+            fields[one.partition("=")[2] or one] = name
+    return fields
 
 
 def write_texts(table: pa.Table, folder: str | os.PathLike[str]) -> str:
-    """Write texts where they can be ingested; return the file's path."""
+    """Write texts to a file for ingestion, and return its path."""
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, compression="lz4")
@@ -242,7 +242,7 @@ def write_texts(table: pa.Table, folder: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def named_texts(path: str) -> Iterator[None]:
-    """Call a file of texts by what it is, not by a path that nobody knows."""
+    """Replace the path of a temporary file of texts in errors by ``texts``."""
     try:
         yield
     except InputError as error:
@@ -252,7 +252,7 @@ def named_texts(path: str) -> Iterator[None]:
 
 
 def require_corpus_folder(path: str | os.PathLike[str]) -> None:
-    """Say what to do with a file where a corpus is expected."""
+    """Raise `AbsentError` with advice if a file is named where a corpus is expected."""
     folder = Folder(path)
     if folder.exists() and not folder.is_folder():
         raise AbsentError(f"{folder.url}: expected the folder of a corpus, found a file; `ingest` makes a corpus of it")
@@ -260,8 +260,8 @@ def require_corpus_folder(path: str | os.PathLike[str]) -> None:
 
 def column_names(texts: Any) -> list[str]:
     """Return the names of a frame's columns; none of a list or a column."""
-    found = _columns_of(texts)
-    return [] if found is None else found[0]
+    columns = _columns_of(texts)
+    return [] if columns is None else columns[0]
 
 
 def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]
     dict
         Options of `collapsium.pipeline.ingest`.
     """
-    found = {name: options.pop(name) for name in OPTIONS if name in options}
-    if "covariates" in found and "covariates" in set(family) and options.get("scaling") == "linear":
-        options["covariates"] = tuple(one.partition("=")[0] for one in names_of(found["covariates"], "covariates"))
-    return found
+    reading = {name: options.pop(name) for name in OPTIONS if name in options}
+    if "covariates" in reading and "covariates" in set(family) and options.get("scaling") == "linear":
+        options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
+    return reading

@@ -1,4 +1,4 @@
-"""Share of unknown words: tokens of added documents whose words the corpus's vocabulary does not have."""
+"""Measure the share of unknown words: tokens of added documents that are not in the corpus's vocabulary."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from collapsium.storage.building.ingest_record import History, Report, read_hist
 from collapsium.storage.corpus.corpus import Corpus
 
 MAX_SHARE = 0.1
-"""Share of unknown tokens above which a warning is due."""
+"""Share of unknown tokens above which a warning is given."""
 
 
 @dataclass(frozen=True)
 class UnknownWords:
     """Tokens of unknown words among the tokens of documents.
 
-    A word is unknown if it is not in the vocabulary and was not left out on purpose. Words that the corpus's
-    ``min_documents`` or ``max_words`` has pruned are unknown; stop words and words that are too frequent for
-    ``max_document_share`` are not, and do not count among the tokens either.
+    A word is unknown if it is not in the vocabulary and was not left out on purpose. Words pruned by the corpus's
+    ``min_documents`` or ``max_words`` are unknown. Stop words and words that are too frequent for
+    ``max_document_share`` are not unknown, and do not count as tokens.
 
     Attributes
     ----------
     unknown : int
         Tokens of unknown words, which were dropped.
     tokens : int
-        Tokens that were kept or unknown.
+        Tokens of known and unknown words.
     """
 
     unknown: int = 0
@@ -34,56 +34,56 @@ class UnknownWords:
 
     @classmethod
     def of(cls, reports: Iterable[Report]) -> UnknownWords:
-        """Add up what reports of ingesting or appending say."""
-        every = list(reports)
-        unknown = sum(one.unknown_tokens for one in every)
-        return cls(unknown, unknown + sum(one.tokens for one in every))
+        """Return the sums over reports of ingesting or appending."""
+        reports = list(reports)
+        unknown = sum(report.unknown_tokens for report in reports)
+        return cls(unknown, unknown + sum(report.tokens for report in reports))
 
     @property
     def share(self) -> float | None:
-        """Share of the tokens that are of unknown words; None where there is no token."""
+        """Share of tokens of unknown words; None without tokens."""
         return self.unknown / self.tokens if self.tokens else None
 
     def record(self) -> dict[str, Any]:
-        """Return the fields that JSON has of it."""
+        """Return the counts as fields of a JSON object."""
         return {"unknown_tokens": self.unknown, "unknown_share": self.share}
 
     def text(self) -> str:
         """Return the share in words."""
         share = 0.0 if self.share is None else self.share
-        return f"{self.unknown:,} of {self.tokens:,} tokens ({share:.1%}) are of words that are not in the vocabulary"
+        return f"{self.unknown:,} of {self.tokens:,} tokens ({share:.1%}) are words that are not in the vocabulary"
 
     def warning(self, history: History, *, grow: bool, option: str) -> str | None:
-        """Return a warning where the share is above `MAX_SHARE`.
+        """Return a warning if the share is above `MAX_SHARE`.
 
         Parameters
         ----------
         history : History
-            Of the corpus.
+            The corpus's history.
         grow : bool
-            Whether the vocabulary grows.
+            True if the vocabulary grows.
         option : str
-            How the user asks for that.
+            Name of the option that lets it grow.
 
         Returns
         -------
         str or None
-            None where there is nothing to warn of.
+            The warning; None if the share is small.
         """
         if self.share is None or self.share <= MAX_SHARE:
             return None
         first = UnknownWords.of([history.report]).share
-        beside = "" if first is None else f" (of the first documents: {first:.1%})"
-        return f"added documents: {self.text()}, and were dropped{beside}; {_advice(history, grow, option)}"
+        comparison = "" if first is None else f" (first documents: {first:.1%})"
+        return f"added documents: {self.text()}, and were dropped{comparison}; {_advice(history, grow, option)}"
 
 
 def _advice(history: History, grow: bool, option: str) -> str:
-    """Return what a user can do about unknown words."""
+    """Return advice on unknown words."""
     limit = history.cuts.max_words
     if limit is not None:
-        return f"max_words = {limit} leaves no room for new words, a new corpus would choose its words anew"
+        return f"max_words = {limit} leaves no room for new words; ingest a new corpus to choose its words anew"
     if grow:
-        return f"new words need {history.cuts.min_documents} of the documents that are added together (min_documents)"
+        return f"new words must occur in {history.cuts.min_documents} of the added documents (min_documents)"
     return f"{option} adds new words to the vocabulary"
 
 

@@ -170,6 +170,6 @@ def _tick_texts(marks: Sequence[float]) -> list[str]:
 
 
 def _digits(marks: Sequence[float]) -> int:
-    """Return the number of decimals that tells all ticks apart."""
+    """Return the number of decimals by which all ticks differ."""
     step = min((b - a for a, b in itertools.pairwise(marks)), default=abs(marks[0]) if marks else 1.0)
     return max(-math.floor(math.log10(step) + 1e-9), 0) if step > 0 else 0

@@ -34,7 +34,7 @@ def execute(
 ) -> None:
     """Append, and print the sizes of the corpus."""
     from collapsium.pipeline.corpora.append.additions import Addition
-    from collapsium.pipeline.corpora.append.append import append_told
+    from collapsium.pipeline.corpora.append.append import append_with_report
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
     from collapsium.storage.readers.side_files.columns import Wanted
 
@@ -52,7 +52,7 @@ def execute(
         options.headings,
     )
     with counting("appending") as progress:
-        added = append_told(corpus, sources, addition, progress)
+        added = append_with_report(corpus, sources, addition, progress)
     manifest, report, unknown = added.manifest, added.report, UnknownWords.of([added.report])
     if added.repeated and not flags.json:
         there = counted(report.documents, manifest.holds[:-1])

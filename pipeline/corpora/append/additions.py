@@ -1,4 +1,4 @@
-"""Additions to a corpus: what is asked for, what comes of it, and what documents and vectors have in common."""
+"""Requests and results of additions to a corpus, and the steps that documents and vectors share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.side_files.columns import Wanted
 
 LOCK, SCRATCH = "lock", "append"
-NAMED = 5  # ids that are there already, of a chunk, that an error names
+MAX_NAMED_IDS = 5
+"""Ids that an error about existing documents names."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,15 @@ class Added:
     Attributes
     ----------
     manifest : Manifest
-        What the corpus holds now.
+        The corpus's manifest after the addition.
     report : Report
-        What was added, left out and dropped.
+        Numbers of documents and words that were added, skipped and dropped.
     history : History
-        How the corpus came about, with this addition.
+        The history of the corpus, with this addition.
     files : frozenset of str
-        Files that documents were added from; of others all documents were in the corpus already.
+        Files that documents were added from; all documents of other files were in the corpus already.
     repeated : bool
-        Whether the very same addition was made before, and nothing is added; `report` is that of the earlier one.
+        True if the same addition was made before, so that nothing is added; `report` is then the earlier one.
     """
 
     manifest: Manifest
@@ -49,7 +50,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Addition:
-    """What is asked for of an addition; see `append`."""
+    """Options of an addition; see `append`."""
 
     grow: bool = False
     skip_existing: bool = False
@@ -59,20 +60,20 @@ class Addition:
     scheduler: str | None = None
     workers: int | None = None
     tls: TLS | None = None
-    beside: Wanted = field(default_factory=Wanted)
+    side_files: Wanted = field(default_factory=Wanted)
     headings: str | None = None
 
 
 @contextmanager
 def scratch_inside(folder: Folder) -> Iterator[Folder]:
-    """Make a scratch folder inside the corpus, which every worker sees; what an earlier one has left goes first.
+    """Make a scratch folder inside the corpus, which every worker sees, after removing those of earlier processes.
 
-    It lies in the scratch folder of this process alone, and goes also if another has taken the corpus over.
+    The folder belongs to this process only, and is removed even if another process has taken the corpus over.
 
     Parameters
     ----------
     folder : Folder
-        The corpus's.
+        Folder of the corpus.
 
     Yields
     ------
@@ -91,7 +92,7 @@ def scratch_inside(folder: Folder) -> Iterator[Folder]:
 
 
 def clean(corpus: Corpus) -> None:
-    """Remove files that the manifest does not name, as an addition that was cut short leaves them."""
+    """Remove files that the manifest does not name, which an interrupted addition has left."""
     folder, manifest = corpus.folder, corpus.manifest
     ours = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
     there = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
@@ -107,7 +108,7 @@ def clean(corpus: Corpus) -> None:
 
 
 def clean_hidden(corpus: Corpus) -> None:
-    """Remove files that a process that was killed has left half written; nobody reads them."""
+    """Remove partly written files of processes that were killed."""
     for folder, within in ((corpus.folder, ""), (corpus.folder / "documents", "documents/")):
         for name in folder.names():
             if name.startswith(".") and name.endswith(".part"):
@@ -116,8 +117,8 @@ def clean_hidden(corpus: Corpus) -> None:
 
 
 def refuse_known(corpus: Corpus, names: Sequence[str]) -> NoReturn:
-    """Raise `MismatchError`, as documents of these ids are in the corpus."""
-    some = ", ".join(repr(name) for name in names[:NAMED])
+    """Raise `MismatchError` for ids that the corpus already has."""
+    some = ", ".join(repr(name) for name in names[:MAX_NAMED_IDS])
     raise MismatchError(
-        f"{corpus.url}: has {corpus.holds} of the same ids already, such as {some}; `skip_existing` leaves them out"
+        f"{corpus.url}: has {corpus.holds} with the same ids already, such as {some}; `skip_existing` leaves them out"
     )

@@ -1,8 +1,9 @@
-"""Adding documents to a corpus: new shards behind those that there are, which stay as they are.
+"""Append documents to a corpus as new shards; existing shards do not change.
 
-Nothing of the corpus is changed before its manifest is replaced, which is the last step: files have names of their own
-content, so that neither a reader nor an addition that was cut short meets another's bytes. The history is written just
-before; an addition that the manifest does not have is left out when it is read (`History.until`).
+The last step replaces the manifest, and nothing that it names changes before. The names of new files contain digests of
+their content, so neither a reader nor an interrupted addition meets the bytes of another addition. The history is
+written just before the manifest; an addition that the manifest lacks is ignored when the history is read
+(`History.until`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from collapsium.pipeline.corpora.append.documents import DocumentAddition
 from collapsium.pipeline.corpora.append.vectors import append_vectors
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.corpora.recorded_reading import history_for, require_named_again
-from collapsium.pipeline.corpora.side_files import look_beside_more
-from collapsium.pipeline.corpora.text_ingest import settled
+from collapsium.pipeline.corpora.side_files import read_appended_side_files
+from collapsium.pipeline.corpora.text_ingest import check_reading
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
@@ -44,7 +45,7 @@ def append(
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Manifest:
-    """Add documents, or vectors, to a corpus as new shards, read as those that it was made of.
+    """Add documents, or vectors, to a corpus as new shards, read as its own documents were.
 
     Parameters
     ----------
@@ -53,28 +54,28 @@ def append(
     sources : path or sequence of paths
         Files, folders or globs, local or fsspec URLs.
     options : AppendOptions
-        What is added to a corpus.
+        Treatment of new words and of documents that the corpus already has.
     sides : SideFileOptions
-        Labels and numbers of documents that lie beside them.
+        Files with labels and covariates of documents, separate from the documents.
     scheduling : SchedulerOptions
-        Which executor runs the tasks.
+        Executor of the tasks.
     tls : TLS, optional
-        Certificates for a cluster whose messages are encrypted.
+        Certificates for a Dask cluster with encrypted messages.
     progress : callable, optional
-        Told the number of documents read so far.
+        Called with the number of documents read so far.
 
     Returns
     -------
     Manifest
-        What the corpus holds now; the one that it had, where nothing is new.
+        The corpus's manifest after the addition, unchanged if nothing is new.
 
     Raises
     ------
     CollapsiumError
-        A source is missing or damaged, an id is there already, or another process appends. The corpus is as it was.
+        A source is missing or damaged, the corpus already has an id, or another process appends. The corpus does not
+        change.
     """
-    wanted = Wanted(sides.label_files, sides.label_names)
-    asked = Addition(
+    addition = Addition(
         options.grow,
         options.skip_existing,
         options.format,
@@ -83,33 +84,33 @@ def append(
         scheduling.scheduler,
         scheduling.workers,
         tls,
-        wanted,
+        Wanted(sides.label_files, sides.label_names),
         options.headings,
     )
-    return append_told(corpus, sources, asked, progress).manifest
+    return append_with_report(corpus, sources, addition, progress).manifest
 
 
-def append_told(
+def append_with_report(
     corpus: str | os.PathLike[str],
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    asked: Addition,
+    addition: Addition,
     progress: Counting = silent,
 ) -> Added:
-    """Add documents to a corpus, and report what was dropped; see `append`.
+    """Add documents to a corpus, and return a report; see `append`.
 
     Parameters
     ----------
     corpus, sources
         As for `append`.
-    asked : Addition
-        The rest of it.
+    addition : Addition
+        The options.
     progress : callable, optional
         As for `append`.
 
     Returns
     -------
     Added
-        What the corpus holds now, and what was added, left out and dropped.
+        The corpus's manifest, and numbers of documents and words that were added, skipped and dropped.
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if not paths:
@@ -117,66 +118,68 @@ def append_told(
     opened = Corpus(corpus)
     opened.require_documents()
     if opened.holds == VECTORS:
-        return append_vectors(opened, paths, asked, progress)
-    kept = read_history(opened.folder) or History("")
-    history = _history_of(opened, kept, paths, asked)
-    history, scheduler, stops = settled(history, asked.scheduler, asked.workers)
-    sides = look_beside_more(asked.beside, kept.beside, history.options, opened.manifest.fields)
-    if sides is not None and sides.by_order and asked.skip_existing:
+        return append_vectors(opened, paths, addition, progress)
+    recorded = read_history(opened.folder) or History("")
+    history = _history_of(opened, recorded, paths, addition)
+    history, scheduler, stops = check_reading(history, addition.scheduler, addition.workers)
+    sides = read_appended_side_files(addition.side_files, recorded.beside, history.options, opened.manifest.fields)
+    if sides is not None and sides.by_order and addition.skip_existing:
         raise OptionError(
-            "leaves documents out, and side files have a line for each; give side files with ids", "skip_existing"
+            "leaves documents out, and side files have a line for each document; use side files with ids",
+            "skip_existing",
         )
     with RunLock(opened.folder / LOCK) as lock, scratch_inside(opened.folder.fenced(lock)) as scratch:
         opened = Corpus(corpus)
         opened.folder = opened.folder.fenced(lock)
-        kept = read_history(opened.folder) or kept  # with additions that another process has made meanwhile
-        kept = kept.until(opened.manifest.documents)
+        # Another process may have added documents meanwhile.
+        recorded = read_history(opened.folder) or recorded
+        recorded = recorded.until(opened.manifest.documents)
         clean_hidden(opened)
-        executor = open_executor(scheduler, asked.workers, tls=asked.tls)
+        executor = open_executor(scheduler, addition.workers, tls=addition.tls)
         try:
-            adding = DocumentAddition(executor, opened, scratch, history, kept, stops, asked, sides)
-            told = adding.read(paths, scheduler, progress)
-            if not told.notes:
-                return Added(opened.manifest, adding.report, kept)
-            if adding.repeats(told):
-                return Added(opened.manifest, adding.report, kept, repeated=True)
+            adding = DocumentAddition(executor, opened, scratch, history, recorded, stops, addition, sides)
+            counted = adding.read(paths, scheduler, progress)
+            if not counted.notes:
+                return Added(opened.manifest, adding.report, recorded)
+            if adding.repeats(counted):
+                return Added(opened.manifest, adding.report, recorded, repeated=True)
             clean(opened)
-            manifest = adding.write(told)
+            manifest = adding.write(counted)
         finally:
             executor.close()
         lock.require()
-        kept = replace(kept, appended=(*kept.appended, adding.report))
-        kept.write(opened.folder)
+        recorded = replace(recorded, appended=(*recorded.appended, adding.report))
+        recorded.write(opened.folder)
         manifest.write(opened.folder)
-    files = frozenset(path for note in told.notes for path, count in note.origins if count)
-    return Added(manifest, adding.report, kept, files)
+    files = frozenset(path for note in counted.notes for path, count in note.origins if count)
+    return Added(manifest, adding.report, recorded, files)
 
 
-def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition) -> History:
-    """Say how sources are to be read: as those of the corpus, as far as their format allows."""
+def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition: Addition) -> History:
+    """Return the reading of new sources: that of the corpus, as far as their format allows."""
     try:
-        kind = asked.format or guess_format(paths[0])
+        kind = addition.format or guess_format(paths[0])
     except OptionError:
-        if kept.kind not in TEXTS:
+        if own_history.kind not in TEXTS:
             raise
-        kind = kept.kind
+        kind = own_history.kind
     if kind == "vectors":
         raise OptionError(f"`format` {kind}: {corpus.url} is a corpus of documents")
-    if kept.flattened:
+    if own_history.flattened:
         raise OptionError(
-            f"{corpus.url}: its documents are segments that `collapsium flatten` made; append to the corpus that it "
-            "was made of, and flatten that again"
+            f"{corpus.url}: its documents are segments made by `collapsium flatten`; append to the original corpus, "
+            "and flatten that again"
         )
-    segments = None if asked.headings is None else f"{HEADINGS}{asked.headings}"
-    require_named_again(corpus.url, kept.options, asked.tokenizer, segments)
+    segments = None if addition.headings is None else f"{HEADINGS}{addition.headings}"
+    require_named_again(corpus.url, own_history.options, addition.tokenizer, segments)
     for name, value, recorded in (
-        ("tokenizer", asked.tokenizer, kept.options.tokenizer),
-        ("headings", segments, kept.options.segments),
+        ("tokenizer", addition.tokenizer, own_history.options.tokenizer),
+        ("headings", segments, own_history.options.segments),
     ):
         if value is not None and value != recorded:
             made = "without it" if recorded is None else f"with {recorded}"
             raise OptionError(
-                f"expected what {corpus.url} was made with, found {value}; it was made {made}", parameter=name
+                f"expected the value that {corpus.url} was made with, found {value}; it was made {made}", parameter=name
             )
-    history = history_for(kept, kind)
-    return replace(history, options=replace(history.options, max_decompressed=asked.max_decompressed))
+    history = history_for(own_history, kind)
+    return replace(history, options=replace(history.options, max_decompressed=addition.max_decompressed))

@@ -10,11 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.append.additions import NAMED, Addition, refuse_known
+from collapsium.pipeline.corpora.append.additions import MAX_NAMED_IDS, Addition, refuse_known
 from collapsium.pipeline.corpora.append.repeats import added_ids, find_earlier
-from collapsium.pipeline.corpora.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
+from collapsium.pipeline.corpora.passes import (
+    Counted,
+    in_order,
+    read_all,
+    require_distinct_ids,
+    write_shards,
+    write_side_tables,
+)
 from collapsium.pipeline.corpora.text_ingest import drop_stopped, leave_phrases
-from collapsium.pipeline.corpora.text_sources import look_at, numberings_of, report_of
+from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.building.ingest_record import History, Report
@@ -49,45 +56,45 @@ class DocumentAddition:
         corpus: Corpus,
         scratch: Folder,
         history: History,
-        kept: History,
+        own_history: History,
         stops: StopWords,
-        asked: Addition,
+        addition: Addition,
         sides: Sides | None,
     ) -> None:
         self._executor, self._corpus, self._scratch = executor, corpus, scratch
-        self._history, self._stops, self._asked, self._sides = history, stops, asked, sides
-        self._kept = kept
+        self._history, self._stops, self._addition, self._sides = history, stops, addition, sides
+        self._own_history = own_history
         self._numberings: list[tuple[tuple[str, int, int], ...]] = []
         self._known = self._added = pa.array([], pa.string())
         self._again: list[str] = []
         self.report = Report()
 
     def read(self, paths: list[str], scheduler: str, progress: Counting) -> Counted:
-        """Read the sources, and judge their ids."""
+        """Read the sources, and check their ids."""
         history, scratch = self._history, self._scratch
         futures = (self._executor.submit(reading.ids_of, reference) for reference in self._corpus.references)
         arrays = [*in_order(self._executor, futures), self._known]
         self._known = pa.concat_arrays(arrays)
-        self._added = added_ids(self._kept, self._known)
+        self._added = added_ids(self._own_history, self._known)
         if history.kind not in TEXTS:
             counted = self._read_counted(paths, progress)
         else:
             write_table(scratch, reading.KNOWN, pa.table({"id": self._known}))
             pairs = () if history.phrasing is None else history.phrasing.pairs
             leave_phrases(scratch, history.phrasing)
-            sources = look_at(paths, history, scheduler)
-            skip = self._asked.skip_existing
-            how = ReadRequest(
+            sources = find_sources(paths, history, scheduler)
+            skip = self._addition.skip_existing
+            request = ReadRequest(
                 history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
             )
-            counted = read_all(self._executor, sources.blocks(history.kind), how, progress, self._judge)
+            counted = read_all(self._executor, sources.blocks(history.kind), request, progress, self._judge)
             self.report = report_of(sources, counted)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
         self._judge_numbered()
-        judge_ids(counted.notes, self._numberings)
+        require_distinct_ids(counted.notes, self._numberings)
         if not counted.notes:
             return counted
-        counted, unmatched = lay_beside(scratch, counted, self._numberings, self._sides)
+        counted, unmatched = write_side_tables(scratch, counted, self._numberings, self._sides)
         self.report = replace(self.report, unmatched_rows=unmatched)
         return counted
 
@@ -96,15 +103,15 @@ class DocumentAddition:
             self._meet_again(note.ids, note.there)
 
     def _meet_again(self, ids: pa.Array, there: Sequence[str]) -> None:
-        """Refuse documents that are in the corpus, unless they may be those of an earlier addition."""
+        """Refuse documents of the corpus, unless they may be those of an earlier addition."""
         if not pc.all(pc.is_in(ids, value_set=self._added)).as_py():
             refuse_known(self._corpus, there)
-        self._again += there[:NAMED]
+        self._again += there[:MAX_NAMED_IDS]
 
     def _judge_numbered(self) -> None:
         names = ids_of_numbers([part for one in self._numberings for part in one])
         again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
-        if again and self._asked.skip_existing:
+        if again and self._addition.skip_existing:
             raise MismatchError(
                 f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
                 "(`id` FIELD at ingest)"
@@ -113,7 +120,7 @@ class DocumentAddition:
             self._meet_again(names, again)
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
-        """Read documents that are counted already; their ids, which are numbers, begin with the file's name."""
+        """Read documents of word counts, whose ids are numbers after the file's name."""
         notes: list[ChunkRecord] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
@@ -126,7 +133,7 @@ class DocumentAddition:
                 there = pc.is_in(ids, value_set=self._known)
                 again = int(pc.sum(there).as_py() or 0)
                 part = replace(part, ids=ids)
-                if again and not self._asked.skip_existing:
+                if again and not self._addition.skip_existing:
                     self._meet_again(ids, ids.filter(there).to_pylist())
                 elif again:
                     part = part.take(~np.asarray(there, dtype=bool))
@@ -153,9 +160,9 @@ class DocumentAddition:
         return counted
 
     def repeats(self, counted: Counted) -> bool:
-        """Tell whether the corpus has this very addition already; refuse what only has the same ids.
+        """Return True if the corpus has this addition already; refuse other documents with the same ids.
 
-        Then `report` is that of the earlier one.
+        If so, `report` becomes that of the earlier addition.
 
         Parameters
         ----------
@@ -165,13 +172,13 @@ class DocumentAddition:
         Returns
         -------
         bool
-            Whether there is nothing to add.
+            True if there is nothing to add.
         """
         if not self._again:
             return False
         pairs = zip(counted.notes, self._numberings, strict=True)
         ids = [ids_of_numbers(numbering) if note.ids is None else note.ids for note, numbering in pairs]
-        earlier = find_earlier(self._corpus.manifest, self._kept, self._known, pa.concat_arrays(ids))
+        earlier = find_earlier(self._corpus.manifest, self._own_history, self._known, pa.concat_arrays(ids))
         if earlier is None:
             refuse_known(self._corpus, self._again)
         vocabulary, _ = self._vocabulary(counted)
@@ -184,7 +191,7 @@ class DocumentAddition:
     def _write_shards(
         self, folder: Folder, vocabulary: Vocabulary, counted: Counted, before: Sequence[ShardRecord]
     ) -> tuple[list[ShardRecord], int]:
-        """Write the documents as shards behind those before; return their records, and how many documents are empty."""
+        """Write the documents as shards after those before; return their records, and the number of empty documents."""
         stops = self._stops if self._history.kind in TEXTS else StopWords()
         reading.write_vocabulary(self._scratch, vocabulary.words, stops)
         size = max([row.tokens for row in before if row.tokens] or [1])
@@ -214,21 +221,21 @@ class DocumentAddition:
         fields = self._corpus.manifest.fields
         for note in counted.notes:
             if _named_alike(dict(note.columns)) != _named_alike(fields):
-                has, given = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
-                path = note.origins[0][0]
+                own, new = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
                 raise MismatchError(
-                    f"{path}: its documents have the further fields {given}; those of {self._corpus.url} {has}"
+                    f"{note.origins[0][0]}: expected documents with the further fields {own}, as in "
+                    f"{self._corpus.url}, found {new}"
                 )
 
     def _vocabulary(self, counted: Counted) -> tuple[Vocabulary, Sieve]:
-        """Add what is new to the corpus's vocabulary: counts of its words and, if it grows, words."""
+        """Return the corpus's vocabulary with new counts and, if it grows, new words."""
         old = self._corpus.vocabulary
         words = pa.array(old.words, pa.string())
         spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
         sieve = Sieve(spelled, documents, tokens)
         if self._history.kind in TEXTS:
             drop_stopped(sieve, spelled, self._stops)
-        if self._asked.grow:
+        if self._addition.grow:
             sieve.cut(self._history.cuts, counted.documents, words)
         else:
             sieve.drop_frequent(self._history.cuts, self._history.frequent)

@@ -1,7 +1,7 @@
-"""Appending vectors: an addition becomes a Zarr array of its own, so that no chunk that readers know is changed.
+"""Append vectors to a corpus, each addition as a Zarr array of its own, so that existing chunks do not change.
 
-The sources are read twice: first their ids and values are checked, then what is new is written. As for documents, the
-manifest is replaced last, and files that it does not name are removed by the next addition.
+The sources are read twice: first their ids and values are checked, then new vectors are written. As for documents, the
+manifest is replaced last, and the next addition removes files that it does not name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from collapsium.pipeline.corpora.append.additions import (
     LOCK,
-    NAMED,
+    MAX_NAMED_IDS,
     Added,
     Addition,
     clean,
@@ -26,7 +26,7 @@ from collapsium.pipeline.corpora.append.additions import (
     scratch_inside,
 )
 from collapsium.pipeline.corpora.append.repeats import Earlier, added_ids, find_earlier
-from collapsium.pipeline.corpora.side_files import look_beside_more
+from collapsium.pipeline.corpora.side_files import read_appended_side_files
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import APPENDED_VECTORS, VECTORS, AppendedArray, Manifest, VectorsRecord
@@ -42,10 +42,11 @@ from collapsium.storage.readers.side_files.table import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
 from collapsium.storage.units import Counting
 
-TAG = 12  # digits of a digest in a file's name
+TAG = 12
+"""Digits of a digest in a file's name."""
 
 
-def append_vectors(corpus: Corpus, paths: list[str], asked: Addition, progress: Counting) -> Added:
+def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progress: Counting) -> Added:
     """Add vectors to a corpus of vectors.
 
     Parameters
@@ -54,51 +55,54 @@ def append_vectors(corpus: Corpus, paths: list[str], asked: Addition, progress: 
         The corpus.
     paths : list of str
         Files and Zarr arrays.
-    asked : Addition
+    addition : Addition
         The options; vectors have no words that a vocabulary could grow by.
     progress : callable
-        Gets the number of vectors written so far.
+        Called with the number of vectors written so far.
 
     Returns
     -------
     Added
-        What the corpus holds now, and what was added.
+        The corpus's manifest, and numbers of vectors that were added and skipped.
 
     Raises
     ------
     CollapsiumError
-        A source is missing or damaged or has other columns, an id is there already, or another process appends. The
-        corpus is as it was.
+        A source is missing or damaged or has other columns, the corpus already has an id, or another process appends.
+        The corpus does not change.
     """
-    _require_own(corpus, asked)
+    _require_own(corpus, addition)
     with RunLock(corpus.folder / LOCK) as lock:
         corpus = Corpus(corpus.url)
         corpus.folder = corpus.folder.fenced(lock)
-        kept = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
-        sides = look_beside_more(asked.beside, kept.beside, kept.options, corpus.manifest.fields)
-        if sides is not None and sides.by_order and asked.skip_existing:
+        own_history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
+        sides = read_appended_side_files(
+            addition.side_files, own_history.beside, own_history.options, corpus.manifest.fields
+        )
+        if sides is not None and sides.by_order and addition.skip_existing:
             raise OptionError(
-                "leaves vectors out, and side files have a line for each; give side files with ids", "skip_existing"
+                "leaves vectors out, and side files have a line for each vector; use side files with ids",
+                "skip_existing",
             )
-        options = replace(kept.options, max_decompressed=asked.max_decompressed)
+        options = replace(own_history.options, max_decompressed=addition.max_decompressed)
         sources = open_vectors(paths, options, tagged=True)
         _require_columns(corpus, sources)
         clean_hidden(corpus)
-        selection = _select(corpus, sources, sides, asked, kept)
+        selection = _select(corpus, sources, sides, addition, own_history)
         if selection.earlier is not None:
             _require_same(corpus, sources, sides, selection, selection.earlier, progress)
-            return Added(corpus.manifest, selection.earlier.report, kept, repeated=True)
+            return Added(corpus.manifest, selection.earlier.report, own_history, repeated=True)
         if not selection.count:
-            return Added(corpus.manifest, selection.report(len(paths)), kept)
+            return Added(corpus.manifest, selection.report(len(paths)), own_history)
         clean(corpus)
         written, unmatched = _write(corpus, corpus.folder, sources, sides, selection, progress)
         manifest = _manifest(corpus, written)
         report = replace(selection.report(len(paths)), unmatched_rows=unmatched)
         lock.require()
-        kept = replace(kept, appended=(*kept.appended, report))
-        kept.write(corpus.folder)
+        own_history = replace(own_history, appended=(*own_history.appended, report))
+        own_history.write(corpus.folder)
         manifest.write(corpus.folder)
-    return Added(manifest, report, kept, selection.files)
+    return Added(manifest, report, own_history, selection.files)
 
 
 @dataclass(frozen=True)
@@ -134,23 +138,23 @@ class _Selection:
         return Report(files=files, documents=self.count, skipped_documents=every - self.count)
 
 
-def _require_own(corpus: Corpus, asked: Addition) -> None:
-    """Refuse options that are of documents."""
-    if asked.grow:
+def _require_own(corpus: Corpus, addition: Addition) -> None:
+    """Refuse options that apply only to documents."""
+    if addition.grow:
         raise OptionError(f"{corpus.url} is a corpus of vectors, whose columns are fixed", "grow")
-    if asked.tokenizer is not None:
-        raise OptionError(f"`tokenizer` {asked.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
-    if asked.format not in (None, VECTORS):
-        raise OptionError(f"`format` {asked.format}: {corpus.url} is a corpus of vectors")
+    if addition.tokenizer is not None:
+        raise OptionError(f"`tokenizer` {addition.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
+    if addition.format not in (None, VECTORS):
+        raise OptionError(f"`format` {addition.format}: {corpus.url} is a corpus of vectors")
 
 
 def _require_columns(corpus: Corpus, sources: DenseSource) -> None:
-    """Refuse vectors of other columns; files that name none need as many."""
-    own, found = corpus.vocabulary.words, sources.columns()
-    if len(own) != len(found):
-        raise MismatchError(f"{sources.name}: has {len(found)} columns of values; {corpus.url} has {len(own)}")
-    if sources.named and list(own) != found:
-        ours, theirs = next(pair for pair in zip(own, found, strict=True) if pair[0] != pair[1])
+    """Refuse vectors with other columns; files without names need the same number."""
+    own, columns = corpus.vocabulary.words, sources.columns()
+    if len(own) != len(columns):
+        raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(own)}")
+    if sources.named and list(own) != columns:
+        ours, theirs = next(pair for pair in zip(own, columns, strict=True) if pair[0] != pair[1])
         raise MismatchError(f"{sources.name}: has a column {theirs!r} where {corpus.url} has {ours!r}")
 
 
@@ -162,32 +166,34 @@ def _sided(sources: DenseSource, sides: Sides | None) -> Iterator[Vectors]:
         first += len(part)
 
 
-def _select(corpus: Corpus, sources: DenseSource, sides: Sides | None, asked: Addition, kept: History) -> _Selection:
-    """Read the sources to check them, and choose the vectors that the corpus does not have."""
+def _select(
+    corpus: Corpus, sources: DenseSource, sides: Sides | None, addition: Addition, own_history: History
+) -> _Selection:
+    """Check the sources, and select the vectors that the corpus does not have."""
     known = pa.concat_arrays([one.documents().ids for one in corpus.references])
-    added = added_ids(kept, known)
+    added = added_ids(own_history, known)
     keep, every, files = [], [], set()
     refused: list[pa.Array] = []
     for part in _sided(sources, sides):
         fields = {name: str(column.type) for name, column in part.extras.items()}
         if fields != corpus.manifest.fields:
-            has, given = (", ".join(sorted(names)) or "none" for names in (corpus.manifest.fields, fields))
+            own, new = (", ".join(sorted(names)) or "none" for names in (corpus.manifest.fields, fields))
             raise MismatchError(
-                f"{sources.file}: its vectors have the further fields {given}; those of {corpus.url} {has}"
+                f"{sources.file}: expected vectors with the further fields {own}, as in {corpus.url}, found {new}"
             )
         there = pc.is_in(part.ids, value_set=known)
         again = part.ids.filter(there)
-        if len(again) and (asked.skip_existing and sources.numbered):
+        if len(again) and (addition.skip_existing and sources.numbered):
             _refuse(corpus, sources, again)
-        if len(again) and not asked.skip_existing:
-            refused.append(again[:NAMED])
+        if len(again) and not addition.skip_existing:
+            refused.append(again[:MAX_NAMED_IDS])
             if not pc.all(pc.is_in(part.ids, value_set=added)).as_py():
                 _refuse(corpus, sources, pa.concat_arrays(refused))
         keep.append(np.ones(len(part), dtype=bool) if refused else ~np.asarray(there, dtype=bool))
         every.append(part.ids)
         files.update([sources.file] if keep[-1].any() else [])
     ids = pa.concat_arrays(every) if every else pa.array([], pa.string())
-    earlier = find_earlier(corpus.manifest, kept, known, ids) if refused else None
+    earlier = find_earlier(corpus.manifest, own_history, known, ids) if refused else None
     if refused and earlier is None:
         _refuse(corpus, sources, pa.concat_arrays(refused))
     mask = np.concatenate(keep) if keep else np.zeros(0, dtype=bool)
@@ -196,7 +202,7 @@ def _select(corpus: Corpus, sources: DenseSource, sides: Sides | None, asked: Ad
 
 
 def _refuse(corpus: Corpus, sources: DenseSource, ids: pa.Array) -> NoReturn:
-    """Raise `MismatchError`, as vectors of these ids are in the corpus."""
+    """Raise `MismatchError` for ids that the corpus already has."""
     if sources.numbered:
         raise MismatchError(
             f"{corpus.url}: has vectors numbered as these, such as {ids[0].as_py()!r}; rename the file, or "
@@ -213,7 +219,7 @@ def _require_same(
     earlier: Earlier,
     progress: Counting,
 ) -> None:
-    """Refuse vectors that only have the ids of an earlier addition."""
+    """Refuse vectors with the ids of an earlier addition but other content."""
     with scratch_inside(corpus.folder) as scratch:
         written, _ = _write(corpus, scratch, sources, sides, selection, progress)
     if tuple(written.shards) != earlier.shards:
@@ -228,7 +234,7 @@ def _write(
     selection: _Selection,
     progress: Counting,
 ) -> tuple[WrittenVectors, int]:
-    """Write the new vectors as shards behind those that there are; return also how many rows no vector has."""
+    """Write the new vectors as shards; return them with the number of side-file rows that match no vector."""
     manifest, columns = corpus.manifest, corpus.manifest.vocabulary.words
     before = manifest.shards if selection.earlier is None else selection.earlier.before
     stem, _, ending = ARRAY.partition(".")

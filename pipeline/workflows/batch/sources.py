@@ -184,7 +184,7 @@ def _ingest(context: JobContext, paths: list[str]) -> Manifest:
 def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
     """Append files, and return those that added documents."""
     from collapsium.pipeline.corpora.append.additions import Addition
-    from collapsium.pipeline.corpora.append.append import append_told
+    from collapsium.pipeline.corpora.append.append import append_with_report
     from collapsium.pipeline.formatting import counted
 
     names = {field.name for field in fields(Addition)}
@@ -197,7 +197,7 @@ def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
     addition = Addition(
         **{**reading, **context.execution, "grow": ingest_table.grow, "skip_existing": ingest_table.skip_existing}
     )
-    added = append_told(context.corpus_folder.url, paths, addition, context.progress("append"))
+    added = append_with_report(context.corpus_folder.url, paths, addition, context.progress("append"))
     unknown = UnknownWords.of([added.report])
     text = counted(added.report.documents, context.job.holds.removesuffix("s")) + " added"
     text += f": {unknown.text()}" if unknown.tokens else ""

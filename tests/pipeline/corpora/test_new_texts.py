@@ -152,7 +152,7 @@ def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_pat
         with pytest.raises(OptionError, match=pattern):
             ingest(tmp_path / "x.jsonl", tmp_path / "new", like=tmp_path / "c", scheduler="serial", **others)
         opened = documents_for(tmp_path / "c", tmp_path / "x.jsonl", reading=others)
-        with pytest.raises(OptionError, match="trusted"), opened:
+        with pytest.raises(OptionError, match="if you trust it"), opened:
             pass
     with pytest.raises(OptionError, match="lines"):
         ingest(tmp_path / "x.jsonl", tmp_path / "new", like=tmp_path / "c", **{**named, "segments": "lines"})

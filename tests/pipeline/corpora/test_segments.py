@@ -210,8 +210,8 @@ def test_many_segments_and_a_huge_one__are_one_document_each(tmp_path):
         ({"segments": "sentense"}, r"did you mean 'sentences'"),
         ({"segments": "headings:["}, r"expected a regular expression"),
         ({"segments": "column", "format": "text"}, r"`segments` column: documents of the format text have no fields"),
-        ({"segments": "lines", "format": "uci"}, r"segments: is of texts; documents of the format uci are counted"),
-        ({"segments": "lines", "format": "vectors"}, r"segments: is of documents; vectors have no words"),
+        ({"segments": "lines", "format": "uci"}, r"segments: applies only to texts; the format uci has word counts"),
+        ({"segments": "lines", "format": "vectors"}, r"segments: applies only to documents; vectors have no words"),
     ],
 )
 def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, options, told):
@@ -251,7 +251,7 @@ def test_append__cuts_as_the_corpus_was_cut(tmp_path):
     assert [one.segments for one in history.appended] == [6]
     (tmp_path / "x.ldac").write_text("1 0:1\n")
     (tmp_path / "vocab.txt").write_text("bread\n")
-    with pytest.raises(MismatchError, match="have the further fields none; those of .* segments"):
+    with pytest.raises(MismatchError, match="expected documents with the further fields .*segments.* found none"):
         append(tmp_path / "c", tmp_path / "x.ldac", format="ldac")
     assert main(["verify", str(tmp_path / "c")]) == 0
 

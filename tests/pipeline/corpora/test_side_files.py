@@ -328,7 +328,7 @@ def test_split__keeps_the_labels_of_vectors_apart(made, tmp_path):
         ({"drop_labels": 0.5, "folds": 2, "fold": 0}, "^folds: "),
         ({"drop_labels": 0.0}, "expected a share above 0"),
         ({"drop_labels": float("nan")}, "expected a share above 0"),
-        ({"field": "tag"}, "say `drop_labels` too"),
+        ({"field": "tag"}, "requires `drop_labels`"),
         ({"drop_labels": 0.5}, "its covariates are dropped by name, `field` stars"),
         ({"drop_labels": 0.5, "field": "star"}, "did you mean 'stars'"),
     ],

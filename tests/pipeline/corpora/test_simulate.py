@@ -214,7 +214,7 @@ def test_documents__are_well_formed_even_if_empty_or_of_very_many_words(document
 def test_proportions_table__is_the_one_that_infer_would_write():
     theta = np.random.default_rng(0).dirichlet(np.full(40, 0.02), size=50)
     ids = numbered_ids(1, 50)
-    assert simulation._table(ids, theta).equals(sparse(ids, theta, simulation.LEAST_PROPORTION))
+    assert simulation._table(ids, theta).equals(sparse(ids, theta, simulation.MIN_PROPORTION))
 
 
 @pytest.mark.parametrize("seed", [0, 1])

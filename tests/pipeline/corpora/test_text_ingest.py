@@ -379,17 +379,17 @@ def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypat
     ("kind", "options", "message"),
     [
         ("jsonl", {"phrases": "pmi"}, "phrases: expected npmi or count, found 'pmi'"),
-        ("jsonl", {"phrase_count": 3}, "say `phrases` npmi"),
+        ("jsonl", {"phrase_count": 3}, "require `phrases`"),
         ("jsonl", {"stop_words": "klingon"}, "`stop_words` klingon: no such language"),
         ("jsonl", {"max_words": 0}, "max_words: expected 1 or more, found 0"),
         ("jsonl", {"covariates": ["title"]}, "`covariates` title: has a meaning of its own"),
         ("jsonl", {"labels": ["a=x", "a=y"]}, "`labels` a: is said twice"),
-        ("jsonl", {"index_base": 0}, "index_base: is of svmlight alone, found the format jsonl"),
+        ("jsonl", {"index_base": 0}, "index_base: applies only to svmlight, found the format jsonl"),
         ("svmlight", {"index_base": 2}, "index_base: expected 0 or 1, found 2"),
         ("jsonl", {"scheduler": "thread"}, "scheduler: expected threads"),
         ("text", {"id": "key"}, "id: documents of the format text have no fields to name"),
-        ("jsonl", {"values": "x"}, "values: is of vectors alone"),
-        ("ldac", {"covariates": ["x"]}, "covariates: is of texts; documents of the format ldac are counted already"),
+        ("jsonl", {"values": "x"}, "values: applies only to vectors"),
+        ("ldac", {"covariates": ["x"]}, "covariates: applies only to texts; the format ldac has word counts"),
     ],
 )
 def test_options__that_mean_nothing_are_refused(tmp_path, kind, options, message):

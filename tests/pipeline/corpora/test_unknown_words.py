@@ -44,10 +44,10 @@ def test_a_job_whose_vocabulary_is_frozen__reports_the_share_of_unknown_words(jo
     found = json.loads(said.out)
     assert found["unknown_share"] == pytest.approx(expected)
     assert found["unknown_tokens"] == pytest.approx(expected * 12 * 30)
-    assert f"({expected:.1%}) are of words that are not in the vocabulary" in said.err
-    assert [
-        ("grow = true in [ingest]" in text, "(of the first documents: 0.0%)" in text) for text in found["warnings"]
-    ] == [(True, True)]
+    assert f"({expected:.1%}) are words that are not in the vocabulary" in said.err
+    assert [("grow = true in [ingest]" in text, "(first documents: 0.0%)" in text) for text in found["warnings"]] == [
+        (True, True)
+    ]
     assert f"score {found['score']:.4f} nats" not in said.err
     records = [one for one, _ in versions(job)]
     assert [(one.additions, one.unknown_share) for one in records] == [(0, None), (1, found["unknown_share"])]
@@ -94,7 +94,7 @@ def test_append__reports_the_share_of_unknown_words_and_names_grow(tmp_path, cap
     ingest(tmp_path / "old.jsonl", tmp_path / "c")
     assert main(["append", str(tmp_path / "c"), str(tmp_path / "new.jsonl")]) == 0
     said = capsys.readouterr()
-    assert "1 of 3 tokens (33.3%) are of words that are not in the vocabulary" in said.out
+    assert "1 of 3 tokens (33.3%) are words that are not in the vocabulary" in said.out
     assert "warning: added documents" in said.err
     assert "--grow adds new words" in said.err
     assert main(["append", str(tmp_path / "c"), str(tmp_path / "more.jsonl"), "--grow", "--json"]) == 0

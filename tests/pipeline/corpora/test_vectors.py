@@ -253,9 +253,9 @@ def rows_of(corpus):
         ({"folds": 1, "fold": 0}, "folds: expected 2 or more, found 1"),
         ({"folds": 3, "fold": 3}, "fold: expected a number from 0 to 2, found 3"),
         ({"folds": 3, "fold": -1}, "fold: expected a number from 0 to 2, found -1"),
-        ({"folds": 3}, "`folds` and `fold` belong together"),
-        ({"fold": 3}, "`folds` and `fold` belong together"),
-        ({"folds": 3, "fold": 1, "fraction": 0.5}, "`fraction` 0.5: with `folds` 3"),
+        ({"folds": 3}, "`folds` and `fold` are needed together"),
+        ({"fold": 3}, "`folds` and `fold` are needed together"),
+        ({"folds": 3, "fold": 1, "fraction": 0.5}, "fraction: 0.5 is not allowed with `folds`"),
     ],
 )
 def test_splits_that_cannot_be__leave_nothing(corpus, tmp_path, options, message):

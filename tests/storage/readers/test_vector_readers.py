@@ -256,5 +256,5 @@ def test_the_command__says_what_it_made(tmp_path, capsys):
     assert main(["ingest", path, str(tmp_path / "d"), "--format", "vectors", "--labels", "-1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["vectors"]["constant"] == [0]
     assert main(["ingest", path, str(tmp_path / "e"), "--format", "vectors", "--stop-words", "english"]) == 2
-    assert "--stop-words: is of documents" in capsys.readouterr().err
+    assert "--stop-words: applies only to documents" in capsys.readouterr().err
     assert not (tmp_path / "e").exists()

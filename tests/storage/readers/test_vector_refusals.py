@@ -147,10 +147,10 @@ def test_other_files__are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("x.csv", {"format": "vectors", "stop_words": "none"}, "stop_words: is of documents"),
-        ("x.csv", {"format": "vectors", "min_documents": 2}, "min_documents: is of documents"),
-        ("x.csv", {"format": "vectors", "max_document_share": 0.5}, "max_document_share: is of documents"),
-        ("x.csv", {"format": "vectors", "text": "text"}, "text: is of documents"),
+        ("x.csv", {"format": "vectors", "stop_words": "none"}, "stop_words: applies only to documents"),
+        ("x.csv", {"format": "vectors", "min_documents": 2}, "min_documents: applies only to documents"),
+        ("x.csv", {"format": "vectors", "max_document_share": 0.5}, "max_document_share: applies only to documents"),
+        ("x.csv", {"format": "vectors", "text": "text"}, "text: applies only to documents"),
         ("x.mtx", {"labels": "1"}, "labels: is of vectors alone"),
         ("x.txt", {"values": "a"}, "values: is of vectors alone"),
         ("x.txt", {"header": "no"}, "header: is of vectors alone"),

@@ -139,7 +139,7 @@ def test_the_same_addition_again__is_refused_or_adds_nothing(corpus, capsys):
     assert files_of(corpus) == before
     other = str(put_rows(corpus.parent / "changed.csv", np.ones((4, 2)), first=7))
     assert main(["append", str(corpus), other]) == 1
-    assert "has vectors of the same ids already, such as 'v7'" in capsys.readouterr().err
+    assert "has vectors with the same ids already, such as 'v7'" in capsys.readouterr().err
     assert main(["append", str(corpus), more, "--skip-existing", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["append"]["skipped_documents"] == 4
     assert main(["append", str(corpus), more, "--skip-existing"]) == 0
