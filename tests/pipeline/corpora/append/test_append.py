@@ -208,7 +208,7 @@ def test_append__runs_no_regular_expression_that_only_the_corpus_names(tmp_path,
     before = files_of(tmp_path / "c")
     assert main(["append", str(tmp_path / "c"), str(new)]) == 2
     assert f"--headings '{endless}'" in capsys.readouterr().err
-    with pytest.raises(OptionError, match="headings: expected what .* was made with"):
+    with pytest.raises(OptionError, match="headings: expected the value that .* was made with"):
         append(tmp_path / "c", new, headings="CH")
     assert files_of(tmp_path / "c") == before
     short = put_lines(tmp_path / "z.jsonl", [{"id": "b", "text": "aa bb"}])
