@@ -32,7 +32,7 @@ from collapsium.storage.runs.proportions import (
     SCHEMA,
     SEGMENT_SCHEMA,
     ending_of,
-    ids_beside,
+    ids_file,
     require_free,
     written_to,
 )
@@ -134,7 +134,7 @@ def infer(
     model = Model(run if options.member is None else member_of(run, options.member))
     if options.segments:
         require_segments(model.record.family)
-    require_free(out, ids_beside(out))
+    require_free(out, ids_file(out))
     where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
     with documents_for(
         run if options.member is None else model.folder.url,

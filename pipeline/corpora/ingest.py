@@ -28,15 +28,15 @@ from collapsium.storage.building.ingest import ingest as ingest_source
 from collapsium.storage.building.ingest import ingest_vectors
 from collapsium.storage.building.ingest_record import History
 from collapsium.storage.building.label_split import split_labels
-from collapsium.storage.building.split import Held, split_corpus, split_whole
+from collapsium.storage.building.split import Held, split_corpus, split_corpus_documents
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
-from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, open_source, open_vectors, settled_base
-from collapsium.storage.readers.side_files.columns import Wanted
+from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, open_source, open_vectors, resolved_index_base
+from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.stopwords import parse_stop_words
 from collapsium.storage.units import Counting, parse_size, silent
 from collapsium.workers.ingest.normal_forms import library_of
@@ -150,11 +150,11 @@ def ingest(
     ensure_free(Folder(corpus))
     if isinstance(reading.vocabulary, str):
         reading = replace(reading, vocabulary=vocabulary_of(reading.vocabulary))
-    side_files = Wanted(sides.label_files, sides.label_names)
+    side_files = SideFileRequest(sides.label_files, sides.label_names)
     executor: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
     how: dict[str, Any] = {"shard_tokens": options.shard_tokens, "progress": progress}
     if options.like is not None:
-        if cuts.wanted or phrasing is not None:
+        if cuts.drops_words or phrasing is not None:
             raise OptionError(
                 "`min_documents`, `max_document_share`, `max_words` and `phrases`: not allowed with `like`, whose "
                 "record determines words and phrases"
@@ -164,14 +164,14 @@ def ingest(
     kind = options.format or guess_format(paths[0])
     columns, reading, side_record = read_side_files(side_files, paths, kind, reading)
     _require_own(kind, reading, cuts, words.phrases)
-    history = History(kind, reading, cuts, phrasing=phrasing, beside=side_record)
+    history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record)
     how["sides"] = columns
     if kind == "vectors":
         return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
-    history = replace(history, options=settled_base(paths, kind, reading))
+    history = replace(history, options=resolved_index_base(paths, kind, reading))
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, **executor, **how)
-    source, history = open_source(paths, kind, history.options), replace(history, given=True)
+    source, history = open_source(paths, kind, history.options), replace(history, fixed_vocabulary=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
 
 
@@ -187,14 +187,14 @@ def _ingest_as(
     corpus: str | os.PathLike[str],
     format: str | None,
     options: ReadOptions,
-    side_files: Wanted,
+    side_files: SideFileRequest,
     how: Mapping[str, Any],
 ) -> Manifest:
     """Ingest documents and their side files as a record states."""
     named = {one.name: getattr(options, one.name) for one in fields_of(options)}
     history = history_like(recorded, paths, named, format)
     sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)
-    history = replace(history, options=own, beside=side_record)
+    history = replace(history, options=own, side_files=side_record)
     return ingest_like(recorded, NewSources(paths, format, named), corpus, history=history, sides=sides, **how)
 
 
@@ -318,7 +318,7 @@ def split(
     held = (
         Held.share(share) if options.folds is None or options.fold is None else Held.fold(options.folds, options.fold)
     )
-    split_whole(opened, train, heldout, held, seed=options.seed, progress=progress)
+    split_corpus_documents(opened, train, heldout, held, seed=options.seed, progress=progress)
 
 
 @keywords()

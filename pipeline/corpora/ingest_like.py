@@ -22,7 +22,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.counts.relabelled import RelabelledSource
-from collapsium.storage.readers.open import TEXTS, open_source, open_vectors, settled_base
+from collapsium.storage.readers.open import TEXTS, open_source, open_vectors, resolved_index_base
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.units import Counting, silent
 
@@ -133,7 +133,7 @@ def _ingest_vectors(
 
 def _counted(recorded: RecordedReading, paths: list[str], history: History) -> Source:
     """Open word counts with their own vocabulary file or, if they have none, with the recorded words."""
-    options = replace(settled_base(paths, history.kind, history.options), optional=())
+    options = replace(resolved_index_base(paths, history.kind, history.options), optional=())
     try:
         return open_source(paths, history.kind, options)
     except NoVocabularyError as error:
@@ -141,7 +141,7 @@ def _counted(recorded: RecordedReading, paths: list[str], history: History) -> S
         pruned = (
             history_of_record is None
             or history_of_record.kind in TEXTS
-            or history_of_record.report.words < history_of_record.report.words_found
+            or history_of_record.report.words < history_of_record.report.source_words
         )
         if pruned:
             raise NoVocabularyError(

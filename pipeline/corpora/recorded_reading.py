@@ -203,7 +203,9 @@ def history_like(
     fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
     flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
     optional = tuple(text.partition("=")[2] or text for text in flat)
-    return replace(history, options=replace(options, optional=optional), given=True, beside=None, appended=())
+    return replace(
+        history, options=replace(options, optional=optional), fixed_vocabulary=True, beside=None, appended=()
+    )
 
 
 def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> str:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from collapsium.storage.building.ingest_record import Beside
+from collapsium.storage.building.ingest_record import SideFileColumns
 from collapsium.storage.building.label_split import covariates_of
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.side_files.columns import Wanted, read_sides
+from collapsium.storage.readers.side_files.columns import SideFileRequest, read_sides
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.readers.texts.batches import FIXED, TEXTS
 from collapsium.storage.readers.texts.blocks import find_files
@@ -25,15 +25,15 @@ OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")
 
 
 def read_side_files(
-    files: Wanted, paths: list[str], kind: str, options: ReadOptions
-) -> tuple[Sides | None, ReadOptions, Beside | None]:
+    files: SideFileRequest, paths: list[str], kind: str, options: ReadOptions
+) -> tuple[Sides | None, ReadOptions, SideFileColumns | None]:
     """Read side files, and return the options that are left for the documents' own fields.
 
     A named field belongs to side files, to the documents, or to both; labels of both are united.
 
     Parameters
     ----------
-    files : Wanted
+    files : SideFileRequest
         The side files.
     paths : list of str
         The sources of the documents.
@@ -48,7 +48,7 @@ def read_side_files(
         Content of the side files; None without side files.
     options : ReadOptions
         Options of the documents.
-    record : Beside or None
+    record : SideFileColumns or None
         The record of the side files, for later additions.
 
     Raises
@@ -78,7 +78,7 @@ def read_side_files(
             if field not in content.fields or kind == "jsonl" or field in theirs
         )
     sides = Sides(content.files)
-    record = Beside(tuple(sorted(sides.columns)), content.labels, content.covariates, options.id)
+    record = SideFileColumns(tuple(sorted(sides.columns)), content.labels, content.covariates, options.id)
     own = replace(options, labels=left["labels"], covariates=left["covariates"])
     if kind not in OWN and content.fields:
         own = replace(own, id=None)
@@ -94,15 +94,15 @@ def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
 
 
 def read_appended_side_files(
-    files: Wanted, record: Beside | None, options: ReadOptions, fields: Mapping[str, str]
+    files: SideFileRequest, record: SideFileColumns | None, options: ReadOptions, fields: Mapping[str, str]
 ) -> Sides | None:
     """Read side files of documents that are added to a corpus, as its own side files were read.
 
     Parameters
     ----------
-    files : Wanted
+    files : SideFileRequest
         The side files; without any, the documents have no labels and no covariates.
-    record : Beside or None
+    record : SideFileColumns or None
         The corpus's record of its side files.
     options : ReadOptions
         Options of reading.
@@ -121,7 +121,7 @@ def read_appended_side_files(
     """
     if record is None and not files.files and not files.names:
         return None
-    known = record or Beside(())
+    known = record or SideFileColumns(())
     options = replace(options, labels=known.labels, covariates=known.covariates, id=known.id)
     columns = {name: LABELS if name == "labels" else pa.float64() for name in known.columns}
     covariates = None if known.labels or known.covariates else covariates_of(fields)

@@ -29,7 +29,7 @@ from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
-from collapsium.storage.readers.base import given_words
+from collapsium.storage.readers.base import required_words
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.readers.texts.batches import fields_of
@@ -167,7 +167,7 @@ def ingest_texts(
     sources = find_sources(paths, history, scheduler)
     ensure_free(Folder(corpus))
     if like is None:
-        words = _Words(given_words(history.options), stops, recorded=False, may_be_empty=False)
+        words = _Words(required_words(history.options), stops, recorded=False, may_be_empty=False)
     else:
         words = _Words(like.vocabulary.words, stops, recorded=True, may_be_empty=like.may_be_empty)
         # A word with tokens was no stop word when the vocabulary was made, even if a list has it today.
@@ -236,7 +236,7 @@ def _write(
     report = replace(report, empty_documents=empty, words=len(vocabulary), tokens=tokens, dropped=tuple(dropped))
     report = replace(report, unmatched_rows=unmatched)
     columns = Fields.of(history.options).columns | ({} if sides is None else sides.columns)
-    replace(history, given=fixed is not None, report=report, frequent=frequent).write(folder)
+    replace(history, fixed_vocabulary=fixed is not None, report=report, frequent=frequent).write(folder)
     scratch.remove()
     manifest = Manifest(
         documents=sum(row.documents for row in rows),
@@ -270,13 +270,13 @@ def _pruned(
         place[stops.dropped(words)] = -1
         documents, tokens = (np.append(counts, 0)[place] for counts in (documents, tokens))
         spelled, sieve = words, Sieve(words, documents, tokens)
-    before = int(sieve.kept.sum())
+    before = int(sieve.retained.sum())
     sieve.cut(cuts, counted.documents)
     dropped = [*dropped, *sieve.dropped] if fixed is not None else sieve.dropped
-    if cuts.wanted and not sieve.kept.any():
+    if cuts.drops_words and not sieve.retained.any():
         raise InputError(name, f"no word is left of {before} after pruning by document frequency")
-    words = spelled.filter(pa.array(sieve.kept)).to_pylist()
-    vocabulary = Vocabulary(words, documents[sieve.kept], tokens[sieve.kept])
+    words = spelled.filter(pa.array(sieve.retained)).to_pylist()
+    vocabulary = Vocabulary(words, documents[sieve.retained], tokens[sieve.retained])
     return vocabulary, [one for one in dropped if one.words], sieve.frequent
 
 

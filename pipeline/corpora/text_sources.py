@@ -137,8 +137,8 @@ def report_of(sources: Sources, counted: Counted) -> Report:
         missing_text=sum(note.missing for note in notes),
         replaced_bytes=sum(note.replaced for note in notes),
         skipped_documents=sum(note.skipped for note in notes),
-        words_found=len(counted.words),
-        tokens_found=sum(note.tokens for note in notes),
+        source_words=len(counted.words),
+        source_tokens=sum(note.tokens for note in notes),
         segments=sum(note.segments for note in notes),
     )
 
@@ -147,7 +147,7 @@ def require_seen(sources: Sources, history: History, counted: Counted) -> None:
     """Refuse a field that no document has, as a misspelt name would make a corpus without labels."""
     if not counted.notes or history.kind in ("mallet", "text"):
         return
-    side_fields = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
+    side_fields = () if history.side_files is None else (*history.side_files.labels, *history.side_files.covariates)
     seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in side_fields))
     for field, flag in Fields.of(history.options).required.items():
         if flag not in ("id", "text") and field not in seen:

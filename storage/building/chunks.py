@@ -1,4 +1,4 @@
-"""Documents between two passes of ingesting: chunks in a scratch folder, in Arrow's own format."""
+"""Chunks of documents in a scratch folder between two passes of an ingest, in Arrow's IPC format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collapsium.storage.short_repr import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class Chunk(ShortRepr):
-    """Documents whose words have the numbers of a vocabulary of their own.
+    """Documents whose words are numbered by a vocabulary of their own.
 
     Attributes
     ----------
@@ -50,12 +50,12 @@ class Chunk(ShortRepr):
 
     @property
     def bounds(self) -> npt.NDArray[np.int64]:
-        """Where each segment begins; each document, where there are none."""
+        """Offsets of the segments, or of the documents if there are no segments."""
         segments = self.extras.get("segments")
         return self.offsets if segments is None else segment_bounds(segments)
 
     def write(self, folder: Folder, name: str) -> None:
-        """Write it, as two files."""
+        """Write the chunk as two files."""
         offsets = pa.array(self.offsets)
         ids = pa.nulls(len(self), pa.string()) if self.ids is None else self.ids
         columns = {
@@ -76,43 +76,39 @@ def read_chunk(folder: Folder, name: str) -> Chunk:
     folder : Folder
         The scratch folder.
     name : str
-        As it was written.
+        The name under which it was written.
 
     Returns
     -------
     Chunk
-        What was written.
+        The chunk.
     """
     table = read_table(folder, f"{name}.documents")
-    numbers, counts = (_whole(table.column(column)) for column in ("numbers", "counts"))
-    ids = _whole(table.column("id"))
+    numbers, counts = (_combined(table.column(column)) for column in ("numbers", "counts"))
+    ids = _combined(table.column("id"))
     offsets = np.asarray(numbers.offsets, dtype=np.int64) if len(numbers) else np.zeros(1, dtype=np.int64)
     return Chunk(
-        _whole(read_table(folder, f"{name}.words").column("word")),
+        _combined(read_table(folder, f"{name}.words").column("word")),
         offsets,
         np.asarray(numbers.values, dtype=np.int32),
         np.asarray(counts.values, dtype=np.int32),
         None if len(ids) and ids.null_count else ids,
         {
-            column.removeprefix("extra-"): _whole(table.column(column))
+            column.removeprefix("extra-"): _combined(table.column(column))
             for column in table.column_names
             if column.startswith("extra-")
         },
     )
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks)
-        if column.num_chunks
-        else (pa.array([], column.type))
-    )
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def write_table(folder: Folder, name: str, table: pa.Table) -> None:
-    """Write a table as Arrow's own format, lightly compressed."""
+    """Write a table in Arrow's IPC format, lightly compressed."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_file(sink, table.schema, options=options) as writer:

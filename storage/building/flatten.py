@@ -1,4 +1,4 @@
-"""Segments of whole corpora: how many there are, and making documents of them."""
+"""Count the segments of a corpus, and make a corpus whose documents they are."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def segment_summary(corpus: Corpus) -> JsonObject:
     Returns
     -------
     dict
-        ``segments``: how many there are (``count``), how many of them have no word (``empty``), the ``mean`` of a
-        document and the ``most`` that one has. Nothing where there are none.
+        ``segments``: their number (``count``), the number of those without a word (``empty``), and the ``mean`` and the
+        largest (``most``) number in a document. Empty for a corpus without segments.
 
     Raises
     ------
@@ -64,8 +64,8 @@ def _column(extras: Mapping[str, pa.Array], reference: ShardReference) -> pa.Arr
 def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
     """Make a corpus whose documents are the segments of another.
 
-    Shards and the vocabulary stay, so that two parts of one corpus, as `collapsium split` makes them, have the same
-    documents again; words are counted in these.
+    Shards and the vocabulary stay, so that the two parts of a split again have the same documents. Document
+    frequencies are counted anew.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
     out : str or path-like
         The folder to make.
     progress : callable, optional
-        Told the number of documents read so far.
+        Receives the number of documents read so far.
 
     Returns
     -------
     Manifest
-        What the corpus holds.
+        The new corpus's manifest.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
 
 
 def flattened(documents: Documents) -> Documents:
-    """Make documents of segments.
+    """Return documents that are the segments of others.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From a source to a corpus on disk, with cuts by document frequency where they are asked for."""
+"""Write the documents of a source as a corpus, with vocabulary pruning by document frequency."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def ingest(
     Parameters
     ----------
     source : Source
-        As `collapsium.storage.readers.open.open_source` gives it.
+        The result of `collapsium.storage.readers.open.open_source`.
     corpus : str or path-like
         The folder to make, local or an fsspec URL.
     cuts : Cuts, optional
-        Words to drop by document frequency; by default none. Documents stay, even if no word of theirs does.
+        Rules of vocabulary pruning; by default none. Documents that lose all words are written too.
     shard_tokens : int, optional
         Tokens of a shard; by default an eighth of the corpus, between 100,000 and 2,000,000.
     history : History, optional
-        How the source was read; what was dropped is added, and the record written beside the manifest.
+        Options of reading, which are written beside the manifest with a report.
     sides : Sides, optional
         Labels and covariates from side files.
     progress : callable, optional
-        Told the number of documents written so far.
+        Receives the number of documents written so far.
 
     Returns
     -------
     Manifest
-        What the corpus holds.
+        The new corpus's manifest.
 
     Raises
     ------
@@ -75,28 +75,33 @@ def ingest(
     ensure_free(Folder(corpus))
     cuts = cuts or Cuts()
     words = source.words()
-    kept, report, frequent = _kept_words(source, cuts, words)
-    number = np.cumsum(kept, dtype=np.int64) - 1
+    retained, report, frequent = _retained_words(source, cuts, words)
+    number = np.cumsum(retained, dtype=np.int64) - 1
     with created(Folder(corpus)) as folder:
-        writer = CorpusWriter(folder, int(kept.sum()), shard_tokens)
+        writer = CorpusWriter(folder, int(retained.sum()), shard_tokens)
         written, empty = 0, 0
         for documents in source.documents():
-            left = documents if kept.all() else _cut(documents, kept, number)
+            left = documents if retained.all() else _cut(documents, retained, number)
             writer.add(left if sides is None else _sided(left, sides, written))
             written += len(documents)
             empty += int((np.diff(left.offsets) == 0).sum())
             progress(written)
         try:
-            manifest = writer.finish([word for word, keep in zip(words, kept, strict=True) if keep])
+            manifest = writer.finish([word for word, keep in zip(words, retained, strict=True) if keep])
         except InputError as error:
             raise InputError(source.name, error.expected) from None
         unmatched = 0 if sides is None else sides.judge(written)
         if history is not None:
             lost = source.dropped if isinstance(source, RelabelledSource) else ()
             report = replace(report, unmatched_rows=unmatched, dropped=(*report.dropped, *lost))
-            found = report.tokens_found or manifest.tokens
-            told = replace(report, documents=written, empty_documents=empty, tokens=manifest.tokens, tokens_found=found)
-            replace(history, report=told, frequent=frequent).write(folder)
+            report = replace(
+                report,
+                documents=written,
+                empty_documents=empty,
+                tokens=manifest.tokens,
+                source_tokens=report.source_tokens or manifest.tokens,
+            )
+            replace(history, report=report, frequent=frequent).write(folder)
         return manifest
 
 
@@ -114,14 +119,14 @@ def ingest_vectors(
     Parameters
     ----------
     source : DenseSource
-        As `collapsium.storage.readers.open.open_vectors` gives it.
+        The result of `collapsium.storage.readers.open.open_vectors`.
     corpus, shard_tokens, history, sides, progress
         As for `ingest`; tokens are values.
 
     Returns
     -------
     Manifest
-        What the corpus holds; ``vectors.constant`` has the columns that are the same in all vectors.
+        The new corpus's manifest; ``vectors.constant`` lists the columns with the same value in all vectors.
 
     Raises
     ------
@@ -152,7 +157,7 @@ def ingest_vectors(
 
 
 def _sided(part: Some, sides: Sides, first: int) -> Some:
-    """Add what side files say of documents, or vectors, the first of which has this number."""
+    """Add the labels and covariates of side files to documents, or vectors, of which the first has number `first`."""
     return replace(part, extras=merged(part.extras, sides.of(part.ids, first)))
 
 
@@ -161,13 +166,15 @@ def _require_shard_tokens(shard_tokens: int | None) -> None:
         raise OptionError(f"expected 1 or more, found {shard_tokens}", "shard_tokens")
 
 
-def _kept_words(source: Source, cuts: Cuts, words: list[str]) -> tuple[npt.NDArray[np.bool_], Report, tuple[str, ...]]:
-    """Choose the words to keep; return what was dropped and the words that were too frequent.
+def _retained_words(
+    source: Source, cuts: Cuts, words: list[str]
+) -> tuple[npt.NDArray[np.bool_], Report, tuple[str, ...]]:
+    """Return the mask of retained words, the report, and the words that were too frequent.
 
-    Where there is no rule, nothing is counted.
+    Documents are counted only if there is a rule.
     """
-    if not cuts.wanted:
-        return np.ones(len(words), dtype=bool), Report(words_found=len(words), words=len(words)), ()
+    if not cuts.drops_words:
+        return np.ones(len(words), dtype=bool), Report(source_words=len(words), words=len(words)), ()
     frequency, tokens = np.zeros((2, len(words)), dtype=np.int64)
     documents = 0
     for part in source.documents():
@@ -177,14 +184,17 @@ def _kept_words(source: Source, cuts: Cuts, words: list[str]) -> tuple[npt.NDArr
         documents += len(part)
     sieve = Sieve(pa.array(words, pa.string()), frequency, tokens)
     sieve.cut(cuts, documents)
-    if not sieve.kept.any():
+    if not sieve.retained.any():
         raise InputError(source.name, f"no word is left of {len(words)} after the cuts by document frequency")
-    found = int(tokens.sum())
-    kept = int(sieve.kept.sum())
-    report = Report(words_found=len(words), words=kept, tokens_found=found, dropped=tuple(sieve.dropped))
-    return sieve.kept, report, sieve.frequent
+    report = Report(
+        source_words=len(words),
+        words=int(sieve.retained.sum()),
+        source_tokens=int(tokens.sum()),
+        dropped=tuple(sieve.dropped),
+    )
+    return sieve.retained, report, sieve.frequent
 
 
-def _cut(documents: Documents, kept: npt.NDArray[np.bool_], number: npt.NDArray[np.int64]) -> Documents:
-    inside = documents.with_counts(np.where(kept[documents.words], documents.counts, 0).astype(np.int32))
+def _cut(documents: Documents, retained: npt.NDArray[np.bool_], number: npt.NDArray[np.int64]) -> Documents:
+    inside = documents.with_counts(np.where(retained[documents.words], documents.counts, 0).astype(np.int32))
     return Documents(inside.ids, inside.offsets, number[inside.words].astype(np.int32), inside.counts, inside.extras)

@@ -1,6 +1,7 @@
-"""``ingest.json`` of a corpus: how its documents were read and tokenized, and what was dropped and why.
+"""``ingest.json`` of a corpus: options of reading and tokenizing, and counts of what was dropped, by reason.
 
-What is added later is read the same way. Nothing in it is a path, a URL or a time: the same sources give the same one.
+Documents that are appended later are read with the same options. The record holds no path, URL or time, so that the
+same sources give the same record.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic
 
@@ -23,44 +24,52 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 6
-_SOMETIMES = ("unmatched_rows", "segments")  # of a report
+_SOMETIMES = ("unmatched_rows", "segments")
+"""Counts of a report that are omitted if they are 0."""
+
 _LISTS = ("labels", "covariates")
-# Of one reading alone; every other option is recorded where it is not the default.
 _NEVER = ("vocabulary", "max_decompressed", "optional")
-MAX_LETTERS = 1000  # of the shortest word that is kept
+"""Options of a single reading; every other one is recorded if it is not the default."""
+
+MAX_LETTERS = 1000
+"""Largest value of `min_letters`."""
+
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
+
+
+Part = TypeVar("Part", "Report", "SideFileColumns", "Phrasing", Cuts, ReadOptions)
 
 
 @dataclass(frozen=True, repr=False)
 class Report(ShortRepr):
-    """What was read, and what was dropped and why.
+    """Counts of the documents and words that were read, and of those that were dropped, by reason.
 
     Attributes
     ----------
     files, bytes : int
-        What was read, compressed or not.
+        Files that were read, and their size, compressed or not.
     documents : int
         Documents that were written.
     empty_documents : int
-        Those without a word that is kept; they are kept too.
+        Documents without a word of the vocabulary; they are written too.
     missing_text : int
-        Those without a text.
+        Documents without a text.
     replaced_bytes : int
-        Those with bytes that are not UTF-8.
+        Documents with bytes that are not UTF-8.
     skipped_documents : int
-        Documents that were left out as they were there already.
-    words_found, words : int
-        Distinct words found, and kept.
-    tokens_found, tokens : int
-        Their tokens; a phrase is one.
+        Documents that the corpus had already.
+    source_words, words : int
+        Distinct words of the source, and of the vocabulary.
+    source_tokens, tokens : int
+        Tokens of these; a phrase counts as one.
     phrases : int
         Pairs of words that are phrases.
     dropped : tuple of Dropped
-        Words that a rule has dropped, in the order in which the rules were applied.
+        Words that each rule has dropped, in the order of the rules.
     unmatched_rows : int
-        Ids of side files that no document has.
+        Ids in side files that no document has.
     segments : int
-        Segments of the documents; 0 where there are none.
+        Segments of the documents; 0 without segments.
     """
 
     files: int = 0
@@ -70,9 +79,9 @@ class Report(ShortRepr):
     missing_text: int = 0
     replaced_bytes: int = 0
     skipped_documents: int = 0
-    words_found: int = 0
+    source_words: int = 0
     words: int = 0
-    tokens_found: int = 0
+    source_tokens: int = 0
     tokens: int = 0
     phrases: int = 0
     dropped: tuple[Dropped, ...] = ()
@@ -81,22 +90,22 @@ class Report(ShortRepr):
 
     @property
     def unknown_tokens(self) -> int:
-        """Tokens of words that the vocabulary does not have, without those of stop words and of frequent words."""
+        """Number of tokens of words outside the vocabulary, without stop words and too frequent words."""
         return sum(one.tokens for one in self.dropped if one.unknown)
 
 
 @dataclass(frozen=True, repr=False)
-class Beside(ShortRepr):
-    """What came of side files, so that documents that are added get the same columns.
+class SideFileColumns(ShortRepr):
+    """Columns from side files, so that documents that are appended get the same columns.
 
     Attributes
     ----------
     columns : tuple of str
-        Columns of the corpus that they gave.
+        Names of the columns.
     labels, covariates : tuple of str
-        ``NAME=FIELD`` of their records.
+        ``NAME=FIELD`` of the fields that they come from.
     id : str or None
-        The field of the ids that was said.
+        The field of the ids, if it was set.
     """
 
     columns: tuple[str, ...]
@@ -107,18 +116,18 @@ class Beside(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class Phrasing(ShortRepr):
-    """How phrases of two words are found.
+    """Rules by which pairs of words become phrases.
 
     Attributes
     ----------
     score : str
         ``npmi`` or ``count``.
     least : int
-        Times that a phrase must occur.
+        Least number of occurrences of a phrase.
     threshold : float
-        Its score is above this.
+        Scores of phrases are above this.
     pairs : tuple of (str, str)
-        The phrases that were found.
+        The phrases.
     """
 
     score: str
@@ -129,7 +138,7 @@ class Phrasing(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class History(ShortRepr):
-    """How a corpus came about.
+    """Options and reports of the ingest of a corpus and of the documents appended to it.
 
     Attributes
     ----------
@@ -138,68 +147,68 @@ class History(ShortRepr):
     options : ReadOptions
         Fields, stop words and the tokenizer; no path.
     cuts : Cuts
-        Which words were kept.
-    given : bool
-        Whether the vocabulary was given.
+        Rules of vocabulary pruning.
+    fixed_vocabulary : bool
+        True if the user named the vocabulary.
     phrasing : Phrasing or None
         The phrases.
     report : Report
-        What ingesting dropped.
+        Counts of the ingest.
     appended : tuple of Report
-        What each addition dropped.
-    beside : Beside or None
-        What side files gave.
+        Counts of each addition.
+    side_files : SideFileColumns or None
+        Columns from side files.
     frequent : tuple of str
-        Words that were dropped as too many documents hold them, which are dropped of documents that are added too.
+        Words dropped because too many documents contain them; they are dropped from appended documents too.
     flattened : bool
-        Whether the corpus's documents are the segments of those that were read.
+        True if the corpus's documents are the segments of those that were read.
     """
 
     kind: str
     options: ReadOptions = field(default_factory=ReadOptions)
     cuts: Cuts = field(default_factory=Cuts)
-    given: bool = False
+    fixed_vocabulary: bool = False
     phrasing: Phrasing | None = None
     report: Report = field(default_factory=Report)
     appended: tuple[Report, ...] = ()
-    beside: Beside | None = None
+    side_files: SideFileColumns | None = None
     frequent: tuple[str, ...] = ()
     flattened: bool = False
 
     def until(self, documents: int) -> History:
-        """Return the history of the first documents: without an addition that was cut off before the manifest."""
+        """Return the history of the first documents, without additions that were interrupted before the manifest."""
         appended = list(self.appended)
         while appended and self.report.documents + sum(one.documents for one in appended) > documents:
             appended.pop()
         return replace(self, appended=tuple(appended))
 
     def record(self) -> JsonObject:
-        """Return what ``ingest.json`` says."""
+        """Return the contents of ``ingest.json``."""
         reading = _reading(self.options)
-        told: JsonObject = {} if self.beside is None else {"beside": _plain(self.beside)}
-        told.update({"frequent": list(self.frequent)} if self.frequent else {})
-        told.update({"flattened": True} if self.flattened else {})
+        optional: JsonObject = {} if self.side_files is None else {"side_files": _plain(self.side_files)}
+        optional.update({"frequent": list(self.frequent)} if self.frequent else {})
+        optional.update({"flattened": True} if self.flattened else {})
         return {
-            **told,
+            **optional,
             "format": KIND,
             "version": VERSION,
             "reading": {"format": self.kind, **reading},
-            "cuts": {**asdict(self.cuts), "vocabulary_given": self.given},
+            "cuts": {**asdict(self.cuts), "fixed_vocabulary": self.fixed_vocabulary},
             "phrases": None if self.phrasing is None else _plain(self.phrasing),
             "report": _plain(self.report),
             "appended": [_plain(one) for one in self.appended],
         }
 
     def write(self, folder: Folder) -> None:
-        """Write it beside the manifest."""
+        """Write the record beside the manifest."""
         folder.write(FILE, dump(self.record()))
 
 
 def _reading(options: ReadOptions) -> JsonObject:
-    """Return the options of reading that a record has, as JSON has them."""
+    """Return the recorded options of reading as JSON."""
     named = {one.name: (getattr(options, one.name), one.default) for one in fields(options) if one.name not in _NEVER}
     always = (*_ALWAYS, *_LISTS)
-    return {name: _listed(value) for name, (value, default) in named.items() if name in always or value != default}
+    return {name: _as_json(value) for name, (value, default) in named.items() if name in always or value != default}
 
 
 @functools.cache
@@ -207,19 +216,20 @@ def _adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
     return pydantic.TypeAdapter(kind)
 
 
-def _read(kind: Any, said: Any) -> Any:
-    """Read a part of a record, which may be anybody's; `ValueError` where it has other fields or values."""
-    if not isinstance(said, dict):
-        raise ValueError(f"expected fields, found {short(said)}")
+def _read(kind: type[Part], record: object) -> Part:
+    """Return a part of a record as a dataclass; `ValueError` for other fields or values."""
+    if not isinstance(record, dict):
+        raise ValueError(f"expected fields, found {short(record)}")
     known = [one.name for one in fields(kind) if kind is not ReadOptions or one.name not in _NEVER]
-    unknown = next((name for name in said if name not in known), None)
+    unknown = next((name for name in record if name not in known), None)
     if unknown is not None:
         raise ValueError(f"unknown option {unknown!r}")
-    return _adapter(kind).validate_python(said)
+    part: Part = _adapter(kind).validate_python(record)
+    return part
 
 
-def _reading_of(said: Mapping[str, Any]) -> ReadOptions:
-    options: ReadOptions = _read(ReadOptions, {name: value for name, value in said.items() if name != "format"})
+def _reading_of(record: Mapping[str, object]) -> ReadOptions:
+    options = _read(ReadOptions, {name: value for name, value in record.items() if name != "format"})
     for name, most in (("min_letters", MAX_LETTERS), ("index_base", 1)):
         value = getattr(options, name)
         if value is not None and not 0 <= value <= most:
@@ -227,17 +237,18 @@ def _reading_of(said: Mapping[str, Any]) -> ReadOptions:
     return options
 
 
-def _plain(one: Report | Phrasing | Beside) -> JsonObject:
-    """Return lists for tuples, as JSON has them, without what there is only of side files and segments."""
-    return {name: _listed(value) for name, value in asdict(one).items() if value or name not in _SOMETIMES}
+def _plain(one: Report | Phrasing | SideFileColumns) -> JsonObject:
+    """Return the fields as JSON, without counts of side files and segments that are 0."""
+    return {name: _as_json(value) for name, value in asdict(one).items() if value or name not in _SOMETIMES}
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(one) for one in value] if isinstance(value, (list, tuple)) else value
+def _as_json(value: object) -> object:
+    """Return a value with lists in place of tuples."""
+    return [_as_json(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def read_history(folder: Folder) -> History | None:
-    """Read how a corpus came about.
+    """Read the ingest record of a corpus.
 
     Parameters
     ----------
@@ -247,12 +258,12 @@ def read_history(folder: Folder) -> History | None:
     Returns
     -------
     History or None
-        None for corpora that were not ingested, or before there was such a record.
+        None for corpora without a record, such as simulated ones.
 
     Raises
     ------
     DamagedError
-        The record is not what its format asks for.
+        The record does not conform to its format.
     """
     if not folder.exists(FILE):
         return None
@@ -260,8 +271,8 @@ def read_history(folder: Folder) -> History | None:
     path = f"{folder.url}/{FILE}"
     try:
         reading, cuts = record["reading"], dict(record["cuts"])
-        given = bool(cuts.pop("vocabulary_given"))
-        phrases, beside = record["phrases"], record.get("beside")
+        fixed_vocabulary = bool(cuts.pop("fixed_vocabulary"))
+        phrases, side_files = record["phrases"], record.get("side_files")
         phrasing = None if phrases is None else _read(Phrasing, phrases)
         if phrasing is not None and phrasing.score not in SCORES:
             raise ValueError(f"expected {' or '.join(SCORES)} of phrases, found {short(phrasing.score)}")
@@ -269,11 +280,11 @@ def read_history(folder: Folder) -> History | None:
             str(reading["format"]),
             _reading_of(reading),
             _read(Cuts, cuts),
-            given,
+            fixed_vocabulary,
             phrasing,
             _read(Report, record["report"]),
             tuple(_read(Report, one) for one in record["appended"]),
-            None if beside is None else _read(Beside, beside),
+            None if side_files is None else _read(SideFileColumns, side_files),
             tuple(map(str, record.get("frequent", ()))),
             record.get("flattened") is True,
         )
@@ -286,21 +297,21 @@ def read_history(folder: Folder) -> History | None:
 
 
 def inherit_history(source: Folder, target: Folder, *, documents: int | None = None, flattened: bool = False) -> None:
-    """Write the record of a corpus into another that was made of it, or into a model that was fitted to it.
+    """Write the ingest record of a corpus into a corpus made from it or a model fitted to it.
 
     Parameters
     ----------
     source, target : Folder
         The corpus, which may have no record, and the folder to write into.
     documents : int, optional
-        How many documents the new corpus has, which are then its first ones: none have been added to it yet.
+        Number of documents of the new corpus, whose record then has no additions.
     flattened : bool, optional
-        Whether the documents of the new corpus are the segments of those of `source`.
+        True if the documents of the new corpus are the segments of those of `source`.
 
     Raises
     ------
     DamagedError
-        The record is not what its format asks for.
+        The record does not conform to its format.
     """
     history = read_history(source)
     if history is None:

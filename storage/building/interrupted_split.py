@@ -1,4 +1,4 @@
-"""Splits that were interrupted between the renames of their two parts: one is in its place, the other still hidden."""
+"""Complete splits that were interrupted between the renames of their two parts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from collapsium.storage.io.unfinished import abandoned
 
 
 def finish_interrupted(train: Folder, heldout: Folder) -> bool:
-    """Put the second part of a split in its place, where a process died after it had done so with the first.
+    """Rename the second part of a split if a process died after it had renamed the first.
 
     Parameters
     ----------
     train, heldout : Folder
-        The two parts, of which one is there.
+        The two parts, of which one exists.
 
     Returns
     -------
     bool
-        Whether a part was put in its place.
+        True if a part was renamed.
     """
     if not (train.local and heldout.local) or train.exists() == heldout.exists():
         return False
@@ -36,7 +36,7 @@ def finish_interrupted(train: Folder, heldout: Folder) -> bool:
 
 
 def _are_parts_of_one_split(there: Folder, hidden: Folder) -> bool:
-    """Tell whether two folders are whole, and the two parts of one split."""
+    """Return True if two folders are complete and the two parts of one split."""
     try:
         manifests = read_manifest(there), read_manifest(hidden)
         first, second = read_steps(there), read_steps(hidden)
@@ -49,5 +49,5 @@ def _are_parts_of_one_split(there: Folder, hidden: Folder) -> bool:
 
 
 def is_same_part(one: Folder, other: Folder) -> bool:
-    """Tell whether two folders hold the same part of the same split of the same corpus."""
+    """Return True if two folders hold the same part of the same split of the same corpus."""
     return read_manifest(one).digest == read_manifest(other).digest and read_steps(one) == read_steps(other)

@@ -1,4 +1,4 @@
-"""Labels and covariates of whole corpora: what there is of them, and leaving some of them out."""
+"""Summarise the labels and covariates of a corpus, and split them into two corpora."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.building.split import GOLDEN, finish_parts, mixed, two_parts
+from collapsium.storage.building.split import GOLDEN, PartWriter, finish_parts, mixed, two_parts
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.label_column import listed, rows_of
+from collapsium.storage.corpus.label_column import label_lists, rows_of
 from collapsium.storage.corpus.lineage import LABELS, write_parts
 from collapsium.storage.corpus.manifest import DOCUMENTS
-from collapsium.storage.corpus.shard import EXTRAS
+from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.units import Counting, silent
 
-_LABELS = np.uint64(0x8CB92BA72F3D8DD7)  # keeps the draws of labels apart from those of documents and tokens
+_LABELS = np.uint64(0x8CB92BA72F3D8DD7)
+"""Separates the random stream of labels from those of documents and tokens."""
+
 NUMBER = "double"
 
 
 def covariates_of(fields: Mapping[str, str]) -> list[str]:
-    """Return which of a corpus's further columns are covariates, sorted."""
+    """Return the names of a corpus's covariates, sorted."""
     return sorted(name for name, kind in fields.items() if kind == NUMBER and name not in EXTRAS)
 
 
 def summary(corpus: Corpus) -> JsonObject:
-    """Count the labels of a corpus by field, and its covariates.
+    """Summarise the labels of a corpus by field, and its covariates.
 
     Parameters
     ----------
@@ -44,9 +45,9 @@ def summary(corpus: Corpus) -> JsonObject:
     Returns
     -------
     dict
-        ``labels``: of each field ``values``, distinct ones, ``labels``, all of them, and ``documents`` that have one.
-        ``covariates``: of each ``documents`` that have it, and ``least``, ``most`` and ``mean``, None where none has.
-        Both only where there are any.
+        ``labels``, if there are any: by field the numbers of distinct ``values``, ``labels``, and labelled
+        ``documents``. ``covariates``, if there are any: by name the number of ``documents``, and the ``least``,
+        ``most`` and ``mean`` value.
 
     Raises
     ------
@@ -69,15 +70,15 @@ def summary(corpus: Corpus) -> JsonObject:
             values.setdefault(name, set()).update(value for own, value in labels.names if own == name)
             more = np.array([mine.sum(), np.unique(owner[mine]).size], dtype=np.int64)
             counts[name] = counts[name] + more if name in counts else more
-    found: JsonObject = {}
+    result: JsonObject = {}
     if "labels" in corpus.manifest.fields:
-        found["labels"] = {
+        result["labels"] = {
             name: {"values": len(values[name]), "labels": int(counts[name][0]), "documents": int(counts[name][1])}
             for name in sorted(values)
         }
     if numbers:
-        found["covariates"] = {name: _figures(np.concatenate(parts)) for name, parts in sorted(numbers.items())}
-    return found
+        result["covariates"] = {name: _figures(np.concatenate(parts)) for name, parts in sorted(numbers.items())}
+    return result
 
 
 def _figures(values: npt.NDArray[np.float64]) -> JsonObject:
@@ -90,7 +91,7 @@ def _figures(values: npt.NDArray[np.float64]) -> JsonObject:
 def label_draws(
     documents: npt.NDArray[np.int64], fields: list[str], values: list[str | None], seed: int
 ) -> npt.NDArray[np.float64]:
-    """Draw a number for each label of documents.
+    """Draw a uniform number for each label.
 
     Parameters
     ----------
@@ -99,12 +100,12 @@ def label_draws(
     fields, values : list of str
         Each label; of covariates the value is None.
     seed : int
-        Another seed gives others.
+        Seed of the random stream.
 
     Returns
     -------
     numpy.ndarray of float64
-        Uniform in [0, 1), by the seed, the document, the field and the value alone.
+        Uniform in [0, 1); a function of the seed, the document, the field and the value only.
     """
     known: dict[tuple[str, str | None], int] = {}
     codes = np.empty(len(fields), dtype=np.uint64)
@@ -128,7 +129,7 @@ def _code(field: str, value: str | None) -> int:
 def part_columns(
     extras: Mapping[str, pa.Array], first: int, share: float, seed: int, field: str | None = None
 ) -> tuple[dict[str, pa.Array], dict[str, pa.Array], int]:
-    """Part the labels and covariates of documents in those that are left and those that are dropped.
+    """Divide the labels and covariates of documents into retained and dropped ones.
 
     Parameters
     ----------
@@ -139,16 +140,16 @@ def part_columns(
     share : float
         Each label's probability of being dropped.
     seed : int
-        Another seed is another split.
+        Seed of the split.
     field : str, optional
-        The field of labels, or the covariate, that is dropped from; by default all labels, and no covariate.
+        The field of labels, or the covariate, to drop; by default all labels, and no covariate.
 
     Returns
     -------
     left, dropped : dict of str to pyarrow.Array
-        All columns; each label, and each number, is in one of them.
+        All columns; each label, and each number, is in one of the two.
     able : int
-        Labels and numbers that could have been dropped.
+        Number of labels and numbers that could have been dropped.
     """
     left, dropped, able = dict(extras), dict(extras), 0
     for name, column in extras.items():
@@ -159,7 +160,7 @@ def part_columns(
             sides = [rows.column(side).to_pylist() for side in ("field", "value")]
             draws = label_draws(np.asarray(rows.column("document")) + first, sides[0], sides[1], seed)
             out = mine & (draws < share)
-            left[name], dropped[name] = (listed(rows.filter(pa.array(chosen)), count) for chosen in (~out, out))
+            left[name], dropped[name] = (label_lists(rows.filter(pa.array(chosen)), count) for chosen in (~out, out))
             able += int(mine.sum())
         elif name in covariates_of({name: str(column.type)}):
             drawn = label_draws(np.arange(first, first + count), [name] * count, [None] * count, seed) < share
@@ -180,28 +181,27 @@ def split_labels(
     seed: int = 0,
     progress: Counting = silent,
 ) -> None:
-    """Split the labels of documents: both corpora keep the documents, with all of their tokens, and the shards.
+    """Split the labels of documents into two corpora, which both have all documents, tokens and shards.
 
     Parameters
     ----------
     corpus : Corpus
-        What to split.
+        The corpus.
     train, heldout : str or path-like
-        The folders to make: one has the labels that are left, the other those that were dropped.
+        The folders to make, with the retained and with the dropped labels.
     share : float
         Each label's probability of being dropped.
     field : str, optional
         As for `part_columns`.
     seed : int, optional
-        Another seed is another split.
+        Seed of the split.
     progress : callable, optional
-        Told the number of documents written so far.
+        Receives the number of documents written so far.
 
     Raises
     ------
     OptionError
-        The share is not above 0 and at most 1, the corpus has no labels, or not this field, or both folders are the
-        same.
+        The share is not in (0, 1], the corpus has no labels or not this field, or both folders are the same.
     OccupiedError
         A folder exists.
     """
@@ -211,12 +211,16 @@ def split_labels(
     size = max(row.tokens for row in corpus.manifest.shards)
     with two_parts(corpus, train, heldout) as folders:
         kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
-        writers: list[Any] = [kind(folder, len(words), size) for folder in folders]
+        writers: list[PartWriter] = [kind(folder, len(words), size) for folder in folders]
         for reference in corpus.references:
             part = reference.documents() if corpus.holds == DOCUMENTS else reference.vectors()
             *sides, some = part_columns(part.extras, written, share, seed, field)
             for writer, extras in zip(writers, sides, strict=True):
-                (writer.add_shard if corpus.holds == DOCUMENTS else writer.add)(replace(part, extras=extras))
+                labelled = replace(part, extras=extras)
+                if isinstance(writer, CorpusWriter) and isinstance(labelled, Documents):
+                    writer.add_shard(labelled)
+                else:
+                    writer.add(labelled)
             able, written = able + some, written + len(part)
             progress(written)
         if not able:
@@ -226,12 +230,12 @@ def split_labels(
 
 
 def _nothing(corpus: Corpus, field: str | None) -> str:
-    """Say that there is nothing to drop, and what there would be."""
-    found = summary(corpus)
-    there = [*found.get("labels", {}), *found.get("covariates", {})]
-    named = f"there are {', '.join(there[:12])}" if there else "`ingest` with `labels` gives some"
+    """Return the message that there is nothing to drop, with the fields that there are."""
+    fields = summary(corpus)
+    names = [*fields.get("labels", {}), *fields.get("covariates", {})]
+    named = f"there are {', '.join(names[:12])}" if names else "`ingest` with `labels` gives some"
     if field is None:
         return f"`drop_labels`: {corpus.url} has no labels; " + (
-            f"its covariates are dropped by name, `field` {there[0]}" if there else named
+            f"its covariates are dropped by name, `field` {names[0]}" if names else named
         )
-    return f"`field` {field}: {corpus.url} has no labels or covariate of this name{suggestion(field, there)}; {named}"
+    return f"`field` {field}: {corpus.url} has no labels or covariate of this name{suggestion(field, names)}; {named}"

@@ -1,16 +1,16 @@
-"""Splitting tokens, or whole documents, into a kept and a held-out part, by address rather than by order.
+"""Split a corpus into a training and a held-out part, by tokens or by documents.
 
-Whether a token is held out depends on (seed, document, word, copy) alone, and whether a document is on (seed,
-document), so that a split does not change with the shards.
+A token is held out by a hash of (seed, document, word, copy), a document by a hash of (seed, document), so that a split
+does not depend on the shards.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.building.interrupted_split import finish_interrupted, is_same_part
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.lineage import TOKENS, WHOLE_DOCUMENTS, write_parts
-from collapsium.storage.corpus.manifest import DOCUMENTS, read_manifest
+from collapsium.storage.corpus.lineage import DOCUMENT_SPLIT, TOKENS, write_parts
+from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifest
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import CollapsiumError, InputError, OptionError
@@ -27,19 +27,32 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free, unfinished
 from collapsium.storage.units import Counting, silent
 
-_WHOLE = np.uint64(0xD1B54A32D192ED03)  # keeps the draws of documents apart from those of their tokens
+_DOCUMENTS = np.uint64(0xD1B54A32D192ED03)
+"""Separates the random stream of documents from that of their tokens."""
+
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""Increment of SplitMix64."""
+
+
+class PartWriter(Protocol):
+    """A `CorpusWriter` or `VectorWriter`, for documents or vectors of the same corpus."""
+
+    def add(self, part: Any, /) -> None:
+        """Add documents or vectors."""
+
+    def finish(self, words: list[str], /) -> Manifest:
+        """Write the vocabulary and the manifest."""
 
 
 def mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finaliser (Steele, Lea, Flood 2014): a bijection whose output bits look independent."""
+    """Return SplitMix64's finaliser of numbers (Steele, Lea and Flood 2014), a bijection that mixes their bits."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))
 
 
 def held_out_counts(documents: Documents, first: int, fraction: float, seed: int) -> npt.NDArray[np.int32]:
-    """Choose which tokens of each pair are held out.
+    """Return how many tokens of each pair are held out.
 
     Parameters
     ----------
@@ -76,31 +89,31 @@ def held_out_counts(documents: Documents, first: int, fraction: float, seed: int
 
 
 def document_draws(first: int, documents: int, seed: int) -> npt.NDArray[np.float64]:
-    """Draw a number for each document.
+    """Draw a uniform number for each document.
 
     Parameters
     ----------
     first : int
         Number of the first of them in its corpus.
     documents : int
-        How many.
+        Number of documents.
     seed : int
-        Another seed gives others.
+        Seed of the random stream.
 
     Returns
     -------
     numpy.ndarray of float64, shape (documents,)
-        Uniform in [0, 1); of a document the same in any portion.
+        Uniform in [0, 1); a function of the seed and the document's number only.
     """
     owner = np.arange(first, first + documents, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        drawn = mixed(mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1))) + _WHOLE)
+        drawn = mixed(mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1))) + _DOCUMENTS)
     draws: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return draws
 
 
 def split_documents(documents: Documents, first: int, fraction: float, seed: int) -> tuple[Documents, Documents]:
-    """Split documents into what is kept and what is held out, with the same ids.
+    """Split documents into training and held-out tokens, with the same ids.
 
     Parameters
     ----------
@@ -115,8 +128,8 @@ def split_documents(documents: Documents, first: int, fraction: float, seed: int
 
     Returns
     -------
-    kept, held_out : Documents
-        The same documents; some may be empty in a part.
+    train, held_out : Documents
+        The same documents; some may be empty in one part.
     """
     held = held_out_counts(documents, first, fraction, seed)
     return documents.with_counts(documents.counts - held), documents.with_counts(held)
@@ -133,20 +146,20 @@ def split_corpus(
 ) -> None:
     """Split every document's tokens into a training and a held-out corpus.
 
-    Both keep the documents, the vocabulary and the shards of the whole, so that their ids agree.
+    Both have all documents, the vocabulary and the shards of the corpus, so that their ids agree.
 
     Parameters
     ----------
     corpus : Corpus
-        What to split.
+        The corpus.
     train, heldout : str or path-like
         The folders to make.
     fraction : float, optional
         Each token's probability of being held out.
     seed : int, optional
-        Another seed is another split.
+        Seed of the split.
     progress : callable, optional
-        Told the number of documents written so far.
+        Receives the number of documents written so far.
 
     Raises
     ------
@@ -182,29 +195,29 @@ def _require_share(fraction: float) -> None:
 def two_parts(
     corpus: Corpus, train: str | os.PathLike[str], heldout: str | os.PathLike[str]
 ) -> Iterator[tuple[Folder, Folder]]:
-    """Make two folders, or none: what is written in both stays if nothing is raised.
+    """Make two folders atomically: both remain if no error is raised, else none.
 
-    Both have the record of how the whole was read. Where a process died after it had put the first in its place, the
-    second is put in its own at first; then nothing is changed if the split is the same.
+    Both get the ingest record of the corpus. If an earlier process died between the renames of the two, the second is
+    renamed first; then nothing changes if the split is the same.
 
     Parameters
     ----------
     corpus : Corpus
-        The whole.
+        The corpus.
     train, heldout : str or path-like
         The folders.
 
     Yields
     ------
     tuple of Folder
-        Both.
+        The two folders to write in.
 
     Raises
     ------
     OptionError
-        They are the same.
+        Both folders are the same.
     OccupiedError
-        One exists.
+        A folder exists.
     """
     if Folder(train).path == Folder(heldout).path:
         raise OptionError(f"{train}: the training and the held-out part need two folders")
@@ -223,7 +236,7 @@ def two_parts(
 
 
 def _put_in_place(places: tuple[Folder, Folder], targets: tuple[Folder, Folder]) -> None:
-    """Give both parts their names, or neither."""
+    """Rename both parts to their names, or neither."""
     for place, target in zip(places, targets, strict=True):
         if place is not target:
             ensure_free(target)
@@ -241,8 +254,8 @@ def _put_in_place(places: tuple[Folder, Folder], targets: tuple[Folder, Folder])
         raise
 
 
-def finish_parts(writers: list[Any], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:
-    """Finish the corpora of two writers; `InputError` names the folder of one that has nothing."""
+def finish_parts(writers: Sequence[PartWriter], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:
+    """Finish the corpora of two writers; `InputError` names the folder of an empty one."""
     for writer, name in zip(writers, names, strict=True):
         try:
             writer.finish(words)
@@ -252,12 +265,12 @@ def finish_parts(writers: list[Any], names: tuple[str | os.PathLike[str], ...], 
 
 @dataclass(frozen=True)
 class Held:
-    """Which documents are held out, by the number in [0, 1) that is drawn for each.
+    """The held-out documents, as an interval of the uniform numbers drawn for each.
 
     Attributes
     ----------
     low, high : float
-        Those from `low` to below `high`.
+        Documents with numbers in [`low`, `high`) are held out.
     """
 
     low: float
@@ -265,13 +278,13 @@ class Held:
 
     @staticmethod
     def share(fraction: float) -> Held:
-        """Hold out a share of the documents; `OptionError` where it is none."""
+        """Hold out a share of the documents; `OptionError` if it is not in (0, 1)."""
         _require_share(fraction)
         return Held(0.0, fraction)
 
     @staticmethod
     def fold(folds: int, fold: int) -> Held:
-        """Hold out one of so many folds, counted from 0; `OptionError` where there is no such."""
+        """Hold out one of several folds, counted from 0; `OptionError` if there is no such fold."""
         if folds < 2:
             raise OptionError(f"expected 2 or more, found {folds}", "folds")
         if not 0 <= fold < folds:
@@ -279,12 +292,12 @@ class Held:
         return Held(fold / folds, (fold + 1) / folds)
 
     def among(self, draws: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Tell which documents are held out, by their draws."""
+        """Return the mask of held-out documents, given their draws."""
         held: npt.NDArray[np.bool_] = (draws >= self.low) & (draws < self.high)
         return held
 
 
-def split_whole(
+def split_corpus_documents(
     corpus: Corpus,
     train: str | os.PathLike[str],
     heldout: str | os.PathLike[str],
@@ -295,20 +308,20 @@ def split_whole(
 ) -> None:
     """Split the documents, or the vectors, of a corpus into a training and a held-out corpus.
 
-    Both keep the vocabulary, or the columns; their shards are about as large as those of the whole.
+    Both have the vocabulary, or the columns, of the corpus; their shards are about as large as its shards.
 
     Parameters
     ----------
     corpus : Corpus
-        What to split.
+        The corpus.
     train, heldout : str or path-like
         The folders to make.
     held : Held
-        Which documents are held out.
+        The held-out documents.
     seed : int, optional
-        Another seed is another split.
+        Seed of the split.
     progress : callable, optional
-        Told the number of documents read so far.
+        Receives the number of documents read so far.
 
     Raises
     ------
@@ -323,7 +336,7 @@ def split_whole(
     shard_tokens = max(row.tokens for row in corpus.manifest.shards)
     kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
     with two_parts(corpus, train, heldout) as folders:
-        writers: list[Any] = [kind(folder, len(words), shard_tokens) for folder in folders]
+        writers: list[PartWriter] = [kind(folder, len(words), shard_tokens) for folder in folders]
         for reference in corpus.references:
             part = reference.documents() if corpus.holds == DOCUMENTS else reference.vectors()
             out = held.among(document_draws(read, len(part), seed))
@@ -331,5 +344,5 @@ def split_whole(
                 writer.add(part.take(chosen))
             read += len(part)
             progress(read)
-        write_parts(folders, corpus, WHOLE_DOCUMENTS, seed=seed, low=held.low, high=held.high)
+        write_parts(folders, corpus, DOCUMENT_SPLIT, seed=seed, low=held.low, high=held.high)
         finish_parts(writers, (train, heldout), words)

@@ -1,4 +1,4 @@
-"""Which words of a vocabulary are kept: by how many documents hold them, and how many words there may be."""
+"""Prune a vocabulary by document frequency and size."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from collapsium.storage.readers.dropped_words import TOO_FREQUENT, TOO_MANY, TOO
 
 @dataclass(frozen=True)
 class Cuts:
-    """Which words of the vocabulary to keep.
+    """Rules of vocabulary pruning.
 
     Attributes
     ----------
     min_documents : int
-        A word that fewer documents hold is dropped.
+        Words in fewer documents are dropped.
     max_document_share : float
-        A word that a larger share of the documents hold is dropped.
+        Words in a larger share of the documents are dropped.
     max_words : int or None
-        Of the words that are left, only so many are kept: those in most documents, of these those with most tokens,
-        of these the first by spelling.
+        Largest number of words after these rules. Words are ranked by documents, then tokens, then spelling.
     """
 
     min_documents: int = 0
@@ -41,45 +40,45 @@ class Cuts:
             raise OptionError(f"expected 1 or more, found {self.max_words}", "max_words")
 
     @property
-    def wanted(self) -> bool:
-        """Whether anything can be dropped."""
+    def drops_words(self) -> bool:
+        """True if any rule can drop a word."""
         return self.min_documents > 0 or self.max_document_share < 1 or self.max_words is not None
 
 
 class Sieve:
-    """Drops words of a counted vocabulary, rule after rule, and tells how many.
+    """Drops words of a counted vocabulary, rule by rule, and counts them.
 
     Parameters
     ----------
     words : pyarrow.Array of string
         The words, each once.
     documents, tokens : numpy.ndarray of int64, shape (words,)
-        Documents that hold each, and its tokens.
+        Document frequency and tokens of each word.
 
     Attributes
     ----------
-    kept : numpy.ndarray of bool, shape (words,)
-        Which are left.
+    retained : numpy.ndarray of bool, shape (words,)
+        Mask of the words that no rule has dropped.
     dropped : list of Dropped
-        What each rule has dropped, in order.
+        Counts of each rule, in order.
     frequent : tuple of str
         Words that `Cuts.max_document_share` has dropped.
     """
 
     def __init__(self, words: pa.Array, documents: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> None:
         self._words, self._documents, self._tokens = words, documents, tokens
-        self.kept: npt.NDArray[np.bool_] = np.ones(len(words), dtype=bool)
+        self.retained: npt.NDArray[np.bool_] = np.ones(len(words), dtype=bool)
         self.dropped: list[Dropped] = []
         self.frequent: tuple[str, ...] = ()
 
     def drop(self, rule: str, out: npt.NDArray[np.bool_]) -> None:
         """Drop the words for which `out` is true."""
-        gone = self.kept & out
-        self.kept &= ~out
+        gone = self.retained & out
+        self.retained &= ~out
         self.dropped.append(Dropped(rule, int(gone.sum()), int(self._tokens[gone].sum())))
 
     def drop_frequent(self, cuts: Cuts, names: tuple[str, ...]) -> None:
-        """Drop the words that `Cuts.max_document_share` dropped of documents before."""
+        """Drop the words that `Cuts.max_document_share` dropped from earlier documents."""
         if names:
             self.drop_named(_too_frequent(cuts), pa.array(names, pa.string()))
 
@@ -106,12 +105,12 @@ class Sieve:
             self.drop(f"{TOO_RARE}{cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
         if cuts.max_document_share < 1:
             most = cuts.max_document_share * documents
-            frequent = self.kept & may & (self._documents > most)
+            frequent = self.retained & may & (self._documents > most)
             self.frequent = tuple(self._words.filter(pa.array(frequent)).to_pylist())
             self.drop(_too_frequent(cuts), frequent)
         if cuts.max_words is not None:
             room = max(cuts.max_words - len(spared), 0)
-            self.drop(f"{TOO_MANY}{cuts.max_words} words", self._beyond(room, self.kept & may))
+            self.drop(f"{TOO_MANY}{cuts.max_words} words", self._beyond(room, self.retained & may))
 
     def _beyond(self, room: int, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         places = np.flatnonzero(among)

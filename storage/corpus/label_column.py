@@ -30,7 +30,7 @@ def rows_of(labels: pa.Array) -> pa.Table:
     return pa.table({"document": document, "field": field.cast(pa.string()), "value": value.cast(pa.string())})
 
 
-def listed(rows: pa.Table, documents: int) -> pa.Array:
+def label_lists(rows: pa.Table, documents: int) -> pa.Array:
     """Make the lists of labels of rows.
 
     Parameters
@@ -73,7 +73,7 @@ def union(columns: Sequence[pa.Array], documents: int) -> pa.Array:
     pyarrow.Array of list
         Each label once, where it came first.
     """
-    return listed(once(pa.concat_tables([rows_of(one) for one in columns])), documents)
+    return label_lists(once(pa.concat_tables([rows_of(one) for one in columns])), documents)
 
 
 def once(rows: pa.Table) -> pa.Table:

@@ -18,7 +18,7 @@ from collapsium.storage.io.records import Digest, check, dump, read_record
 LINEAGE = "lineage.json"
 KIND = "collapsium-lineage"
 VERSION = 2  # of records of version 1 no digest is read
-TOKENS, WHOLE_DOCUMENTS, LABELS, SEGMENTS = "tokens", "documents", "labels", "segments"
+TOKENS, DOCUMENT_SPLIT, LABELS, SEGMENTS = "tokens", "documents", "labels", "segments"
 
 MAX_STEPS = 1000  # splits of splits; each pair of corpora is compared step by step
 

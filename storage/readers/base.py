@@ -156,7 +156,7 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
     return words_of_column(path, data, limit) if data.startswith(PARQUET_MAGIC) else read_words(path, data)
 
 
-def given_words(options: ReadOptions) -> list[str] | None:
+def required_words(options: ReadOptions) -> list[str] | None:
     """Return the words that the option `vocabulary` names.
 
     Parameters
@@ -181,7 +181,7 @@ def given_words(options: ReadOptions) -> list[str] | None:
     return None if options.vocabulary is None else read_vocabulary_file(options.vocabulary, options.max_decompressed)
 
 
-def vocabulary_beside(path: str, names: list[str], options: ReadOptions) -> list[str]:
+def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[str]:
     """Read the vocabulary that is given, or else the first of `names` that lies beside a source.
 
     Parameters
@@ -205,7 +205,7 @@ def vocabulary_beside(path: str, names: list[str], options: ReadOptions) -> list
     InputError
         It is no vocabulary.
     """
-    given = given_words(options)
+    given = required_words(options)
     if given is not None:
         return given
     head, _, _ = path.rpartition("/")

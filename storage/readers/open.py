@@ -84,7 +84,7 @@ __all__ = [
     "kind_of_name",
     "open_source",
     "open_vectors",
-    "settled_base",
+    "resolved_index_base",
 ]
 
 
@@ -130,7 +130,7 @@ def guess_format(path: str) -> str:
     raise OptionError(f"{path}: the name does not tell its format; say `format` {'|'.join(FORMATS)}")
 
 
-def settled_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
+def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
     """Settle from where the indices of files of one format count, for all of them and for those that are added later.
 
     Parameters
@@ -187,7 +187,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     """
     options = options or ReadOptions()
     kind = kind or guess_format(paths[0])
-    options = settled_base(paths, kind, options)
+    options = resolved_index_base(paths, kind, options)
     if kind == "text":
         return TextSource(paths, options, texts_of_files)
     if kind == "jsonl":

@@ -62,7 +62,7 @@ def ending_of(out: str | os.PathLike[str], known: tuple[str, ...] = ENDINGS) -> 
     return ending or ".parquet"
 
 
-def ids_beside(out: str | os.PathLike[str]) -> str | None:
+def ids_file(out: str | os.PathLike[str]) -> str | None:
     """Return the file of ids that lies beside a file of proportions; None where ids are in the file itself."""
     path = os.fspath(out)
     return f"{path[: -len('.npy')]}.ids.csv" if ending_of(path) == ".npy" else None
@@ -299,7 +299,7 @@ def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = 
     StoreError
         The disk is full.
     """
-    ending, beside = ending_of(out), ids_beside(out)
+    ending, beside = ending_of(out), ids_file(out)
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part, ids = Path(place) / f"part{ending}", Path(place) / "ids.csv"
         with _no_space(place):

@@ -36,7 +36,7 @@ def execute(
     from collapsium.pipeline.corpora.append.additions import Addition
     from collapsium.pipeline.corpora.append.append import append_with_report
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
-    from collapsium.storage.readers.side_files.columns import Wanted
+    from collapsium.storage.readers.side_files.columns import SideFileRequest
 
     options, side_files, execution = flags.of(AppendOptions), flags.of(SideFileOptions), flags.of(SchedulerOptions)
     addition = Addition(
@@ -48,7 +48,7 @@ def execute(
         execution.scheduler,
         execution.workers,
         flags.of(CertificateOptions).tls,
-        Wanted(side_files.label_files, side_files.label_names),
+        SideFileRequest(side_files.label_files, side_files.label_names),
         options.headings,
     )
     with counting("appending") as progress:

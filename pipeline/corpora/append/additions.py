@@ -16,7 +16,7 @@ from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.vectors import ARRAY
 from collapsium.storage.errors import MismatchError, StoreError, TakenOverError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.side_files.columns import Wanted
+from collapsium.storage.readers.side_files.columns import SideFileRequest
 
 LOCK, SCRATCH = "lock", "append"
 MAX_NAMED_IDS = 5
@@ -60,7 +60,7 @@ class Addition:
     scheduler: str | None = None
     workers: int | None = None
     tls: TLS | None = None
-    side_files: Wanted = field(default_factory=Wanted)
+    side_files: SideFileRequest = field(default_factory=SideFileRequest)
     headings: str | None = None
 
 

@@ -29,7 +29,7 @@ from collapsium.storage.corpus.manifest import VECTORS, Manifest
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.readers.open import TEXTS, guess_format
-from collapsium.storage.readers.side_files.columns import Wanted
+from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.units import Counting, silent
 
@@ -84,7 +84,7 @@ def append(
         scheduling.scheduler,
         scheduling.workers,
         tls,
-        Wanted(sides.label_files, sides.label_names),
+        SideFileRequest(sides.label_files, sides.label_names),
         options.headings,
     )
     return append_with_report(corpus, sources, addition, progress).manifest
@@ -122,7 +122,7 @@ def append_with_report(
     recorded = read_history(opened.folder) or History("")
     history = _history_of(opened, recorded, paths, addition)
     history, scheduler, stops = check_reading(history, addition.scheduler, addition.workers)
-    sides = read_appended_side_files(addition.side_files, recorded.beside, history.options, opened.manifest.fields)
+    sides = read_appended_side_files(addition.side_files, recorded.side_files, history.options, opened.manifest.fields)
     if sides is not None and sides.by_order and addition.skip_existing:
         raise OptionError(
             "leaves documents out, and side files have a line for each document; use side files with ids",

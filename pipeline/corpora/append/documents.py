@@ -33,7 +33,7 @@ from collapsium.storage.errors import MismatchError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY
-from collapsium.storage.readers.open import TEXTS, open_source, settled_base
+from collapsium.storage.readers.open import TEXTS, open_source, resolved_index_base
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.units import Counting
 from collapsium.workers.ingest import tasks as reading
@@ -124,7 +124,7 @@ class DocumentAddition:
         notes: list[ChunkRecord] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
-        options = settled_base(paths, self._history.kind, self._history.options)
+        options = resolved_index_base(paths, self._history.kind, self._history.options)
         for path, stem in zip(paths, distinct(paths), strict=True):
             source = open_source([path], self._history.kind, options)
             spelled = pa.array(source.words(), pa.string())
@@ -154,8 +154,8 @@ class DocumentAddition:
             files=len(paths),
             documents=documents,
             skipped_documents=skipped,
-            words_found=len(counted.words),
-            tokens_found=sum(note.tokens for note in notes),
+            source_words=len(counted.words),
+            source_tokens=sum(note.tokens for note in notes),
         )
         return counted
 
@@ -208,7 +208,7 @@ class DocumentAddition:
         self.report = replace(
             self.report,
             empty_documents=empty,
-            words=int(sieve.kept.sum()),
+            words=int(sieve.retained.sum()),
             tokens=sum(row.tokens for row in rows),
             dropped=tuple(one for one in sieve.dropped if one.words),
         )
@@ -240,13 +240,13 @@ class DocumentAddition:
         else:
             sieve.drop_frequent(self._history.cuts, self._history.frequent)
             sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
-        fresh = sieve.kept & ~np.asarray(pc.is_in(spelled, value_set=words), dtype=bool)
+        fresh = sieve.retained & ~np.asarray(pc.is_in(spelled, value_set=words), dtype=bool)
         every = [*old.words, *spelled.filter(pa.array(fresh)).to_pylist()]
         place = pc.fill_null(
-            pc.index_in(pa.array(every, pa.string()), value_set=spelled.filter(pa.array(sieve.kept))), -1
+            pc.index_in(pa.array(every, pa.string()), value_set=spelled.filter(pa.array(sieve.retained))), -1
         )
         at = np.asarray(place, dtype=np.int64)
-        more: list[Any] = [np.append(counts[sieve.kept], 0)[at] for counts in (documents, tokens)]
+        more: list[Any] = [np.append(counts[sieve.retained], 0)[at] for counts in (documents, tokens)]
         before = [
             np.concatenate([counts, np.zeros(len(every) - len(old), np.int64)])
             for counts in (old.documents, old.tokens)

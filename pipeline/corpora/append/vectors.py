@@ -77,7 +77,7 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
         corpus.folder = corpus.folder.fenced(lock)
         own_history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
         sides = read_appended_side_files(
-            addition.side_files, own_history.beside, own_history.options, corpus.manifest.fields
+            addition.side_files, own_history.side_files, own_history.options, corpus.manifest.fields
         )
         if sides is not None and sides.by_order and addition.skip_existing:
             raise OptionError(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_beside
+from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
 PORTION = 1_000_000  # pairs
@@ -41,7 +41,7 @@ class LDACSource:
         self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
         with reading(path), open_input(path, options.max_decompressed) as handle:
             handle.read(1)
-        self._words = vocabulary_beside(path, ["vocab.txt"], options)
+        self._words = vocabulary_near(path, ["vocab.txt"], options)
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""

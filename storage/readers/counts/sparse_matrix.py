@@ -16,7 +16,7 @@ from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, require_plausible, vocabulary_beside
+from collapsium.storage.readers.base import INT32_MAX, open_input, reading, require_plausible, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import size
 
@@ -47,7 +47,7 @@ class MatrixSource:
         self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
         with reading(path), open_input(path, options.max_decompressed) as handle:
             data = handle.read()
-        self._words = vocabulary_beside(path, ["vocab.txt"], options)
+        self._words = vocabulary_near(path, ["vocab.txt"], options)
         self._matrix = self._check(self._load(data))
 
     def _load(self, data: bytes) -> Any:

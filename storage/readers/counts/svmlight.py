@@ -14,7 +14,7 @@ import pyarrow as pa
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_beside
+from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
 PORTION = 1_000_000  # pairs
@@ -70,7 +70,7 @@ class SVMlightSource:
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name, self._limit = path, options.max_decompressed
         self._first = index_base([path], options)
-        self._words = vocabulary_beside(path, ["vocab.txt"], options)
+        self._words = vocabulary_near(path, ["vocab.txt"], options)
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""

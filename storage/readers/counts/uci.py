@@ -16,7 +16,7 @@ import pyarrow.csv
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, require_plausible, vocabulary_beside
+from collapsium.storage.readers.base import INT32_MAX, open_input, reading, require_plausible, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
 BLOCK = 1 << 23
@@ -50,7 +50,7 @@ class UCISource:
         require_plausible(path, self._shape[0], self._shape[2], "line 1")
         stem = path.rsplit("/", 1)[-1].removeprefix("docword.").removesuffix(".gz").removesuffix(".txt")
         names = [f"vocab.{'.'.join(stem.split('.')[:n])}.txt" for n in range(stem.count(".") + 1, 0, -1)]
-        self._words = vocabulary_beside(path, names, options)
+        self._words = vocabulary_near(path, names, options)
         if len(self._words) != self._shape[1]:
             raise InputError(
                 path, f"the header names {self._shape[1]} words, the vocabulary has {len(self._words)}", "line 2"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from collapsium.storage.corpus.label_column import listed, once
+from collapsium.storage.corpus.label_column import label_lists, once
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side
@@ -20,7 +20,7 @@ from collapsium.storage.readers.texts.values import as_labels, as_number
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SideFileRequest:
     """What is asked for of side files.
 
     Attributes
@@ -159,7 +159,7 @@ def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[
             "field": pa.array(rows[1], pa.string()),
             "value": pa.array(rows[2], pa.string()),
         })  # fmt: skip
-        columns["labels"] = listed(once(table), count)
+        columns["labels"] = label_lists(once(table), count)
     for name, field in chosen.covariates:
         columns[name] = _covariate(file, field, codes, count)
     return Side(file.path, keys, columns)
@@ -216,12 +216,12 @@ class Told:
     fields: frozenset[str]
 
 
-def read_sides(wanted: Wanted, options: ReadOptions, covariates_of: Collection[str] | None = None) -> Told:
+def read_sides(wanted: SideFileRequest, options: ReadOptions, covariates_of: Collection[str] | None = None) -> Told:
     """Read side files.
 
     Parameters
     ----------
-    wanted : Wanted
+    wanted : SideFileRequest
         The files.
     options : ReadOptions
         Which fields are named, that of the ids, and how files are read.

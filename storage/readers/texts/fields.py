@@ -26,7 +26,7 @@ class Fields:
     ----------
     id, text : str
         Of the id and the text.
-    id_said : bool
+    id_is_set : bool
         Whether the user named the field of the id; if not, and where the format lets it, documents may be numbered.
     title, date : str or None
         Of the title and the date.
@@ -40,7 +40,7 @@ class Fields:
 
     id: str
     text: str
-    id_said: bool
+    id_is_set: bool
     title: str | None
     date: str | None
     labels: tuple[tuple[str, str], ...]
@@ -154,7 +154,7 @@ def require_columns(path: str, names: list[str], fields: Fields) -> None:
         One is not there; the error names those that are.
     """
     for field, flag in fields.required.items():
-        if field not in names and not (flag == "id" and not fields.id_said):
+        if field not in names and not (flag == "id" and not fields.id_is_set):
             raise InputError(path, f"no column {field!r} (`{flag}`){near(field, names)}; there are {named(names)}")
 
 

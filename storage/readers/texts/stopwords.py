@@ -16,7 +16,7 @@ _NEGATIONS = (
     "ain't aren't can't couldn't daren't didn't doesn't don't hadn't hasn't haven't isn't mayn't mightn't mustn't "
     "needn't oughtn't shan't shouldn't wasn't weren't won't wouldn't"
 )
-ENGLISH_BESIDE = frozenset(
+ENGLISH_CONTRACTIONS = frozenset(
     f"did does doing having ought shall anybody everybody somebody theirs let's ll ve n't {_NEGATIONS} "
     f"{_NEGATIONS.replace(chr(39), '')}".split()
 )
@@ -111,7 +111,7 @@ def list_of(language: str) -> AbstractSet[str]:
     if language == DEFAULT:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # slow to import, and needed for text only
 
-        return ENGLISH_BESIDE.union(ENGLISH_STOP_WORDS)
+        return ENGLISH_CONTRACTIONS.union(ENGLISH_STOP_WORDS)
     try:
         import stopwordsiso
     except ImportError:

@@ -179,7 +179,7 @@ def _pattern(delimiter: bytes, times: bytes) -> re.Pattern[bytes]:
 
 def is_numbered(names: list[str], fields: Fields) -> bool:
     """Say whether a table's documents are numbered: no column is said to hold ids, and none is called so."""
-    return not fields.id_said and fields.id not in names
+    return not fields.id_is_set and fields.id not in names
 
 
 def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.errors import AbsentError, InputError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.base import given_words, open_input, reading
+from collapsium.storage.readers.base import open_input, reading, required_words
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr
 
@@ -117,7 +117,7 @@ class TextSource:
 
     @cached_property
     def _words(self) -> list[str]:
-        given = given_words(self._options)
+        given = required_words(self._options)
         if given is not None:
             return given
         words: set[str] = set()

@@ -16,7 +16,7 @@ from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.vectors import MOST_COLUMNS, Vectors
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError, OptionError, suggestion
-from collapsium.storage.readers.base import given_words
+from collapsium.storage.readers.base import required_words
 from collapsium.storage.readers.read_options import ReadOptions
 
 PORTION = 4_000_000  # values
@@ -210,7 +210,7 @@ class DenseSource:
         self.file, self.named = self.name, bool(names)
         self.numbered = any(file.layout.id is None for file in files)
         self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
-        given = given_words(options)
+        given = required_words(options)
         if given is not None:
             self._columns = given
             if len(self._columns) != width:

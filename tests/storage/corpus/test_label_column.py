@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.building.label_split import label_draws, part_columns
-from collapsium.storage.corpus.label_column import listed, rows_of, union
+from collapsium.storage.corpus.label_column import label_lists, rows_of, union
 from collapsium.storage.corpus.parquet import LABELS
 
 LABEL = st.fixed_dictionaries({"field": st.sampled_from(["a", "b", "ab"]), "value": st.sampled_from(["", "x", "bx"])})
@@ -14,7 +14,7 @@ COLUMN = st.lists(st.none() | st.lists(LABEL, max_size=4), min_size=1, max_size=
 @given(COLUMN, st.integers(0, 5))
 def test_rows__are_the_lists_of_labels(drawn, first):
     column = pa.array(drawn, LABELS).slice(min(first, len(drawn)))
-    found = listed(rows_of(column), len(column))
+    found = label_lists(rows_of(column), len(column))
     assert found.type == LABELS
     assert found.to_pylist() == [one or [] for one in drawn[first:]]
 
