@@ -204,7 +204,7 @@ def history_like(
     flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
     optional = tuple(text.partition("=")[2] or text for text in flat)
     return replace(
-        history, options=replace(options, optional=optional), fixed_vocabulary=True, beside=None, appended=()
+        history, options=replace(options, optional=optional), fixed_vocabulary=True, side_files=None, appended=()
     )
 
 

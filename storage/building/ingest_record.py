@@ -6,10 +6,9 @@ same sources give the same record.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pydantic
 
@@ -211,11 +210,6 @@ def _reading(options: ReadOptions) -> JsonObject:
     return {name: _as_json(value) for name, (value, default) in named.items() if name in always or value != default}
 
 
-@functools.cache
-def _adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
-    return pydantic.TypeAdapter(kind)
-
-
 def _read(kind: type[Part], record: object) -> Part:
     """Return a part of a record as a dataclass; `ValueError` for other fields or values."""
     if not isinstance(record, dict):
@@ -224,8 +218,7 @@ def _read(kind: type[Part], record: object) -> Part:
     unknown = next((name for name in record if name not in known), None)
     if unknown is not None:
         raise ValueError(f"unknown option {unknown!r}")
-    part: Part = _adapter(kind).validate_python(record)
-    return part
+    return pydantic.TypeAdapter(kind).validate_python(record)
 
 
 def _reading_of(record: Mapping[str, object]) -> ReadOptions:

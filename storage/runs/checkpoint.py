@@ -1,8 +1,8 @@
 """Checkpoints on disk: ``checkpoints/<iteration>/`` with Zarr groups and, last, `checkpoint.json` with their digests.
 
-`latest.json` names the latest one, and is replaced last: what was cut short is never looked at.
-The one before stays, in case that the latest is damaged. Workers write without a look at the run's lock, so that owners
-of the run after the first have folders of their own: ``<iteration>-<generation>``.
+`latest.json` names the latest checkpoint and is replaced last, so that an interrupted checkpoint is never read. The one
+before stays, in case the latest is damaged. Workers do not check the run's lock as they write, so that later owners of
+the run write to folders of their own: ``<iteration>-<generation>``.
 """
 
 from __future__ import annotations
@@ -24,26 +24,45 @@ from collapsium.storage.io.zarr_fast_path import Rows
 LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsium-checkpoint"
 VERSION = 2
-KEPT = 2
-PARTS = ("global_state", "rows", "local_states", "events.jsonl", RECORD)  # what a checkpoint's folder holds
+RETAINED = 2
+"""Number of checkpoints that remain when a new one is published."""
+
+PARTS = ("global_state", "rows", "local_states", "events.jsonl", RECORD)
+"""Names in the folder of a checkpoint."""
 
 _NAME = re.compile(r"([0-9]{8,18})(?:-([0-9]{4,16}))?", re.ASCII)
 
 
 class LatestRecord(BaseModel):
-    """What `latest.json` says: which checkpoint is the latest, and the generation that has said so."""
+    """The fields of `latest.json`: the iteration of the latest checkpoint, and the generation that wrote it."""
 
     iteration: Count
     generation: Count = 0
 
 
 class CheckpointRecord(BaseModel):
-    """What `checkpoint.json` says.
+    """The fields of `checkpoint.json`.
 
-    ``run`` is the digest of all that makes the run's model what it is; ``parts`` the digests of the arrays; ``blocks``
-    the first words of the blocks of the vocabulary and, last, its size; ``events`` the size in bytes and the digest of
-    `events.jsonl` before the iteration was told; ``progress`` what there is to tell of it, but for its score, and
-    ``previous`` the figures before it; ``generation`` the number of the lock under which it was written.
+    Attributes
+    ----------
+    iteration : int
+        Number of iterations made.
+    run : str
+        Digest of all that determines the run's model.
+    parts : dict of str to str
+        Digests of the groups of arrays.
+    blocks : tuple of int
+        Block boundaries: the first word of each block of the vocabulary, then the number of words.
+    shards : int
+        Number of shards.
+    events : tuple of (int, str)
+        Size in bytes and digest of `events.jsonl` before the event of this iteration.
+    progress : dict
+        Fields of the event of this iteration, without its score.
+    previous : dict of str to float
+        Figures of the iteration before.
+    generation : int
+        Generation of the lock under which the checkpoint was written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,7 +81,7 @@ class CheckpointRecord(BaseModel):
 
 
 class Checkpoint:
-    """One checkpoint: globals, blocks of the vocabulary, and local states, each written by whoever holds it.
+    """One checkpoint: global state, blocks of the vocabulary and local states, each written by its owner.
 
     Parameters
     ----------
@@ -74,28 +93,28 @@ class Checkpoint:
         self.folder = folder
 
     def write(self, part: str, arrays: Mapping[str, Rows]) -> str:
-        """Write a part, such as ``global_state``, ``rows/00000`` or ``local_states/00000``; return its digest."""
+        """Write a group of arrays, such as ``global_state`` or ``rows/00000``; return its digest."""
         return write_arrays(self.folder / part, arrays, compress=False)
 
     def read(self, part: str, digest: str) -> dict[str, AnyArray]:
-        """Read a part."""
+        """Read a group of arrays."""
         return read_arrays(self.folder / part, digest)
 
     def open(self, part: str, digest: str) -> dict[str, StoredRows]:
-        """Open the arrays of a part, to be read piece by piece."""
+        """Open a group of arrays, whose rows are then read in pieces."""
         return open_arrays(self.folder / part, digest)
 
     def check(self, part: str, digest: str) -> list[str]:
-        """Read a part and say what is broken of it."""
+        """Return the faults of a group of arrays."""
         return check_arrays(self.folder / part, digest)
 
     def record(self) -> CheckpointRecord:
-        """Read what the checkpoint says of itself.
+        """Read and check the checkpoint's record.
 
         Returns
         -------
         CheckpointRecord
-            Its record.
+            The record.
 
         Raises
         ------
@@ -117,24 +136,24 @@ class Checkpoints:
     folder : Folder
         The run's folder ``checkpoints``.
     generation : int, optional
-        That of who writes.
+        Generation of the lock under which checkpoints are written.
     """
 
     def __init__(self, folder: Folder, generation: int = 0) -> None:
         self.folder, self._generation = folder, generation
 
     def at(self, iteration: int) -> Checkpoint:
-        """Return the checkpoint of an iteration: the newest that was finished, else the one that would be written."""
+        """Return the newest finished checkpoint of an iteration, else the one that would be written."""
         finished = [place for place in self._places() if place.iteration == iteration and self._is_finished(place)]
         return Checkpoint(self._folder(finished[-1])) if finished else self.own(iteration)
 
     def own(self, iteration: int) -> Checkpoint:
-        """Return the checkpoint of an iteration that this generation writes; its folder is nobody else's."""
+        """Return the checkpoint of an iteration in the folder of this generation."""
         return Checkpoint(Folder(self._folder(_Place(iteration, self._own)).url))
 
     @property
     def generation(self) -> int:
-        """The highest generation that has begun one; 0 where there is none."""
+        """The highest generation that has begun a checkpoint; 0 without checkpoints."""
         with contextlib.suppress(DamagedError):
             named = self._latest()
             return max((place.generation for place in (*self._places(), *([named] if named else []))), default=0)
@@ -145,23 +164,23 @@ class Checkpoints:
         return max(self._generation, 1)
 
     def publish(self, record: CheckpointRecord) -> None:
-        """Make a checkpoint that is whole the latest, and remove all but the last two.
+        """Make a complete checkpoint the latest, and remove all but the last two.
 
         Parameters
         ----------
         record : CheckpointRecord
-            What it holds.
+            The checkpoint's record.
         """
         own = _Place(record.iteration, self._own)
         record = record.model_copy(update={"generation": self._generation})
         self._folder(own).write(RECORD, dump(record.model_dump(mode="json")))
         self._name(record.iteration)
         before = {place.iteration: place for place in self._places() if place != own and self._is_finished(place)}
-        kept = [before[number] for number in sorted(before) if number < record.iteration][1 - KEPT :]
-        self._remove(place for place in self._places() if place not in (*kept, own))
+        retained = [before[number] for number in sorted(before) if number < record.iteration][1 - RETAINED :]
+        self._remove(place for place in self._places() if place not in (*retained, own))
 
     def go_back(self, iteration: int) -> None:
-        """Make an older checkpoint the latest, and remove those after it: they are damaged, and so told otherwise."""
+        """Make an older checkpoint the latest, and remove the later ones, which are damaged."""
         later = [place for place in self._places() if place.iteration > iteration]
         if later or self._named() != iteration:
             self._name(iteration)
@@ -169,7 +188,8 @@ class Checkpoints:
 
     def _remove(self, places: Iterable[_Place]) -> None:
         for place in places:
-            with contextlib.suppress(StoreError):  # it does no harm; the next time, perhaps
+            # A leftover folder does no harm and may be removed the next time.
+            with contextlib.suppress(StoreError):
                 self._folder(place).remove(PARTS)
 
     def _named(self) -> int | None:
@@ -183,53 +203,54 @@ class Checkpoints:
         self.folder.write(LATEST, dump(record))
 
     def discard(self, iteration: int) -> None:
-        """Remove what was written of a checkpoint that could not be finished."""
+        """Remove the files of a checkpoint that could not be finished."""
         place = self.own(iteration).folder
-        with contextlib.suppress(StoreError):  # it does no harm, and there is an error to tell already
+        # A leftover folder does no harm, and another error is being reported.
+        with contextlib.suppress(StoreError):
             if not place.exists(RECORD):
                 place.remove(PARTS)
 
     def latest(self) -> int | None:
-        """Return the iteration of the latest checkpoint; None where there is none.
+        """Return the iteration of the latest checkpoint.
 
         Returns
         -------
         int or None
-            The iteration.
+            None if there is no checkpoint.
 
         Raises
         ------
         DamagedError
-            `latest.json` does not name one.
+            `latest.json` is damaged.
         """
         named = self._latest()
         return None if named is None else named.iteration
 
     def _latest(self) -> _Place | None:
-        """Return the iteration and the generation that `latest.json` names."""
+        """Return the iteration and the generation in `latest.json`."""
         try:
             record = read_record(self.folder, LATEST, KIND, VERSION, oldest=2)
         except AbsentError:
             return None
-        found = check(LatestRecord, record, f"{self.folder.url}/{LATEST}")
-        return _Place(found.iteration, found.generation)
+        latest = check(LatestRecord, record, f"{self.folder.url}/{LATEST}")
+        return _Place(latest.iteration, latest.generation)
 
     def candidates(self) -> tuple[list[int], list[str]]:
-        """List the checkpoints that were finished once, the latest first, and what is wrong with `latest.json`.
+        """Return the finished checkpoints, the latest first, and the faults of `latest.json`.
 
         Returns
         -------
         iterations : list of int
-            Up to the one that `latest.json` names, and those of later generations; where that is missing or damaged,
-            all that have a record.
+            Iterations up to the one in `latest.json`, and those of later generations; all that have a record if
+            `latest.json` is missing or damaged.
         broken : list of str
-            What is wrong with `latest.json`; as a rule empty.
+            Faults of `latest.json`.
         """
         finished = [place for place in self._places() if self._is_finished(place)]
         broken = []
         try:
             latest = self._latest()
-        except DamagedError as error:  # not what a store says that fails
+        except DamagedError as error:
             latest, broken = None, [str(error)]
         if latest is None:
             if finished and not broken:
@@ -243,15 +264,15 @@ class Checkpoints:
         return sorted({latest.iteration, *known}, reverse=True), broken
 
     def unfinished(self) -> list[str]:
-        """Name the records that are missing of checkpoints before the latest one, which were finished once."""
+        """Return the paths of missing records of checkpoints before the latest one."""
         latest = max(self.candidates()[0], default=0)
         places = [self._folder(place) for place in self._places() if place.iteration < latest]
         return [f"{place.url}/{RECORD}" for place in places if not place.exists(RECORD)]
 
     def _places(self) -> list[_Place]:
         """Return the checkpoints that have a folder, by iteration and generation."""
-        found = {name: _NAME.fullmatch(name) for name in self.folder.names()}
-        places = {name: _Place(int(one[1]), int(one[2] or 1)) for name, one in found.items() if one is not None}
+        matches = {name: _NAME.fullmatch(name) for name in self.folder.names()}
+        places = {name: _Place(int(one[1]), int(one[2] or 1)) for name, one in matches.items() if one is not None}
         return sorted(place for name, place in places.items() if name == place.name)
 
     def _folder(self, place: _Place) -> Folder:
@@ -262,13 +283,13 @@ class Checkpoints:
 
 
 class _Place(NamedTuple):
-    """A checkpoint's iteration, and the generation that has written it."""
+    """The iteration of a checkpoint, and the generation that has written it."""
 
     iteration: int
     generation: int
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """Name of the checkpoint's folder."""
         later = f"-{self.generation:04d}" if self.generation > 1 else ""
         return f"{self.iteration:08d}{later}"

@@ -1,4 +1,4 @@
-"""What lies in the folder of a comparison: its record, what its cells came to, and their runs."""
+"""Files in the folder of a comparison: its record, the results of its cells, and their runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from collapsium.storage.runs.run import Run
 RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "collapsium-comparison-cell", 3
 TABLE, TEXT, SERIES_FILE, LIBRARIES_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
 CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
-AGAIN = "; the same `collapsium compare` writes it anew"
-PARTS = ("train", "heldout")  # corpora that the comparison has split off
+REWRITE_HINT = "; the same `collapsium compare` writes it anew"
+PARTS = ("train", "heldout")
+"""Folders of the corpora that the comparison has split off."""
 
 
 def record_of(folder: Folder) -> JsonObject:
-    """Read a comparison's record: fields of its `CompareOptions`, and the corpora's digests."""
+    """Read the record of a comparison: its options and the digests of its corpora."""
     try:
         record = read_record(folder, RECORD, KIND, VERSION, oldest=VERSION)
     except DamagedError as error:
@@ -32,12 +33,12 @@ def record_of(folder: Folder) -> JsonObject:
 
 
 def cells_done(folder: Folder) -> list[str]:
-    """Return the names of the cells that are done, such as ``lda-40``, in their order."""
+    """Return the names of the finished cells, such as ``lda-40``, in order."""
     return [name.removesuffix(SUFFIX) for name in (folder / CELLS).names() if name.endswith(SUFFIX)]
 
 
 def row_of(folder: Folder, name: str) -> JsonObject:
-    """Read the row of a cell that is done."""
+    """Read the result of a finished cell."""
     cells = folder / CELLS
     try:
         record = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=VERSION)
@@ -50,29 +51,30 @@ def row_of(folder: Folder, name: str) -> JsonObject:
 
 
 def table_faults(folder: Folder) -> list[str]:
-    """Return what is wrong with the tables of a finished comparison, each fault beginning with the file."""
+    """Return the faults of the tables of a finished comparison, each beginning with the file."""
     import pyarrow as pa
 
     from collapsium.storage.io.parquet.bounded_file import BoundedFile
 
-    if not folder.exists(SERIES_FILE):  # written in the end
+    # This file is written last.
+    if not folder.exists(SERIES_FILE):
         return []
     done = [name for name in cells_done(folder) if "baseline" not in row_of(folder, name)]
     faults = []
     for name in (TABLE, SERIES_FILE):
         path = f"{folder.url}/{name}"
         try:
-            there = set(BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])["cell"].to_pylist())
+            present = set(BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])["cell"].to_pylist())
         except (CollapsiumError, pa.ArrowException, OSError, ValueError, KeyError) as error:
-            faults.append(f"{path}: {str(error).splitlines()[0]}{AGAIN}")
+            faults.append(f"{path}: {str(error).splitlines()[0]}{REWRITE_HINT}")
             continue
-        missing = [cell for cell in done if cell not in there]
-        faults += [f"{path}: has nothing of {missing[0]}{AGAIN}"] if missing else []
+        missing = [cell for cell in done if cell not in present]
+        faults += [f"{path}: has nothing of {missing[0]}{REWRITE_HINT}"] if missing else []
     return faults
 
 
 def runs_there(folder: Folder) -> Iterator[Run]:
-    """Give the runs of a comparison that have a record: one a cell or, of warm fits, one a fit."""
+    """Yield the runs of a comparison that have a record: one a cell or, of warm fits, one a fit."""
     runs = folder / RUNS
     for cell in runs.names():
         run = Run((runs / cell).url)

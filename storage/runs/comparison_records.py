@@ -1,9 +1,9 @@
-"""Records of a comparison as they are read: their fields, types and bounds, as anyone may have written the folder."""
+"""Records of a comparison, with the fields, types and bounds that are checked when they are read."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,26 +12,27 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.records import Count, Digest, Number
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 
-Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]  # as the table has it, in 32 bits
+# The table of a comparison has 32-bit integers.
+Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Names = tuple[str, ...]
 
 OF_FITS = (
     "cell", "family", "start", "topics", "restarts", "iterations", "samples", "score_error", "ensemble_score",
     "perplexity", "objective", "objective_error", "seconds", "cell_seconds", "topics_99", "scores", "options",
 )  # fmt: skip
-"""Fields that each row of a family's fits has."""
+"""Required fields of the row of a family's fits."""
 OF_BASELINES = ("start", "topics", "seconds")
-"""Fields that each row of another library or of a classifier has."""
+"""Required fields of the row of another library or a classifier."""
 
 
 class _Fields(BaseModel):
-    """A part of a record, beside whose fields others may stand."""
+    """A part of a record that may have further fields."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ComparisonRecord(_Fields):
-    """What `compare.json` says: what was asked for, and the digests of the corpora; see `options.CompareOptions`."""
+    """The fields of `compare.json`: the options of the comparison, and digests of its corpora."""
 
     families: Names
     topics: tuple[Small, ...]
@@ -48,7 +49,7 @@ class ComparisonRecord(_Fields):
 
 
 class ClassFigures(_Fields):
-    """How well a value of a field was predicted."""
+    """Classification metrics of one value of a field."""
 
     value: str | Number
     precision: Number
@@ -58,14 +59,14 @@ class ClassFigures(_Fields):
 
 
 class Classified(_Fields):
-    """How well a field was predicted."""
+    """Classification metrics of a field."""
 
     field: str
     classes: tuple[ClassFigures, ...]
 
 
 class CellRow(_Fields):
-    """What a cell came to: a row of the table, of a family's fits or, with ``baseline``, of something beside them."""
+    """The result of a cell: a row of the table, for a family's fits or, with ``baseline``, for another method."""
 
     cell: str | None = None
     score: Number | None
@@ -106,16 +107,16 @@ class CellRow(_Fields):
                 raise ValueError(f"expected the field {name!r}")
         if self.baseline is not None:
             return self
-        whole = (self.cell, self.score, self.ensemble_score, self.perplexity, self.seconds, self.topics_99)
-        if not self.family or any(one is None for one in whole):
+        required = (self.cell, self.score, self.ensemble_score, self.perplexity, self.seconds, self.topics_99)
+        if not self.family or any(value is None for value in required):
             raise ValueError("expected a cell, a family, its score, perplexity, seconds and topics")
         if not _is_object(self.options):
             raise ValueError("expected options as an object of JSON in a text")
         return self
 
 
-def _is_object(text: Any) -> bool:
-    """Return whether a text is an object of JSON."""
+def _is_object(text: object) -> bool:
+    """Return True for a text that is a JSON object."""
     try:
         return isinstance(text, str) and isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -123,6 +124,6 @@ def _is_object(text: Any) -> bool:
 
 
 class CellRecord(BaseModel):
-    """What the record of a cell says."""
+    """The fields of a cell's record."""
 
     row: CellRow

@@ -1,4 +1,4 @@
-"""Events of runs as they are read: their fields, types and bounds, as anyone may have written a run's folder."""
+"""Records of events, with the fields, types and bounds that are checked when they are read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.records import Count, Number, check, parse_json
 
-MAX_RESTARTS = 1000  # of an ensemble
-MAX_LINE = 1 << 24  # bytes of an event; the largest have the top words of a few hundred topics
+MAX_RESTARTS = 1000
+"""Largest number of restarts of an ensemble."""
 
-# Fields without which an event of a kind cannot be used.
+MAX_LINE = 1 << 24
+"""Largest event, in bytes; large ones have the top words of some hundred topics."""
+
 REQUIRED: dict[str, tuple[str, ...]] = {
     "cluster": ("scheduler", "workers", "dashboard"),
     "compile": ("compile_seconds",),
@@ -27,12 +29,13 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "saving": ("iteration",),
     "end": ("iteration", "elapsed", "reason"),
 }
+"""Required fields of each kind of event."""
 
 Member = Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)]
 
 
 class ProcessActivity(BaseModel):
-    """A worker process: its name, the bytes that it holds, and the tasks that it runs."""
+    """A worker process: its name, its memory in bytes, and its running tasks."""
 
     name: str | int
     memory: Number
@@ -40,7 +43,7 @@ class ProcessActivity(BaseModel):
 
 
 class SweepTimes(BaseModel):
-    """Seconds that sweeps of shards took."""
+    """Durations of the sweeps of shards, in seconds."""
 
     quartiles: Annotated[tuple[Number, ...], Field(min_length=5, max_length=5)] = (0.0,) * 5
     shards: Count = 0
@@ -48,7 +51,7 @@ class SweepTimes(BaseModel):
 
 
 class Event(BaseModel):
-    """A line of `events.jsonl` or `journal.jsonl`; figures of families stand beside these fields."""
+    """A line of `events.jsonl` or `journal.jsonl`, which may have further figures of a family."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -91,7 +94,7 @@ class Event(BaseModel):
 
 
 def parse_event(line: bytes, path: str, where: str) -> JsonObject:
-    """Read an event.
+    """Parse and check an event.
 
     Parameters
     ----------
@@ -103,18 +106,18 @@ def parse_event(line: bytes, path: str, where: str) -> JsonObject:
     Returns
     -------
     dict
-        The event as it stands there.
+        All fields of the event.
 
     Raises
     ------
     DamagedError
-        It is no event, or lacks a field of its kind.
+        The line is no event, or lacks a field of its kind.
     """
-    found = parse_json(line, path, where, most=MAX_LINE)
-    if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+    record = parse_json(line, path, where, most=MAX_LINE)
+    if not isinstance(record, dict) or not isinstance(record.get("event"), str):
         raise DamagedError(path, "expected an event", where)
-    event = check(Event, found, path, where)
+    event = check(Event, record, path, where)
     missing = next((name for name in REQUIRED.get(event.event, ()) if name not in event.model_fields_set), None)
     if missing is not None:
         raise DamagedError(path, f"expected the field {missing!r} of an event {event.event!r}", where)
-    return found
+    return record

@@ -1,4 +1,4 @@
-"""The members of a run: restarts, each a run with a seed of its own, and kept samples, each a model."""
+"""The members of a run: restarts, each a run with its own seed, and posterior samples, each a model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collapsium.storage.runs.run import MEMBERS, RECORD, Run
 
 
 def member_seed(seed: int, number: int) -> int:
-    """Return the seed of a member: a fit by itself with this seed is the same to the last bit.
+    """Return the seed of a member; a single fit with this seed gives the same bits.
 
     Parameters
     ----------
     seed : int
-        Of the ensemble.
+        Seed of the ensemble.
     number : int
-        Of the member.
+        Number of the member.
 
     Returns
     -------
     int
-        The ensemble's for member 0; else of 63 bits, from a hash of both.
+        The ensemble's seed for member 0; else a hash of both, of 63 bits.
     """
     if not number:
         return seed
@@ -33,7 +33,7 @@ def member_seed(seed: int, number: int) -> int:
 
 
 def restarts_in(run: Run) -> list[tuple[int, Run]]:
-    """List the restarts that an ensemble shall have, whether they are there or not.
+    """Return the restarts of an ensemble, including those that have not begun.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def restarts_in(run: Run) -> list[tuple[int, Run]]:
     Returns
     -------
     list of (int, Run)
-        Their numbers and runs; where only the best was kept, that one. None where the run is no ensemble.
+        Their numbers and runs, or only the best one if the others were removed. Empty for a run without restarts.
     """
     record = run.record()
     numbers = [record["best_member"]] if "best_member" in record else range(int(record.get("restarts", 0)))
@@ -51,7 +51,7 @@ def restarts_in(run: Run) -> list[tuple[int, Run]]:
 
 
 def restarts_of(url: str | os.PathLike[str]) -> list[tuple[int, Run]]:
-    """List the restarts of an ensemble of which some are there; none for any other folder, whatever it is."""
+    """Return the restarts of an ensemble that has begun; empty for any other folder."""
     folder = Folder(url)
     if not folder.exists(RECORD) or not folder.exists(MEMBERS):
         return []
@@ -59,19 +59,19 @@ def restarts_of(url: str | os.PathLike[str]) -> list[tuple[int, Run]]:
 
 
 def samples_of(url: str | os.PathLike[str]) -> list[Folder]:
-    """List the models of a run's kept samples, in their order; none where it has none, or is not at its end."""
+    """Return the models of a run's posterior samples, in order; empty if it has none or has not ended."""
     folder = Folder(url)
     if not folder.exists(RECORD) or not folder.exists(MEMBERS):
         return []
     run = Run(url)
     record = run.record()
     places = [run.member(number) for number in range(int(record["limits"].get("samples", 0)))]
-    whole = run.model.exists(MODEL_RECORD) and all(place.exists(MODEL_RECORD) for place in places)
-    return places if whole and not record.get("restarts") else []
+    complete = run.model.exists(MODEL_RECORD) and all(place.exists(MODEL_RECORD) for place in places)
+    return places if complete and not record.get("restarts") else []
 
 
 def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """List all models that a run stands for: its restarts, and of each the samples that were kept.
+    """Return all models of a run: its restarts, and the samples of each.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
     Returns
     -------
     list of (str, str)
-        Their names, such as ``003`` or ``003/001``, and their folders; one without a name for a model by itself.
+        Names, such as ``003`` or ``003/001``, and folders; a single model has an empty name.
 
     Raises
     ------
     AbsentError
-        A restart has not come to its end.
+        A restart has not ended.
     """
     restarts = restarts_of(url)
     if not restarts:
@@ -99,42 +99,42 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
             f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on "
             f"with `resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
         )
-    found = []
+    models = []
     for number, run in restarts:
         inner = leaves(run.folder.url)
-        found += [(f"{number:03d}/{name}" if name else f"{number:03d}", place) for name, place in inner]
-    return found
+        models += [(f"{number:03d}/{name}" if name else f"{number:03d}", place) for name, place in inner]
+    return models
 
 
 def reference_of(url: str | os.PathLike[str]) -> str | None:
-    """Name the member that stands for an ensemble where only one can: the first there is; None for other folders."""
+    """Return the folder of an ensemble's first member, where only one can be used; None for other folders."""
     restarts = restarts_of(url)
     return restarts[0][1].folder.url if restarts else None
 
 
 def member_of(url: str | os.PathLike[str], number: int) -> str:
-    """Name a restart or a kept sample of a run.
+    """Return the folder of a restart or a sample of a run.
 
     Parameters
     ----------
     url : str or path-like
         Folder of the run.
     number : int
-        Of the member.
+        Number of the member.
 
     Returns
     -------
     str
-        Its folder.
+        The member's folder.
 
     Raises
     ------
     OptionError
-        There is no such member.
+        The run has no such member.
     """
     restarts = {own: run.folder.url for own, run in restarts_of(url)}
-    found = restarts or {own: place.url for own, place in enumerate(samples_of(url))}
-    if number not in found:
-        known = ", ".join(str(own) for own in found) or "no members"
+    folders = restarts or {own: place.url for own, place in enumerate(samples_of(url))}
+    if number not in folders:
+        known = ", ".join(str(own) for own in folders) or "no members"
         raise OptionError(f"`member` {number}: {Folder(url).url} has {known}")
-    return found[number]
+    return folders[number]

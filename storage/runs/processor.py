@@ -1,4 +1,4 @@
-"""Processors as records name them: what the bits of a fit depend on beside versions."""
+"""Records of processors, on which the last bits of a fit may depend."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ Text = Annotated[str, Field(max_length=10_000)]
 
 
 class Processor(BaseModel):
-    """What results may differ by in their last places from one machine to another.
+    """A processor and the libraries by which the last bits of results may differ between machines.
 
-    ``kernels`` and ``features`` are LLVM's names of the processor that kernels are compiled for and of its instruction
-    sets, ``machine`` that of the architecture and system, ``library`` the C library and its version, ``blas`` the
-    processor that NumPy's linear algebra chose its code for, empty for families that do not use it.
+    Attributes
+    ----------
+    machine : str
+        Architecture and operating system.
+    kernels, features : str
+        LLVM's names of the processor that kernels are compiled for, and of its instruction sets.
+    library : str
+        The C library and its version.
+    blas : str
+        The processor for which NumPy's linear algebra chose its code; empty for families that do not use it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

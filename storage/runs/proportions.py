@@ -1,7 +1,7 @@
-"""Files of topic proportions: sparse or dense, in the format that their name says, streamed and put in place whole.
+"""Write files of topic proportions, sparse or dense, in the format of their name: streamed, and atomically.
 
-Tables come with the columns ``id``, ``segment`` where rows are segments, ``topics`` and ``proportions`` as lists of the
-largest (sparse) or ``proportions`` of all topics as lists of one length (dense), and further columns of lists.
+Tables have the columns ``id``, ``segment`` if rows are segments, and further columns of lists. Sparse proportions are
+lists ``topics`` and ``proportions`` of the largest ones; dense ones are lists ``proportions`` of all topics.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,19 +37,19 @@ LEADING = ("id", "segment")
 
 
 def ending_of(out: str | os.PathLike[str], known: tuple[str, ...] = ENDINGS) -> str:
-    """Return the format that the name of a file says.
+    """Return the format of a file, by its name.
 
     Parameters
     ----------
     out : str or path-like
         The file.
     known : tuple of str, optional
-        Endings that are taken.
+        Accepted endings.
 
     Returns
     -------
     str
-        One of them; ``.parquet`` for a name without an ending.
+        One of these; ``.parquet`` for a name without an ending.
 
     Raises
     ------
@@ -63,13 +63,13 @@ def ending_of(out: str | os.PathLike[str], known: tuple[str, ...] = ENDINGS) -> 
 
 
 def ids_file(out: str | os.PathLike[str]) -> str | None:
-    """Return the file of ids that lies beside a file of proportions; None where ids are in the file itself."""
+    """Return the path of the separate file of ids; None if the proportions' file contains the ids."""
     path = os.fspath(out)
     return f"{path[: -len('.npy')]}.ids.csv" if ending_of(path) == ".npy" else None
 
 
 class Writer(Protocol):
-    """Takes tables, one after another, and writes files when it is closed."""
+    """Writes tables one after another, to files that are complete after `close`."""
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
@@ -79,7 +79,7 @@ class Writer(Protocol):
 
 
 class ParquetWriter:
-    """Write tables to a Parquet file, whose columns are the first one's, or those of a schema where none comes.
+    """Writes tables to a Parquet file, with the columns of the first table, or of a schema without tables.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class ParquetWriter:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path, self._schema = path, schema
-        self._file: Any = None
+        self._file: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
@@ -107,7 +107,7 @@ class ParquetWriter:
 
 
 class CsvWriter:
-    """Write tables to a CSV file with a header, text in quotes; lists have spaces between their numbers.
+    """Writes tables to a CSV file with a header; the numbers of a list are separated by spaces.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class CsvWriter:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path, self._schema = path, schema
-        self._file: Any = None
+        self._file: pacsv.CSVWriter | None = None
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
@@ -132,11 +132,12 @@ class CsvWriter:
         """Finish the file."""
         if self._file is None:
             self.write(self._schema.empty_table())
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 class NpyStream:
-    """A ``.npy`` file whose rows come one block after another.
+    """A ``.npy`` file that is written in blocks of rows.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ class NpyStream:
     Attributes
     ----------
     rows, width : int
-        Rows so far, and columns of each; 0 of arrays of one dimension.
+        Number of rows so far, and of columns; 0 columns for arrays of one dimension.
     """
 
     def __init__(self, path: Path) -> None:
@@ -154,7 +155,7 @@ class NpyStream:
         self._empty: AnyArray = np.zeros((0, 0), np.float32)
 
     def add(self, block: AnyArray) -> None:
-        """Write the next rows; all blocks have the type and width of the first."""
+        """Write the next rows, with the dtype and width of the first."""
         if not self.rows:
             self._empty, self.width = block[:0], block.shape[1] if block.ndim > 1 else 0
             self._write_header("wb")
@@ -176,7 +177,7 @@ class NpyStream:
 
 
 class NpyWriter:
-    """Write dense proportions as a matrix, and ids as a CSV file beside it.
+    """Writes dense proportions as a matrix, and ids to a separate CSV file.
 
     Parameters
     ----------
@@ -202,12 +203,12 @@ class NpyWriter:
 
 
 class NpzWriter:
-    """Write dense proportions as an archive: ``ids``, ``segments``, ``topics``, ``proportions`` and further arrays.
+    """Writes dense proportions as an archive: ``ids``, ``segments``, ``topics``, ``proportions`` and others.
 
     Parameters
     ----------
     path : Path
-        The file; arrays lie beside it meanwhile.
+        The file; temporary arrays are written beside it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -230,7 +231,7 @@ class NpzWriter:
         return self._streams[name]
 
     def close(self) -> None:
-        """Finish the arrays, and put them into the archive."""
+        """Finish the arrays and write them to the archive."""
         longest = max((pc.max(pc.utf8_length(ids)).as_py() or 1 for ids in self._ids if len(ids)), default=1)
         for ids in self._ids or [pa.array([], pa.string())]:
             self._stream("ids").add(np.array(ids.to_pylist(), dtype=f"<U{max(longest, 1)}"))
@@ -243,14 +244,14 @@ class NpzWriter:
 
 
 class Shaped:
-    """Shape tables before they are written.
+    """Changes the shape of tables before they are written.
 
     Parameters
     ----------
     writer : Writer
-        Takes them.
+        The writer of the new tables.
     shape : callable
-        From a table to the one that is written.
+        Returns the table to write, given a table.
     """
 
     def __init__(self, writer: Writer, shape: Callable[[pa.Table], pa.Table]) -> None:
@@ -266,7 +267,7 @@ class Shaped:
 
 
 def require_free(*paths: str | os.PathLike[str] | None) -> None:
-    """Refuse output files that exist; `OccupiedError` names the first."""
+    """Raise `OccupiedError` if an output file exists."""
     for path in paths:
         if path is not None and File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
@@ -274,32 +275,32 @@ def require_free(*paths: str | os.PathLike[str] | None) -> None:
 
 @contextmanager
 def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = False) -> Iterator[Writer]:
-    """Write proportions aside, in the format that the name says, and put them in their place once they are whole.
+    """Write proportions to a temporary file, in the format of the name, and move it into place once complete.
 
     Parameters
     ----------
     out : str or path-like
         The file; see `ending_of`.
     schema : pyarrow.Schema
-        The columns of tables, if none comes.
+        The columns of the file if no table is written.
     dense : bool, optional
-        Whether tables have the proportions of all topics, for a column of each.
+        True if tables have the proportions of all topics, which become a column each.
 
     Yields
     ------
     Writer
-        Takes the tables.
+        The writer of the tables.
 
     Raises
     ------
     OptionError
-        The name says no format.
+        The name has no known ending.
     OccupiedError
         The file was written by another process meanwhile.
     StoreError
         The disk is full.
     """
-    ending, beside = ending_of(out), ids_file(out)
+    ending, ids_path = ending_of(out), ids_file(out)
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part, ids = Path(place) / f"part{ending}", Path(place) / "ids.csv"
         with _no_space(place):
@@ -307,14 +308,14 @@ def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = 
             yield writer
             writer.close()
         # Another process may have written the file since this one began.
-        require_free(out, beside)
-        if beside is not None:
-            File(beside).put(ids)
+        require_free(out, ids_path)
+        if ids_path is not None:
+            File(ids_path).put(ids)
         try:
             File(out).put(part)
         except BaseException:
-            if beside is not None:
-                File(beside).remove()
+            if ids_path is not None:
+                File(ids_path).remove()
             raise
 
 
@@ -342,14 +343,14 @@ def by_pair(table: pa.Table) -> pa.Table:
     """Return sparse proportions with a row for each document, or segment, and topic; further lists are repeated."""
     topics, shares = (table.column(name).combine_chunks() for name in (TOPICS, PROPORTIONS))
     owner = pc.list_parent_indices(topics)
-    found = table.drop_columns([TOPICS, PROPORTIONS]).take(owner)
-    place = sum(name in found.column_names for name in LEADING)
-    found = found.add_column(place, "topic", pc.list_flatten(topics))
-    return found.add_column(place + 1, "proportion", pc.list_flatten(shares))
+    pairs = table.drop_columns([TOPICS, PROPORTIONS]).take(owner)
+    place = sum(name in pairs.column_names for name in LEADING)
+    pairs = pairs.add_column(place, "topic", pc.list_flatten(topics))
+    return pairs.add_column(place + 1, "proportion", pc.list_flatten(shares))
 
 
 def _matrix(table: pa.Table, name: str) -> AnyArray:
-    """Return a column of lists of one length as a matrix."""
+    """Return a column of lists of equal length as a matrix."""
     column = table.column(name).combine_chunks()
     values = np.asarray(pc.list_flatten(column))
     if isinstance(column.type, pa.FixedSizeListType):
@@ -358,7 +359,7 @@ def _matrix(table: pa.Table, name: str) -> AnyArray:
 
 
 def _without_lists(table: pa.Table) -> pa.Table:
-    """Return the table with lists of numbers as text, spaces between."""
+    """Return the table with lists of numbers as text, separated by spaces."""
     for place, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
             text = [" ".join(map(str, one)) for one in table.column(place).to_pylist()]
@@ -367,7 +368,7 @@ def _without_lists(table: pa.Table) -> pa.Table:
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """Return the table with texts that no spreadsheet runs; see `csv_cell`."""
+    """Return the table with texts that no spreadsheet runs as formulas; see `csv_cell`."""
     for place, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
             cells = [None if one is None else csv_cell(one) for one in table.column(place).to_pylist()]
@@ -377,7 +378,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
 
 @contextmanager
 def _no_space(place: str) -> Iterator[None]:
-    """Say which disk is full, which Arrow does not."""
+    """Name the disk that is full, which Arrow does not."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Published models: numbered folders, each there whole or not at all, and a pointer to the one that counts.
+"""Published models: numbered folders, each complete or absent, and a pointer to the current one.
 
-``published/0001/`` holds `version.json` and what was put beside it; ``published/current.json`` names a number, and is
-replaced at once by one write. On local disks a symbolic link ``current`` leads to the same folder, for programs that
-want a path; the record is what counts.
+``published/0001/`` holds `version.json` and the files of a version. ``published/current.json`` has the number of the
+current version and is replaced atomically. On local disks a symbolic link ``current`` leads to the same folder, for
+programs that need a path; the record decides.
 """
 
 from __future__ import annotations
@@ -28,59 +28,58 @@ from collapsium.storage.runs.run import LOCK as RUN_LOCK
 
 RECORD, CURRENT, LINK = "version.json", "current.json", "current"
 KIND, CURRENT_KIND = "collapsium-version", "collapsium-current"
-VERSION = 2  # the first with a digest in each record, as everywhere
+VERSION = 2
 
 VersionNumber = Annotated[int, Field(strict=True, ge=1, lt=1 << 31)]
 PreviousVersion = Annotated[dict[Literal["version", "score"], VersionNumber | Number], Field(min_length=2)]
 
 
 class CurrentRecord(BaseModel):
-    """What `current.json` says: which version counts."""
+    """The fields of `current.json`: the number of the current version."""
 
     number: VersionNumber
 
 
 class VersionRecord(BaseModel):
-    """What `version.json` says of a published model.
+    """The fields of `version.json`.
 
     Attributes
     ----------
     number : int
-        Its number, from 1 on.
+        Number of the version, from 1.
     plan : str
-        Digest of what it was made of: corpus and options.
+        Digest of the corpus and the options.
     created : str
-        When, in UTC.
+        Time of publication, in UTC.
     family : str
         The model's family.
     corpus : str
         Digest of the corpus.
     documents, tokens, words, iterations : int
-        What it was fitted to, and how long.
+        Size of the training corpus, and number of iterations.
     score : float or None
-        Mean log probability of a held-out token, in nats; of vectors the mean error of their reconstruction, which is
-        better the smaller it is.
+        Mean log probability of a held-out token, in nats; for vectors the mean reconstruction error, of which smaller
+        is better.
     scored : int
-        How many held-out tokens, or vectors, that is a mean over.
+        Number of held-out tokens, or vectors, behind the score.
     definition : str
-        How the score is defined.
+        Definition of the score.
     previous : dict or None
-        The version that was current, with its score on the same tokens.
+        The version that was current before, with its score on the same tokens.
     warm : int or None
-        The version whose run it was begun from.
+        The version of the warm start.
     job : str
         Name of the job: that of its file, without the suffix.
     additions : int
-        How often documents had been appended to the corpus.
+        Number of times that documents were appended to the corpus.
     unknown_tokens : int
-        Tokens that were dropped of the documents that were appended since the version before, as their words are not
-        in the vocabulary.
+        Tokens of words outside the vocabulary in the documents appended since the version before.
     unknown_share : float or None
-        Their share; None where nothing was appended.
+        Their share; None if no documents were appended.
     holds : {"documents", "vectors"}
-        What the corpus holds.
+        Kind of the corpus.
     members : tuple of dict
-        Of an ensemble, each member's name and its score by itself; else empty.
+        Name and score of each member of an ensemble; else empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -115,7 +114,7 @@ class VersionRecord(BaseModel):
 
     @property
     def title(self) -> str:
-        """Its name for people: job, version and date."""
+        """Job, version and date, for people."""
         return f"{self.job or 'model'}, version {self.number} of {self.created[:10]}"
 
 
@@ -177,7 +176,7 @@ class Versions:
         self.folder = folder
 
     def at(self, number: int) -> Folder:
-        """Return the folder of a version, whether it is there or not."""
+        """Return the folder of a version, which may not exist."""
         return self.folder / f"{number:04d}"
 
     def numbers(self) -> list[int]:
@@ -186,7 +185,7 @@ class Versions:
         return [number for number in named if self.at(number).exists(RECORD)]
 
     def record(self, number: int) -> VersionRecord:
-        """Read what a version says of itself.
+        """Read the record of a version.
 
         Parameters
         ----------
@@ -207,12 +206,12 @@ class Versions:
         """
         place = self.at(number)
         if not place.exists(RECORD):
-            known = ", ".join(str(one) for one in self.numbers()) or "none"
+            known = ", ".join(map(str, self.numbers())) or "none"
             raise AbsentError(f"{self.folder.url}: there is no version {number} (known: {known})")
         return read_version(place)
 
     def current(self) -> int | None:
-        """Return the number of the version that counts.
+        """Return the number of the current version.
 
         Returns
         -------
@@ -232,18 +231,19 @@ class Versions:
 
     @contextmanager
     def made(self, number: int) -> Iterator[Folder]:
-        """Make the folder of a version, which is there whole or not at all; `publish` is what readers see."""
+        """Make the folder of a version atomically; `point` then makes it the current one."""
         self.folder.make()
         if self.folder.local:
             self._sweep()
         place = self.at(number)
-        if place.exists() and not place.exists(RECORD):  # on other stores: what was cut short
+        # Left by an interrupted process, on a store other than a local disk.
+        if place.exists() and not place.exists(RECORD):
             place.remove()
         with created(place) as folder:
             yield folder
 
     def _sweep(self) -> None:
-        """Remove what a process that died has left half done."""
+        """Remove temporary files of processes that have died."""
         for name in self.folder.names():
             if name.startswith(f".{LINK}.") or (name.startswith(".") and name.endswith(".part")):
                 path = Path(self.folder.path) / name
@@ -253,7 +253,7 @@ class Versions:
                     (self.folder / name).remove()
 
     def point(self, number: int) -> None:
-        """Make a version the one that counts.
+        """Make a version the current one.
 
         Parameters
         ----------
@@ -268,25 +268,27 @@ class Versions:
         self.record(number)
         self.folder.write(CURRENT, dump({"format": CURRENT_KIND, "version": VERSION, "number": number}))
         if self.folder.local:
-            with contextlib.suppress(OSError):  # file systems without links: the record says it
+            # File systems without links have the record alone.
+            with contextlib.suppress(OSError):
                 new, link = (Path(self.folder.path) / name for name in (f".{LINK}.{uuid.uuid4().hex[:8]}", LINK))
-                if link.is_dir() and not link.is_symlink():  # what a copy of the whole has made of the link
+                # A copy of the job's folder may have turned the link into a folder.
+                if link.is_dir() and not link.is_symlink():
                     shutil.rmtree(link)
                 new.symlink_to(f"{number:04d}", target_is_directory=True)
                 rename(new, link, self.folder.guard)
 
     def keep(self, count: int) -> list[int]:
-        """Remove all versions but the newest, and the one that counts.
+        """Remove all versions except the newest ones and the current one.
 
         Parameters
         ----------
         count : int
-            How many to keep.
+            Number of newest versions to retain.
 
         Returns
         -------
         list of int
-            Those that were removed.
+            Numbers of the removed versions.
         """
         current, numbers = self.current(), self.numbers()
         gone = [number for number in numbers[: max(len(numbers) - count, 0)] if number != current]
@@ -297,14 +299,14 @@ class Versions:
 
 
 def copy_run(run: Run, target: Folder) -> None:
-    """Copy a run with its members, but for checkpoints, locks and journals, file by file, to any store.
+    """Copy a run with its members to any store, without checkpoints, locks and journals.
 
     Parameters
     ----------
     run : Run
         The run, which may be an ensemble.
     target : Folder
-        Where its files go; commands take that for a run too.
+        The new folder, which is a run too.
     """
     for name in run.folder.files():
         parts = name.split("/")
@@ -313,14 +315,14 @@ def copy_run(run: Run, target: Folder) -> None:
 
 
 def copy_file(source: Folder, target: Folder, name: str) -> None:
-    """Copy a file of a folder into another, piece by piece where both are local.
+    """Copy a file from one folder to another, in bounded memory if both are local.
 
     Parameters
     ----------
     source, target : Folder
-        From where, and to where.
+        The folders.
     name : str
-        The file's name, the same in both.
+        The file's name in both.
     """
     if source.local and target.local:
         copy_atomically(Path(source.path) / name, Path(target.path) / name, target.guard)

@@ -1,4 +1,4 @@
-"""A run on disk: `run.json`, written once, and `events.jsonl`, which grows."""
+"""A run on disk: `run.json`, written once, and `events.jsonl`, to which each iteration appends."""
 
 from __future__ import annotations
 
@@ -25,28 +25,34 @@ from collapsium.storage.runs.processor import Processor
 if TYPE_CHECKING:
     from collapsium.storage.runs.checkpoint import Checkpoints
 
-DONE = ("iterations", "tolerance", "converged")  # why a run is at its end
+DONE = ("iterations", "tolerance", "converged")
+"""Reasons for which a run has ended, rather than stopped."""
+
 RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
-CORPUS = "corpus"  # that a fit to texts has made
+CORPUS = "corpus"
+"""Folder of the corpus that a fit to texts has made."""
+
 LOCK, JOURNAL, MEMBERS = "lock", "journal.jsonl", "members"
 KIND = "collapsium-run"
 VERSION = 2
 
+MAX_PROCESSORS = 1_000
+"""Largest number of distinct processors in a run."""
 
-MAX_PROCESSORS = 1_000  # kinds of them
-MAX_SAMPLES = 10_000  # of a run; each is a model on disk
+MAX_SAMPLES = 10_000
+"""Largest number of posterior samples of a run, each a model on disk."""
 
 Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
 
 
 class _Fields(BaseModel):
-    """A part of `run.json`, beside whose fields later releases may write others."""
+    """A part of `run.json`, which may have further fields of later releases."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class CorpusPlace(_Fields):
-    """Where a corpus lay as the run began, its digest and those of its shards' files."""
+    """The URL of a corpus at the begin of the run, its digest, and those of its shards' files."""
 
     url: str
     digest: Digest
@@ -54,7 +60,7 @@ class CorpusPlace(_Fields):
 
 
 class WarmPlace(_Fields):
-    """The model that a run begins from; of an ensemble, those of its members."""
+    """The model of a warm start or, for an ensemble, those of its members."""
 
     url: str
     digest: Digest
@@ -64,7 +70,7 @@ class WarmPlace(_Fields):
 
 
 class LimitsRecord(_Fields):
-    """When the run ends; see `collapsium.pipeline.engine.setup.limits.Limits`, which checks the rest."""
+    """Limits of a run; `collapsium.pipeline.engine.setup.limits.Limits` checks the rest."""
 
     iterations: Count | None
     tolerance: Number | str
@@ -77,7 +83,7 @@ class LimitsRecord(_Fields):
 
 
 class RunRecord(_Fields):
-    """What `run.json` says of a run; ``kept`` is the member that is left of an ensemble of which the best is kept."""
+    """The fields of `run.json`; ``best_member`` is the only member left of an ensemble with ``keep`` "best"."""
 
     family: str
     options: JsonObject
@@ -100,35 +106,37 @@ class Run:
     Parameters
     ----------
     url : str, path-like or Folder
-        Local path or fsspec URL; a folder keeps its fences.
+        Local path or fsspec URL; a `Folder` keeps its fences.
 
     Attributes
     ----------
     folder : Folder
         The run's folder; see `held`.
     generation : int
-        That of the lock under which this object writes; 0 without one.
+        Generation of the lock under which this object writes; 0 without a lock.
     """
 
     def __init__(self, url: str | os.PathLike[str] | Folder) -> None:
         self.folder = url if isinstance(url, Folder) else Folder(url)
         self.generation = 0
-        self._size: int | None = None  # of the events, as far as this object knows
+        # Size of `events.jsonl`, once known.
+        self._size: int | None = None
 
     @property
     def model(self) -> Folder:
-        """The folder of the run's model."""
+        """Folder of the run's model."""
         return self.folder / MODEL
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """The run's checkpoints."""
-        from collapsium.storage.runs.checkpoint import Checkpoints  # arrays, which few of those that open a run read
+        """Checkpoints of the run."""
+        # Few callers read arrays, which take long to import.
+        from collapsium.storage.runs.checkpoint import Checkpoints
 
         return Checkpoints(self.folder / CHECKPOINTS, self.generation)
 
     def member(self, number: int) -> Folder:
-        """Return the folder of a restart, which is a run, or of a kept sample, which is a model."""
+        """Return the folder of a restart, which is a run, or of a sample, which is a model."""
         return self.folder / MEMBERS / f"{number:03d}"
 
     def in_member(self, number: int) -> Run:
@@ -136,17 +144,17 @@ class Run:
         return Run(self.member(number))
 
     def exists(self) -> bool:
-        """Tell whether there is such a run."""
+        """Return True if the folder holds a run."""
         return self.folder.exists(RECORD)
 
     @property
     def lock(self) -> RunLock:
-        """The lock of whoever works on the run."""
+        """Lock of the process that works on the run."""
         return RunLock(self.folder / LOCK, before=lambda: self.checkpoints.generation)
 
     @contextmanager
     def held(self) -> Iterator[RunLock]:
-        """Hold the run's lock, without which nothing is written meanwhile.
+        """Hold the run's lock, which every write then requires.
 
         Yields
         ------
@@ -158,8 +166,8 @@ class Run:
         LockedError
             Another process works on the run.
         TakenOverError
-            Another process has taken it over since, as this one slept for longer than its lease; raised by whatever
-            writes into the run.
+            Another process has taken the run over, as this one slept for longer than its lease; raised by every write
+            to the run.
         """
         plain = self.folder
         with self.lock as lock:
@@ -170,7 +178,7 @@ class Run:
                 self.folder, self.generation = plain, 0
 
     def create(self, record: JsonObject) -> None:
-        """Make the folder and write `run.json`; of two who try at once, one succeeds.
+        """Make the folder and write `run.json`; of two processes at the same time, one succeeds.
 
         Parameters
         ----------
@@ -193,19 +201,19 @@ class Run:
         self.folder.write(RECORD, dump({**record, "format": KIND, "version": VERSION}))
 
     def record(self) -> JsonObject:
-        """Read `run.json`.
+        """Read and check `run.json`.
 
         Returns
         -------
         dict
-            What `create` wrote.
+            The record; see `RunRecord`.
 
         Raises
         ------
         AbsentError
-            This is no run.
+            The folder is no run.
         DamagedError
-            The file is not such a record.
+            The file does not conform to its format.
         """
         if not self.folder.exists(RECORD):
             raise AbsentError(f"{self.folder.url}: not a run, it has no {RECORD}")
@@ -214,37 +222,37 @@ class Run:
         return record
 
     def place_of(self, part: str) -> str | None:
-        """Return where a corpus or model lies that the run was fitted with.
+        """Return the URL of a corpus or model that the run was fitted with.
 
         Parameters
         ----------
         part : {"corpus", "heldout", "warm"}
-            Which.
+            The part of the record.
 
         Returns
         -------
         str or None
-            Its URL; None where the record names none.
+            The URL; None if the record has none.
 
         Raises
         ------
         AbsentError
-            The record names another store, which a user has to name; see `Folder.recorded`.
+            The URL leads to another store, which only a user may name; see `recorded_url`.
         """
-        named = self.record().get(part)
-        if not isinstance(named, dict) or named.get("url") is None:
+        place = self.record().get(part)
+        if not isinstance(place, dict) or place.get("url") is None:
             return None
-        return recorded_url(self.folder, named["url"])
+        return recorded_url(self.folder, place["url"])
 
     def clean(self) -> None:
-        """Remove what a process that died has left half done."""
+        """Remove temporary files of processes that have died."""
         for folder in (self.folder, self.folder / MEMBERS, self.folder / CHECKPOINTS):
             for name in folder.names():
                 if name.startswith(".") and name.endswith(".part"):
                     (folder / name).remove()
 
     def append_journal(self, event: JsonObject) -> None:
-        """Append to `journal.jsonl` what befell the run, which is no part of its result."""
+        """Append an event to `journal.jsonl`, which is no part of the run's result."""
         self.folder.append(JOURNAL, self._line(event))
 
     def append_event(self, event: JsonObject) -> None:
@@ -255,21 +263,21 @@ class Run:
         self._size = size + len(data)
 
     def _line(self, event: JsonObject) -> bytes:
-        """Return an event as its line says it, with the generation of who has written it."""
+        """Return an event as a line, with the generation of its writer."""
         by = {"generation": self.generation} if self.generation else {}
         return (json.dumps({**event, **by}, allow_nan=False) + "\n").encode()
 
     def replace_events(self, events: Sequence[JsonObject]) -> None:
         """Replace all events."""
         self._size = None
-        self.folder.write(EVENTS, b"".join((json.dumps(one, allow_nan=False) + "\n").encode() for one in events))
+        self.folder.write(EVENTS, b"".join((json.dumps(event, allow_nan=False) + "\n").encode() for event in events))
 
     def events(self) -> list[JsonObject]:
-        """Read the events so far, oldest first, up to the first line that is damaged or still being written."""
+        """Read the events, oldest first, up to the first line that is damaged or incomplete."""
         return self._read_events()[0]
 
     def events_fault(self) -> str | None:
-        """Return what is wrong with `events.jsonl`; None where nothing is, or where there is none."""
+        """Return the fault of `events.jsonl`; None if there is none."""
         return self._read_events()[1]
 
     def _read_events(self) -> tuple[list[JsonObject], str | None]:
@@ -283,7 +291,7 @@ class Run:
         return events, None
 
     def events_size(self) -> int:
-        """Return the size in bytes of `events.jsonl`, which nobody else writes meanwhile."""
+        """Return the size of `events.jsonl` in bytes; no other process writes it meanwhile."""
         if self._size is None:
             self._size = len(self.folder.read(EVENTS)) if self.folder.exists(EVENTS) else 0
         return self._size
@@ -294,23 +302,23 @@ class Run:
         return place.write(EVENTS, data[:size])
 
     def truncate_events(self, size: int) -> None:
-        """Leave the first `size` bytes of the events."""
+        """Truncate `events.jsonl` to at most `size` bytes."""
         self._size = None
         self.folder.truncate(EVENTS, size)
 
     def restore_events(self, size: int, digest: str, place: Folder, notice: Callable[[str], None]) -> None:
-        """Leave the first `size` bytes of the events, or bring them back where they are damaged.
+        """Truncate `events.jsonl` to its first `size` bytes, or restore these if they are damaged.
 
-        Events are history: a run goes on without those that cannot be had any more.
+        A run continues without events that are lost.
 
         Parameters
         ----------
         size, digest : int and str
-            How much was saved, and its SHA-256.
+            Size of the saved events in bytes, and their SHA-256.
         place : Folder
-            Where `save_events` has saved it.
+            The folder to which `save_events` has copied them.
         notice : callable
-            Told in a line what was wrong.
+            Receives a line of text about damage.
         """
         data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
         if len(data) >= size and hashlib.sha256(data[:size]).hexdigest() == digest:

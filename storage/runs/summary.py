@@ -1,4 +1,4 @@
-"""Summaries of a model's training documents: `summary.json`, beside `model.json`, which needs no corpus to be read."""
+"""Summaries of a model's training documents: `summary.json`, which is read without the corpus."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from collapsium.storage.runs.model import ModelRecord
 
 RECORD = "summary.json"
 KIND = "collapsium-summary"
-# Versions with `mean` of topics (where there are labels), with `dates`, with `segmented`, and with none of these.
-# Records of version 1 have no digest.
 MEANS, DATED, SEGMENTED, UNSEGMENTED = 5, 4, 3, 2
+"""Versions with `mean` of topics (for labelled corpora), with `dates`, with `segmented`, and without these."""
 
-MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527  # since 1970, of the years 1 and 9999
+MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527
+"""First and last hour of the years 1 to 9999, since 1970."""
 
 Share = Annotated[float, Field(strict=True, ge=0.0, le=1e300)]
 
@@ -33,7 +33,7 @@ class _Part(BaseModel):
 class ExampleDocument(_Part):
     """A training document that is an example of some topic.
 
-    ``proportions`` are its largest (topic's id, share), falling; ``title`` is None where the corpus has none.
+    ``proportions`` has its largest pairs of topic id and share, in descending order.
     """
 
     id: str
@@ -45,8 +45,8 @@ class ExampleDocument(_Part):
 class Example(_Part):
     """A document as an example of a topic.
 
-    ``document`` is a place among the summary's ``examples``, ``words`` the ids of the words of it that the topic
-    explains most of, falling.
+    ``document`` is an index into the summary's ``examples``. ``words`` has the ids of its words with the most tokens in
+    the topic, in descending order.
     """
 
     document: Count
@@ -55,9 +55,9 @@ class Example(_Part):
 
 
 class TopicSummary(_Part):
-    """A topic among the training documents: in how many it has the largest share, and those where that is largest.
+    """The number of training documents in which a topic has the largest share, and examples of them.
 
-    ``mean`` is its mean proportion over all documents; None where the corpus has no labels to compare with it.
+    ``mean`` is its mean proportion over all documents; None for a corpus without labels.
     """
 
     id: Count
@@ -67,7 +67,7 @@ class TopicSummary(_Part):
 
 
 class LabelSummary(_Part):
-    """The documents of a label's value: how many, and their mean proportions, (topic's id, share), falling."""
+    """The documents with a label: their number, and their mean proportions, in descending order."""
 
     value: str
     documents: Count
@@ -75,9 +75,9 @@ class LabelSummary(_Part):
 
 
 class FieldSummary(_Part):
-    """A field of labels: its values in the most documents, and how many others it has.
+    """A field of labels: its most frequent values, and the number of others.
 
-    ``left_out`` is None where there are so many values that they were not counted.
+    ``left_out`` is None if there are too many values to count.
     """
 
     field: str
@@ -86,10 +86,10 @@ class FieldSummary(_Part):
 
 
 class SegmentedDocument(_Part):
-    """A training document of many segments, and its largest topics along them.
+    """A training document with many segments, and its largest topics along them.
 
-    ``distance`` is the mean Hellinger distance between neighbouring segments; ``shares`` has a row for each of
-    ``topics``, falling, of its shares at each segment or, of many segments, in runs of neighbours.
+    ``distance`` is the mean Hellinger distance between adjacent segments. ``shares`` has a row for each of ``topics``,
+    in descending order: its share in each segment or, for many segments, in groups of adjacent ones.
     """
 
     id: str
@@ -101,15 +101,15 @@ class SegmentedDocument(_Part):
 
 
 class DatesSummary(_Part):
-    """Sums of the training documents' proportions by date, from which the topics' shares of any period follow.
+    """Sums of the training documents' proportions by date, from which the topics' shares in any period follow.
 
-    A date is ``hour``, hours since 1970 to its beginning, and ``unit``, how exact it is. ``documents`` counts those
-    that have it. With w the tokens of a document and theta its proportions, ``tokens`` and ``squares`` are the sums of
-    w and of w^2, and ``shares``, ``weighted`` and ``squared`` those of w theta, w^2 theta and w^2 theta^2: a row a date
-    and a column for each of ``topics``, as float32, little-endian, row by row in base64. The rest counts documents:
-    those without a date, with one that could not be read (``examples`` are some), whose day and month could be told
-    apart by other dates alone (``ordered``, by ``order``) or not at all (``ambiguous``, which are exact to the year),
-    with numbers that were read as Unix times, and with years of two digits.
+    A date has its first ``hour``, since 1970, and the ``unit`` of its resolution. ``documents`` counts the documents of
+    each date. With w the tokens of a document and theta its proportions, ``tokens`` and ``squares`` are the sums of w
+    and w^2, and ``shares``, ``weighted`` and ``squared`` those of w theta, w^2 theta and w^2 theta^2, with a row a date
+    and a column for each of ``topics``: float32, little-endian, in row order, as base64. The other fields count
+    documents: ``missing`` without a date; ``unreadable``, with ``examples``; ``ordered``, whose day and month only
+    other dates tell apart, by ``order``; ``ambiguous``, which are exact to the year; ``unix`` with Unix times; and
+    ``short_years`` with years of two digits.
     """
 
     topics: tuple[Count, ...]
@@ -137,16 +137,16 @@ class DatesSummary(_Part):
 
     @staticmethod
     def packed(table: npt.NDArray[np.float64]) -> str:
-        """Write a table of sums."""
+        """Return a table of sums in base64."""
         return base64.b64encode(np.ascontiguousarray(table, dtype="<f4").tobytes()).decode()
 
 
 class SummaryRecord(_Part):
-    """What `summary.json` says; ``model`` is the digest of what `model.json` says.
+    """The fields of `summary.json`; ``model`` is the digest of the model's record.
 
-    ``segmented`` are the documents of most segments; a record without any is of version 2, which has no such field.
-    ``dates`` is None where the documents have none; a record with dates is of version 4, and one
-    with means of topics of version 5.
+    ``segmented`` has the documents with the most segments; a record without any has version 2, which has no such field.
+    ``dates`` is None for documents without dates. A record with dates has version 4, one with means of topics version
+    5.
     """
 
     format: str = KIND
@@ -183,38 +183,38 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
     folder : Folder
         The model's folder.
     record : ModelRecord
-        What the model says of itself.
+        The model's record.
 
     Returns
     -------
     SummaryRecord or None
-        None where there is none.
+        None if the model has no summary.
 
     Raises
     ------
     DamagedError
-        It does not hold what its format asks for, or is another model's.
+        The file does not conform to its format, or belongs to another model.
     """
     if not folder.exists(RECORD):
         return None
     path = f"{folder.url}/{RECORD}"
-    found = parse_summary(read_record(folder, RECORD, KIND, MEANS, oldest=UNSEGMENTED), path)
-    if found.model != digest_of_model(record):
+    summary = parse_summary(read_record(folder, RECORD, KIND, MEANS, oldest=UNSEGMENTED), path)
+    if summary.model != digest_of_model(record):
         raise DamagedError(path, "it is the summary of another model")
     words = record.vocabulary.words
-    for topic in found.topics:
+    for topic in summary.topics:
         if any(word >= words for one in topic.examples for word in one.words):
             raise DamagedError(path, f"expected ids of words below {words}", "field 'topics'")
-    return found
+    return summary
 
 
 def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
-    """Check what a summary says, which may be anybody's.
+    """Check a summary, as anyone may have written it.
 
     Parameters
     ----------
     record : dict
-        The file's content, without its digest.
+        Contents of the file, without its digest.
     path : str
         The file's name, for errors.
 
@@ -226,20 +226,20 @@ def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
     Raises
     ------
     DamagedError
-        It does not hold what its format asks for.
+        The summary does not conform to its format.
     """
-    found = check(SummaryRecord, record, path)
-    if any(one.document >= len(found.examples) for topic in found.topics for one in topic.examples):
-        raise DamagedError(path, f"expected documents below {len(found.examples)}", "field 'topics'")
-    for one in found.segmented:
+    summary = check(SummaryRecord, record, path)
+    if any(one.document >= len(summary.examples) for topic in summary.topics for one in topic.examples):
+        raise DamagedError(path, f"expected documents below {len(summary.examples)}", "field 'topics'")
+    for one in summary.segmented:
         places = {len(shares) for shares in one.shares}
         if len(one.shares) != len(one.topics) or len(places) != 1 or not 0 < max(places) <= one.segments:
             raise DamagedError(
                 path, "expected a row of shares for each topic, one or less a segment", "field 'segmented'"
             )
-    if found.dates is not None:
-        _check_dates(found.dates, path)
-    return found
+    if summary.dates is not None:
+        _check_dates(summary.dates, path)
+    return summary
 
 
 def _check_dates(dates: DatesSummary, path: str) -> None:
