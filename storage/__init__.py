@@ -1,1 +1,1 @@
-"""What lies on disk: corpora, their formats and vocabulary, runs and finished models."""
+"""Formats on disk: corpora and their sources, vocabularies, runs and models. Imports no other package of ours."""

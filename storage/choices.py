@@ -1,4 +1,4 @@
-"""Names that options of ingesting may have, with what they mean: without the readers, which take long to import."""
+"""Values of options of an ingest, with descriptions; separate from the readers, which take long to import."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The errors that Collapsium raises on purpose.
+"""Errors that Collapsium raises on purpose.
 
-Each is a `CollapsiumError` and also the builtin that a caller would expect. The text says what was given, what was
-expected and, where there is something to do, what to do; the commands print it as one line.
+Each is a `CollapsiumError` and also the built-in exception that a caller would expect. The message has the value that
+is wrong, the expectation and, where possible, a remedy, in one line.
 """
 
 from __future__ import annotations
@@ -12,46 +12,48 @@ from collections.abc import Callable, Iterable
 
 from collapsium.storage.printable import printable
 
-NAMED = 40  # names that an error lists
-_MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")  # of an option in an error's text
+MAX_NAMES = 40
+"""Largest number of names that a message lists."""
+
+# An option in a message, as a flag or as a parameter in backquotes.
+_MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")
 
 
 class CollapsiumError(Exception):
     """Base of every error that is raised on purpose.
 
-    Its text names files, fields and words that may be anybody's; what would steer a terminal is replaced in it.
-    Parameters and functions stand in it by name, in backquotes; the command line makes flags and commands of them.
+    A message may quote files and words that anyone has written, so that control characters in it are replaced. It names
+    parameters and functions in backquotes; the command line translates these to flags and commands.
     """
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """Return the text with the names of options as whoever has set them knows them.
+        """Return the message with parameters and functions in the caller's spelling.
 
         Parameters
         ----------
         spell : callable
-            From the name of a parameter or a function, ``score_every``, to what it is called, such as
-            ``--score-every``.
+            Returns the spelling of a name, such as ``--score-every`` for ``score_every``.
 
         Returns
         -------
         str
-            The text.
+            The message.
         """
-        return _MENTION.sub(lambda found: spell(_parameter(found)), str(self))
+        return _MENTION.sub(lambda mention: spell(_parameter(mention)), str(self))
 
 
 class InputError(CollapsiumError, ValueError):
-    """A file that is given does not hold what its format asks for.
+    """An input file does not conform to its format.
 
     Parameters
     ----------
     path : str
-        The file as it was given.
+        The file, as the caller named it.
     expected : str
-        What is wrong and what was expected.
+        The fault and the expectation.
     where : str, optional
         The line or field, such as ``line 7`` or ``field 'text'``.
     """
@@ -61,35 +63,35 @@ class InputError(CollapsiumError, ValueError):
         super().__init__(f"{path}: {where + ': ' if where else ''}{expected}")
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str]]:
-        """Pickle by the three parts, so that the error crosses processes."""
+        """Pickle the three parts, so that the error can be raised in another process."""
         return type(self), (self.path, self.expected, self.where)
 
 
 class DamagedError(InputError):
-    """A file of ours is not what its digest or its format version says."""
+    """A file of our own does not match its digest or its format."""
 
 
 class NoVocabularyError(InputError):
-    """Counts of numbered words come without the words."""
+    """Counts of numbered words have no vocabulary."""
 
 
 class AbsentError(CollapsiumError, FileNotFoundError):
-    """A file or folder that is given does not exist."""
+    """A file or folder does not exist."""
 
 
 class OccupiedError(CollapsiumError, FileExistsError):
-    """The place for an output is taken."""
+    """The output exists already."""
 
 
 class OptionError(CollapsiumError, ValueError):
-    """An option has no such name, or a value that it cannot take.
+    """An option has an unknown name or an invalid value.
 
     Parameters
     ----------
     message : str
-        What is wrong and what was expected. Other options, and functions, stand in it by their names in backquotes.
+        The fault and the expectation, with other options and functions in backquotes.
     parameter : str, optional
-        The parameter that it is about, which then goes before the message.
+        The parameter with the fault, which is put before the message.
     """
 
     def __init__(self, message: str, parameter: str | None = None) -> None:
@@ -97,23 +99,23 @@ class OptionError(CollapsiumError, ValueError):
         super().__init__(message if parameter is None else f"{parameter}: {message}")
 
     def __reduce__(self) -> tuple[type[CollapsiumError], tuple[str | None, ...]]:
-        """Pickle by its parts, so that the error crosses processes."""
+        """Pickle the parts, so that the error can be raised in another process."""
         return type(self), (self.message, self.parameter)
 
     @property
     def subject(self) -> str | None:
-        """The parameter that it is about, also where the message begins with its flag; None where that is not known."""
+        """The parameter with the fault, which may begin the message as a flag; None if unknown."""
         first = _MENTION.match(self.message)
         return self.parameter or (None if first is None else _parameter(first))
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """Return the text with the names of options as whoever has set them knows them."""
-        text = _MENTION.sub(lambda found: spell(_parameter(found)), self.message)
+        """Return the message with parameters and functions in the caller's spelling."""
+        text = _MENTION.sub(lambda mention: spell(_parameter(mention)), self.message)
         return text if self.parameter is None else f"{spell(self.parameter)}: {text}"
 
 
-def _parameter(found: re.Match[str]) -> str:
-    return str(found[1] or found[2]).replace("-", "_")
+def _parameter(mention: re.Match[str]) -> str:
+    return str(mention[1] or mention[2]).replace("-", "_")
 
 
 def flag_of(parameter: str) -> str:
@@ -122,15 +124,15 @@ def flag_of(parameter: str) -> str:
 
 
 class SettingError(InputError, OptionError):
-    """A configuration file holds an unknown option, or a value that it cannot take."""
+    """A configuration file has an unknown option or an invalid value."""
 
 
 class MissingError(CollapsiumError, ImportError):
-    """A package that is asked for by an extra is not installed."""
+    """A package of an optional extra is not installed."""
 
 
 class MismatchError(CollapsiumError, ValueError):
-    """Two inputs that must belong together do not."""
+    """Two inputs do not belong together."""
 
 
 class ClusterError(CollapsiumError, ConnectionError):
@@ -138,11 +140,11 @@ class ClusterError(CollapsiumError, ConnectionError):
 
 
 class ClusterGoneError(ClusterError):
-    """There is nothing left of the cluster to go on with."""
+    """The cluster was lost for good."""
 
 
 class StoreError(CollapsiumError, OSError):
-    """A store cannot be read or written: it is full, it is not allowed, or it fails again and again."""
+    """A store cannot be read or written: it is full, permission is missing, or retries have failed."""
 
 
 class LockedError(CollapsiumError, BlockingIOError):
@@ -150,46 +152,47 @@ class LockedError(CollapsiumError, BlockingIOError):
 
 
 class TakenOverError(LockedError):
-    """Another process has taken over what this one worked on; this one has written nothing since."""
+    """Another process has taken over the work of this one, which has written nothing since."""
 
 
 class ClosedError(CollapsiumError, ValueError):
-    """What is asked for was closed, and is removed."""
+    """The object was closed, and its files are removed."""
 
 
 class CapacityError(CollapsiumError, MemoryError):
-    """What was asked for needs more memory or disk than there is."""
+    """The work needs more memory or disk than there is."""
 
 
 class NumericalError(CollapsiumError, ArithmeticError):
-    """A model's numbers have left what floating point can hold."""
+    """A model's numbers exceed the range of floating point."""
 
 
 def near(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return the known names that are nearest to an unknown one: ``" (did you mean 'x'?)"``, or nothing."""
+    """Return the known names nearest to an unknown one, as ``" (did you mean 'x'?)"``, or an empty text."""
     lower = {one.lower(): one for one in sorted(set(known))}
-    found = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=most, cutoff=0.6)]
-    found = found or [one for one in lower.values() if name.startswith(f"{one}_") or one.startswith(f"{name}_")][:most]
-    return f" (did you mean {' or '.join(repr(one) for one in found)}?)" if found else ""
+    matches = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=most, cutoff=0.6)]
+    if not matches:
+        matches = [one for one in lower.values() if name.startswith(f"{one}_") or one.startswith(f"{name}_")][:most]
+    return f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
 
 
 def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Say which known names are nearest to an unknown one.
+    """Return the known names nearest to an unknown one, or some of all names if none is near.
 
     Parameters
     ----------
     name : str
-        The name that was given.
+        The unknown name.
     known : iterable of str
-        The names that there are.
+        The known names.
     most : int, optional
-        How many to name.
+        Largest number of suggestions.
 
     Returns
     -------
     str
-        ``" (did you mean 'x'?)"``, or the names that there are, some of them if they are many, where none is near.
+        ``" (did you mean 'x'?)"`` or ``" (known: x, y)"``.
     """
     names = sorted(set(known))
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return near(name, names, most) or f" (known: {', '.join(names[:NAMED])}{more})"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return near(name, names, most) or f" (known: {', '.join(names[:MAX_NAMES])}{more})"

@@ -1,4 +1,4 @@
-"""Short representations of records that hold many words, pairs or rows."""
+"""Short representations of records with many words, pairs or rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 
 class _Short(reprlib.Repr):
-    """Representations of a few items each, of arrays their kind and size."""
+    """Representations with a few items each, and of arrays the dtype and shape."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -16,7 +16,7 @@ class _Short(reprlib.Repr):
         self.maxdict, self.maxlevel = 6, 3
         self.maxstring, self.maxother = 60, 200
 
-    def repr1(self, x: Any, level: int) -> str:
+    def repr1(self, x: Any, level: int) -> str:  # an array of any library
         """Return the representation of a value."""
         library = type(x).__module__.partition(".")[0]
         if library == "numpy" and hasattr(x, "dtype") and x.shape:
@@ -29,7 +29,7 @@ class _Short(reprlib.Repr):
 
 
 def short(value: object) -> str:
-    """Return the representation of a value, of what is long in it a few items."""
+    """Return the representation of a value, shortened to a few items."""
     return _Short().repr(value)
 
 

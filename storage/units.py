@@ -1,4 +1,4 @@
-"""Numbers of bytes, as people write them and read them."""
+"""Format and parse numbers of bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB
 
 
 def size(count: float) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes for people."""
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if count < 999.5 or unit == "TB":
             return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
@@ -22,24 +22,24 @@ def size(count: float) -> str:
 
 
 def parse_size(text: str | int, name: str = "memory") -> int:
-    """Read a number of bytes, such as ``750MB``, ``1.5GB`` or ``2GiB``.
+    """Parse a number of bytes, such as ``750MB``, ``1.5GB`` or ``2GiB``.
 
     Parameters
     ----------
     text : str or int
-        What was given.
+        The size.
     name : str, optional
         The option, for the error.
 
     Returns
     -------
     int
-        Bytes.
+        Number of bytes.
 
     Raises
     ------
     OptionError
-        It is no size.
+        The text is no size.
     """
     written = str(text).strip().upper().replace(" ", "")
     number = written.rstrip("KMGTIB")
@@ -55,4 +55,4 @@ def parse_size(text: str | int, name: str = "memory") -> int:
 
 
 def silent(documents: int) -> None:
-    """Do nothing with the number of documents."""
+    """Ignore the number of documents."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
-from collapsium.storage.corpus.lineage import SEGMENTS, write_part
+from collapsium.storage.corpus.lineage import Step, write_part
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest
 from collapsium.storage.corpus.segments import COLUMN, running, segment_bounds, segment_counts
 from collapsium.storage.corpus.shard import Documents
@@ -107,7 +107,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
                 writer.add_shard(parts)
             read += len(documents)
             progress(read)
-        write_part(folder, corpus, SEGMENTS)
+        write_part(folder, corpus, Step(corpus=corpus.manifest.digest, kind="segments"))
         try:
             manifest = writer.finish(words)
         except InputError as error:

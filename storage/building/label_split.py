@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from collapsium.storage.building.split import GOLDEN, PartWriter, finish_parts, mixed, two_parts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_column import label_lists, rows_of
-from collapsium.storage.corpus.lineage import LABELS, write_parts
+from collapsium.storage.corpus.lineage import Step, write_parts
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
@@ -225,7 +225,7 @@ def split_labels(
             progress(written)
         if not able:
             raise OptionError(_nothing(corpus, field))
-        write_parts(folders, corpus, LABELS, seed=seed, high=share)
+        write_parts(folders, corpus, Step(corpus=corpus.manifest.digest, kind="labels", seed=seed, high=share))
         finish_parts(writers, (train, heldout), words)
 
 

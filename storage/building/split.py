@@ -18,7 +18,7 @@ import numpy.typing as npt
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.building.interrupted_split import finish_interrupted, is_same_part
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.lineage import DOCUMENT_SPLIT, TOKENS, write_parts
+from collapsium.storage.corpus.lineage import Step, write_parts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifest
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
@@ -182,7 +182,7 @@ def split_corpus(
                 writer.add_shard(part)
             written += len(documents)
             progress(written)
-        write_parts(folders, corpus, TOKENS, seed=seed, high=fraction)
+        write_parts(folders, corpus, Step(corpus=corpus.manifest.digest, kind="tokens", seed=seed, high=fraction))
         finish_parts(writers, (train, heldout), words)
 
 
@@ -344,5 +344,6 @@ def split_corpus_documents(
                 writer.add(part.take(chosen))
             read += len(part)
             progress(read)
-        write_parts(folders, corpus, DOCUMENT_SPLIT, seed=seed, low=held.low, high=held.high)
+        step = Step(corpus=corpus.manifest.digest, kind="documents", seed=seed, low=held.low, high=held.high)
+        write_parts(folders, corpus, step)
         finish_parts(writers, (train, heldout), words)

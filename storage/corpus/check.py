@@ -1,4 +1,4 @@
-"""Checking a corpus: digests of all files, and what must be true of what they hold."""
+"""Check a corpus: digests of all files, and the consistency of their contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Counts = npt.NDArray[np.int64]
 
 
 def corpus_faults(folder: Folder) -> Iterator[str]:
-    """Find what is broken of a corpus.
+    """Yield the faults of a corpus.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def corpus_faults(folder: Folder) -> Iterator[str]:
     Yields
     ------
     str
-        A fault, beginning with the file; an empty text for each part that has none.
+        A fault, beginning with the file, or an empty text for a part without faults.
     """
     try:
         corpus = Corpus(folder.url)
@@ -43,23 +43,23 @@ def corpus_faults(folder: Folder) -> Iterator[str]:
         return
     words = corpus.manifest.vocabulary.words
     documents, tokens = np.zeros(words, dtype=np.int64), np.zeros(words, dtype=np.int64)
-    whole = True
+    complete = True
     for reference in corpus.references:
         try:
             part = reference.documents()
         except CollapsiumError as error:
-            whole = False
+            complete = False
             yield str(error)
             continue
         merged = merge_segments(part)
         documents += np.bincount(merged.words, minlength=words)
         np.add.at(tokens, merged.words, merged.counts)
         yield _shard_fault(f"{folder.url}/{reference.record.file}", part, merged, reference.record.ids_sha256)
-    yield from _vocabulary(corpus, documents if whole else None, tokens)
+    yield from _vocabulary(corpus, documents if complete else None, tokens)
 
 
 def _vocabulary(corpus: Corpus, documents: Counts | None, tokens: Counts) -> Iterator[str]:
-    """Give what is broken of a corpus's vocabulary, given what the shards' words were counted as."""
+    """Yield the faults of the vocabulary, given the counts of words in the shards."""
     path = f"{corpus.folder.url}/{corpus.manifest.vocabulary.file}"
     try:
         vocabulary = corpus.vocabulary
@@ -75,22 +75,22 @@ def _vocabulary(corpus: Corpus, documents: Counts | None, tokens: Counts) -> Ite
 
 
 def _vectors(corpus: Corpus) -> Iterator[str]:
-    """Give what is broken of a corpus of vectors."""
+    """Yield the faults of a corpus of vectors."""
     manifest, dense = corpus.manifest, corpus.manifest.vectors
     words = manifest.vocabulary.words
-    least, most, whole = np.full(words, np.inf), np.full(words, -np.inf), True
+    least, most, complete = np.full(words, np.inf), np.full(words, -np.inf), True
     for reference in corpus.references:
         try:
             part = reference.vectors()
         except CollapsiumError as error:
-            whole = False
+            complete = False
             yield str(error)
             continue
         least, most = np.minimum(least, part.values.min(axis=0)), np.maximum(most, part.values.max(axis=0))
         same = part.ids_sha256() == reference.record.ids_sha256
         path = f"{corpus.folder.url}/{reference.record.file}"
         yield "" if same else f"{path}: the vectors' ids do not have the digest of the manifest"
-    if whole and dense is not None and tuple(np.flatnonzero(least == most)) != dense.constant:
+    if complete and dense is not None and tuple(np.flatnonzero(least == most)) != dense.constant:
         yield f"{corpus.folder.url}/{MANIFEST}: the constant columns are not those of the vectors"
     every = np.full(words, manifest.documents, dtype=np.int64)
     yield from _vocabulary(corpus, every, every)

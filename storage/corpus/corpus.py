@@ -1,4 +1,4 @@
-"""Corpora on disk: opening one, and reading its shards."""
+"""Open corpora on disk and read their shards."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:  # what reads shards imports PyArrow, which a manifest does no
 
 @dataclass(frozen=True)
 class ShardReference:
-    """Where a shard lies: small, and enough for any machine that sees the store to read it.
+    """The address of a shard: small, and enough for any machine with access to the store to read it.
 
     Attributes
     ----------
     folder : Folder
         The corpus.
     number : int
-        Which of its shards.
+        Number of the shard.
     record : ShardRecord
         The shard's row of the manifest.
     words : int
         Number of words of the vocabulary.
     dense : VectorsRecord or None
-        In a corpus of vectors, what the manifest says of the Zarr array.
+        Record of the Zarr array of a corpus of vectors.
     fields : frozenset of str or None
-        Names of the further columns that the manifest has; None where they are not compared.
+        Names of the further columns in the manifest; None to skip their comparison.
     """
 
     folder: Folder
@@ -59,7 +59,7 @@ class ShardReference:
     fields: frozenset[str] | None = None
 
     def documents(self) -> Documents:
-        """Read the shard's documents with all their columns; of vectors the ids and columns alone, without pairs."""
+        """Read the shard's documents with all columns; for vectors, ids and columns without pairs."""
         import numpy as np
 
         from collapsium.storage.corpus.shard import Documents, read_documents
@@ -97,7 +97,7 @@ class ShardReference:
         return Vectors(ids, values, extras)
 
     def further(self) -> dict[str, pa.Array]:
-        """Read what is known of the shard's documents besides their ids and words, and decode nothing else."""
+        """Read the further columns of the shard's documents, without decoding ids and words."""
         from collapsium.storage.corpus.shard import read_further
         from collapsium.storage.corpus.vectors import read_columns
 
@@ -109,11 +109,11 @@ class ShardReference:
         return extras
 
     def _require_fields(self, extras: Mapping[str, pa.Array]) -> None:
-        """Refuse a shard that has other columns than the manifest says; shards are put behind one another."""
+        """Refuse a shard with other further columns than the manifest, as shards are concatenated."""
         if self.fields is not None and extras.keys() != self.fields:
-            expected, found = (", ".join(map(repr, sorted(names))) or "none" for names in (self.fields, extras))
+            expected, actual = (", ".join(map(repr, sorted(names))) or "none" for names in (self.fields, extras))
             path = f"{self.folder.url}/{self.record.file}"
-            raise DamagedError(path, f"expected the further columns of the manifest, {expected}, found {found}")
+            raise DamagedError(path, f"expected the further columns of the manifest, {expected}, found {actual}")
 
     def _values(self) -> npt.NDArray[np.float64]:
         from collapsium.storage.corpus.vectors import read_values
@@ -123,7 +123,7 @@ class ShardReference:
         return read_values(self.folder, self.dense, self.number, self.record, self.words)
 
     def load(self, *, labelled: bool = False, segmented: bool = False) -> AnyShard:
-        """Read the shard for sweeping; of documents also, where it is asked for, what else is known of them."""
+        """Read the shard for sweeping, with labels and segments on request."""
         from collapsium.storage.corpus.shard import Shard
         from collapsium.storage.corpus.vectors import VectorShard
 
@@ -132,7 +132,7 @@ class ShardReference:
         return Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
 
     def labels(self) -> Labels:
-        """Read the labels and numbers of the shard's documents, and decode nothing else."""
+        """Read the labels and covariates of the shard's documents, without decoding ids and words."""
         from collapsium.storage.corpus.labels import Labels
 
         return Labels.of(self.record.documents, self.further())
@@ -149,9 +149,9 @@ class Corpus:
     Raises
     ------
     AbsentError
-        There is no such folder, or it is no corpus.
+        The folder does not exist, or is no corpus.
     DamagedError
-        The manifest does not hold what its format asks for.
+        The manifest does not conform to its format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -167,19 +167,19 @@ class Corpus:
 
     @property
     def url(self) -> str:
-        """The folder as it was given."""
+        """URL of the folder, as the caller wrote it."""
         return self.folder.url
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary, read on first use."""
+        """Vocabulary, read on first use."""
         from collapsium.storage.corpus.vocabulary import read_vocabulary
 
         return read_vocabulary(self.folder, self.manifest.vocabulary)
 
     @property
     def references(self) -> list[ShardReference]:
-        """Where each shard lies, in their order."""
+        """Addresses of the shards, in order."""
         words = self.manifest.vocabulary.words
         dense, rows = self.manifest.vectors, self.manifest.shards
         fields = frozenset(self.manifest.fields)
@@ -187,43 +187,43 @@ class Corpus:
 
     @property
     def holds(self) -> str:
-        """What it holds: ``documents`` or ``vectors``."""
+        """Kind of the corpus: ``documents`` or ``vectors``."""
         return self.manifest.holds
 
-    def require(self, holds: str, who: str) -> None:
-        """Refuse to go on where this corpus holds something else, or no document at all.
+    def require(self, holds: str, consumer: str) -> None:
+        """Raise an error if the corpus is of another kind, or empty.
 
         Parameters
         ----------
         holds : str
             ``documents`` or ``vectors``.
-        who : str
-            Who takes that, for the error.
+        consumer : str
+            The family or command that requires this, for the error.
 
         Raises
         ------
         MismatchError
-            It holds something else.
+            The corpus is of the other kind.
         InputError
-            It is empty.
+            The corpus is empty.
         """
         if self.holds != holds:
-            raise MismatchError(f"{self.url}: a corpus of {self.holds}; {who} takes a corpus of {holds}")
+            raise MismatchError(f"{self.url}: a corpus of {self.holds}; {consumer} takes a corpus of {holds}")
         self.require_documents()
 
     def require_documents(self) -> None:
-        """Refuse to go on where this corpus has no document, or no vector; `InputError`."""
+        """Raise `InputError` if the corpus has no document, or no vector."""
         if not self.manifest.documents:
             raise InputError(self.url, f"the corpus is empty: expected at least one {self.holds.removesuffix('s')}")
 
     def require_tokens(self) -> None:
-        """Refuse to go on where no document of this corpus has a word; `InputError`."""
+        """Raise `InputError` if no document of the corpus has a token."""
         self.require_documents()
         if not self.manifest.tokens:
             raise InputError(self.url, "the corpus is empty: expected at least one document with a word")
 
     def begins_with(self, vocabulary: VocabularyRecord) -> bool:
-        """Tell whether this corpus has a vocabulary, or that and further words after it."""
+        """Return True if this corpus has a vocabulary, or that with further words appended."""
         from collapsium.storage.corpus.vocabulary import words_digest
 
         own = self.manifest.vocabulary
@@ -232,14 +232,14 @@ class Corpus:
         return words_digest(self.vocabulary.words[: vocabulary.words]) == vocabulary.words_sha256
 
     def require_vocabulary_of(self, words_sha256: str, name: str) -> None:
-        """Refuse to go on where this corpus has another vocabulary.
+        """Raise an error if this corpus has another vocabulary.
 
         Parameters
         ----------
         words_sha256 : str
             Digest of the words that are expected.
         name : str
-            What has those words, for the error.
+            The object with the expected words, for the error.
 
         Raises
         ------

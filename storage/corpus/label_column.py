@@ -1,4 +1,4 @@
-"""Labels of documents: the column of lists as rows of document, field and value, and back."""
+"""Convert the column of labels, a list a document, to rows of document, field and value, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collapsium.storage.corpus.parquet import LABELS
 
 
 def rows_of(labels: pa.Array) -> pa.Table:
-    """Take the lists of labels apart.
+    """Return the labels as a table with a row each.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def rows_of(labels: pa.Array) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        ``document``, counted from 0, ``field`` and ``value``, in their order.
+        Columns ``document``, counted from 0, ``field`` and ``value``.
     """
     lengths = np.asarray(pc.fill_null(pc.list_value_length(labels), 0), dtype=np.int64)
     field, value = labels.flatten().flatten()
@@ -31,55 +31,55 @@ def rows_of(labels: pa.Array) -> pa.Table:
 
 
 def label_lists(rows: pa.Table, documents: int) -> pa.Array:
-    """Make the lists of labels of rows.
+    """Return the labels as lists, given a table with a row each.
 
     Parameters
     ----------
     rows : pyarrow.Table
-        As `rows_of` gives them, their documents in any order.
+        A table as `rows_of` returns it, in any order.
     documents : int
-        How many documents there are.
+        Number of documents.
 
     Returns
     -------
     pyarrow.Array of list
-        A list a document, its labels in the order of the rows.
+        A list a document, with the labels in the order of the rows.
     """
     document = np.asarray(rows.column("document"), dtype=np.int64)
     order = np.argsort(document, kind="stable")
     offsets = np.searchsorted(document[order], np.arange(documents + 1)).astype(np.int32)
     taken = rows.take(pa.array(order))
-    columns = [_whole(taken.column(name)) for name in ("field", "value")]
+    columns = [_combined(taken.column(name)) for name in ("field", "value")]
     pairs = pa.StructArray.from_arrays(columns, fields=list(LABELS.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(LABELS)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combined(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def union(columns: Sequence[pa.Array], documents: int) -> pa.Array:
-    """Put the labels that documents have in several columns together.
+    """Return the labels that documents have in several columns, each once.
 
     Parameters
     ----------
     columns : sequence of pyarrow.Array
         Lists of labels, or nulls, of the same documents.
     documents : int
-        How many documents there are.
+        Number of documents.
 
     Returns
     -------
     pyarrow.Array of list
-        Each label once, where it came first.
+        The labels, in the order of their first occurrence.
     """
     return label_lists(once(pa.concat_tables([rows_of(one) for one in columns])), documents)
 
 
 def once(rows: pa.Table) -> pa.Table:
-    """Return the rows without those that are there already."""
+    """Return the rows without repetitions."""
     key = np.asarray(rows.column("document"), dtype=np.int64)
     for name in ("field", "value"):
-        coded = _whole(rows.column(name)).dictionary_encode()
+        coded = _combined(rows.column(name)).dictionary_encode()
         key = key * max(len(coded.dictionary), 1) + np.asarray(coded.indices, dtype=np.int64)
     return rows.take(pa.array(np.sort(np.unique(key, return_index=True)[1])))

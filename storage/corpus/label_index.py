@@ -1,4 +1,4 @@
-"""The labels and numbers of a training corpus, numbered for models, and those of documents by these numbers."""
+"""Number the labels and covariates of a training corpus, and encode those of documents by these numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from collapsium.storage.short_repr import ShortRepr
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import Corpus
 
-MOST_VALUES = 100  # distinct values of a number that are remembered
+MOST_VALUES = 100
+"""Largest number of distinct values of a covariate that are recorded."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,15 @@ class NumberField:
     Attributes
     ----------
     name : str
-        The field.
+        Name of the field.
     documents : int
-        How many documents have it.
+        Number of documents with a value.
     mean, deviation : float
-        Its mean over these, and its standard deviation; 1 where it is the same in all.
+        Mean and standard deviation of the values; a deviation of 0 is recorded as 1.
     largest : float
-        How far a value is from the mean at most, in standard deviations.
+        Largest distance of a value from the mean, in standard deviations.
     values : tuple of float
-        Its distinct values, ascending, where there are at most 100; else empty.
+        Distinct values, ascending; empty if there are more than 100.
     """
 
     name: str
@@ -48,20 +49,20 @@ class NumberField:
 
 @dataclass(frozen=True, repr=False)
 class LabelTable(ShortRepr):
-    """The labels and numbers of a training corpus, numbered: first the labels, sorted, then the numbers.
+    """The labels and covariates of a training corpus: first the labels, sorted, then the covariates.
 
     Attributes
     ----------
     names : tuple of (str, str)
         Field and value of each label.
     documents : tuple of int
-        How many documents have each.
+        Number of documents with each label.
     numbers : tuple of NumberField
         The numeric covariates.
     most : int
-        The largest number of labels that a document has.
+        Largest number of labels of a document.
     labelled : int
-        How many documents have a label or a number.
+        Number of documents with a label or covariate.
     """
 
     names: tuple[Name, ...] = ()
@@ -75,11 +76,11 @@ class LabelTable(ShortRepr):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of labels, sorted."""
+        """Fields of labels, sorted."""
         return tuple(sorted({name for name, _ in self.names}))
 
     def titles(self) -> list[str]:
-        """Return how each label and number is called: by its value where no other field has that, else field=value."""
+        """Return a title for each label, its value or field=value if ambiguous, and each covariate."""
         seen: dict[str, int] = {}
         for _, value in self.names:
             seen[value] = seen.get(value, 0) + 1
@@ -88,7 +89,7 @@ class LabelTable(ShortRepr):
         return [*labels, *(one.name for one in self.numbers)]
 
     def packed(self) -> npt.NDArray[np.uint8]:
-        """Return the table as an array of bytes, which is JSON."""
+        """Return the table as JSON in an array of bytes."""
         numbers = [asdict(one) for one in self.numbers]
         record = [self.names, self.documents, numbers, self.most, self.labelled]
         return np.frombuffer(json.dumps(record, separators=(",", ":")).encode(), dtype=np.uint8)
@@ -106,7 +107,7 @@ class LabelTable(ShortRepr):
         )
 
     def number_of(self, text: str) -> int:
-        """Return the number of a label that a person named.
+        """Return the number of a label, given its value or field=value.
 
         Parameters
         ----------
@@ -116,19 +117,19 @@ class LabelTable(ShortRepr):
         Returns
         -------
         int
-            Its place among the names.
+            Index of the label in `names`.
 
         Raises
         ------
         OptionError
-            There is no such label, or several; near ones are named.
+            The label is unknown, or several fields have it.
         """
         exact = [place for place, (name, value) in enumerate(self.names) if f"{name}={value}" == text]
-        found = exact or [place for place, (_, value) in enumerate(self.names) if value == text]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            several = " or ".join("=".join(self.names[place]) for place in found)
+        matches = exact or [place for place, (_, value) in enumerate(self.names) if value == text]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            several = " or ".join("=".join(self.names[place]) for place in matches)
             raise OptionError(f"label '{text}': several fields have it; say {several}")
         known = ["=".join(name) for name in self.names] if "=" in text else [value for _, value in self.names]
         raise OptionError(f"unknown label '{text}'{suggestion(text, known, 3)}")
@@ -136,17 +137,16 @@ class LabelTable(ShortRepr):
 
 @dataclass(frozen=True)
 class Numbered:
-    """Labels and numbers of documents by their places in a training corpus's table.
+    """Labels and covariates of documents, by their numbers in a training corpus's table.
 
     Attributes
     ----------
     offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's begin.
+        Offsets of the documents.
     label : numpy.ndarray of int32
-        Each one's number in the table; those that the table does not have are left out, as if they were missing.
+        Numbers in the table; labels outside the table are omitted.
     value : numpy.ndarray of float64
-        1 of a label; of a number how many standard deviations it is above the mean, so that a missing one, which is
-        left out, counts as the mean.
+        1 for labels; for covariates the standardised value, so that a missing one counts as the mean.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -155,16 +155,16 @@ class Numbered:
 
 
 def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Numbered:
-    """Give the labels of documents the numbers that they have in a table.
+    """Encode the labels and covariates of documents by a table.
 
     Parameters
     ----------
     labels : Labels or None
-        What is known of the documents; None for nothing.
+        Labels and covariates of the documents; None for none.
     table : LabelTable
-        The training corpus's.
+        The training corpus's table.
     documents : int
-        How many there are.
+        Number of documents.
 
     Returns
     -------
@@ -191,16 +191,16 @@ def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Number
 
 
 def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[str] = ()) -> LabelTable:
-    """Read which labels and numbers the documents of a corpus have; nothing else of its shards is decoded.
+    """Return the table of the labels and covariates of a corpus, without decoding ids and words.
 
     Parameters
     ----------
     corpus : Corpus
         The corpus.
     fields : sequence of str, optional
-        Which fields of labels to take; by default all.
+        Fields of labels to include; by default all.
     numbers : sequence of str, optional
-        Which numeric covariates to take.
+        Covariates to include.
 
     Returns
     -------
@@ -210,24 +210,25 @@ def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[st
     Raises
     ------
     OptionError
-        The corpus has no such field; near ones are named.
+        The corpus has no such field.
     InputError
         A covariate is not finite.
     """
-    gathered = _Gathered(tuple(fields), tuple(numbers))
+    counts = _LabelCounts(tuple(fields), tuple(numbers))
     for reference in corpus.references:
-        gathered.add(reference.labels())
-    for what, asked, there in (("labels", fields, gathered.fields), ("covariates", numbers, gathered.columns)):
-        for name in asked:
-            if name not in there:
-                raise OptionError(f"`{what}` {name}: {corpus.url} has no such field{suggestion(name, there)}")
-    names = tuple(sorted(gathered.counts))
-    each = tuple(_number_field(corpus, name, np.concatenate(gathered.values[name])) for name in numbers)
-    return LabelTable(names, tuple(gathered.counts[name] for name in names), each, gathered.most, gathered.labelled)
+        counts.add(reference.labels())
+    for option, names, known in (("labels", fields, counts.fields), ("covariates", numbers, counts.columns)):
+        for name in names:
+            if name not in known:
+                raise OptionError(f"`{option}` {name}: {corpus.url} has no such field{suggestion(name, known)}")
+    labels = tuple(sorted(counts.counts))
+    covariates = tuple(_number_field(corpus, name, np.concatenate(counts.values[name])) for name in numbers)
+    documents = tuple(counts.counts[name] for name in labels)
+    return LabelTable(labels, documents, covariates, counts.most, counts.labelled)
 
 
-class _Gathered:
-    """What the shards' labels and numbers come to."""
+class _LabelCounts:
+    """Sums of the shards' labels and covariates."""
 
     def __init__(self, fields: tuple[str, ...], numbers: tuple[str, ...]) -> None:
         self._taken = fields
@@ -256,14 +257,14 @@ class _Gathered:
 
 
 def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) -> NumberField:
-    """Sum up a numeric covariate."""
+    """Summarise a numeric covariate."""
     if not np.isfinite(values).all():
         raise InputError(corpus.url, f"expected finite numbers as covariate '{name}'")
     if not values.size:
         return NumberField(name, 0, 0.0, 1.0, 0.0, ())
     distinct = np.unique(values)
-    kept = tuple(distinct.tolist()) if distinct.size <= MOST_VALUES else ()
+    values_listed = tuple(distinct.tolist()) if distinct.size <= MOST_VALUES else ()
     deviation = float(values.std()) if distinct.size > 1 else 1.0
     mean = float(values.mean())
     largest = float(np.abs(values - mean).max()) / deviation
-    return NumberField(name, int(values.size), mean, deviation, largest, kept)
+    return NumberField(name, int(values.size), mean, deviation, largest, values_listed)

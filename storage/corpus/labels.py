@@ -1,4 +1,4 @@
-"""What is known of documents besides their words: labels, several a document, and numbers."""
+"""Labels and numeric covariates of documents; a document may have several labels."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, repr=False)
 class Labels(ShortRepr):
-    """Labels and numbers of a shard's documents.
+    """Labels and covariates of a shard's documents.
 
     Attributes
     ----------
     names : tuple of (str, str)
         The distinct labels, as field and value, sorted.
     offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's labels begin.
+        Offsets of the documents in `position`.
     position : numpy.ndarray of int32, shape (labels of all documents,)
-        Each one's place in `names`; in a document they ascend, and none is twice.
+        Indices into `names`, ascending and distinct within a document.
     numbers : mapping of str to numpy.ndarray of float64, shape (documents,)
-        The numeric covariates; NaN where one is missing.
+        The numeric covariates; NaN for missing values.
     """
 
     names: tuple[Name, ...]
@@ -45,24 +45,24 @@ class Labels(ShortRepr):
 
     @staticmethod
     def none(documents: int) -> Labels:
-        """Make those of documents of which nothing is known."""
+        """Return the labels of documents without any."""
         return Labels((), np.zeros(documents + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
     @staticmethod
     def of(documents: int, extras: Mapping[str, pa.Array]) -> Labels:
-        """Take them from the further columns of documents.
+        """Return the labels in the further columns of documents.
 
         Parameters
         ----------
         documents : int
-            How many documents.
+            Number of documents.
         extras : mapping of str to pyarrow.Array
-            ``labels``, lists of (field, value), and columns of float64; others are left alone.
+            ``labels``, lists of (field, value), and columns of float64; others are ignored.
 
         Returns
         -------
         Labels
-            Labels that a document has twice count once.
+            Repeated labels of a document count once.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -86,7 +86,7 @@ class Labels(ShortRepr):
         return Labels(names, offsets, position.astype(np.int32), numbers)
 
     def arrays(self) -> dict[str, AnyArray]:
-        """Return the same as plain arrays, for scratch files."""
+        """Return the labels as plain arrays, for spill files."""
         known = {"names": self.names, "numbers": sorted(self.numbers)}
         width = np.array([self.numbers[name] for name in sorted(self.numbers)]).reshape(
             len(self.numbers), self.offsets.size - 1
@@ -100,21 +100,21 @@ class Labels(ShortRepr):
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> Labels:
-        """Make them of what `arrays` gave."""
+        """Return labels, given the result of `arrays`."""
         known = json.loads(arrays["label_known"].tobytes())
         names = tuple((name, value) for name, value in known["names"])
         numbers = dict(zip(known["numbers"], arrays["label_numbers"], strict=True))
         return Labels(names, arrays["label_offsets"], arrays["label_position"], numbers)
 
     def set_to(self, name: str, value: str | float) -> Labels:
-        """Give all documents one value of a field, in the place of what they have of it.
+        """Return labels with one value of a field for all documents, in place of their own.
 
         Parameters
         ----------
         name : str
             The field.
         value : str or float
-            A label or, of a numeric covariate, the number.
+            A label, or the number of a covariate.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Labels(ShortRepr):
         return Labels(names, others.offsets + np.arange(documents + 1), position, others.numbers)
 
     def take(self, chosen: npt.NDArray[np.int64]) -> Labels:
-        """Return those of some documents, by their places; one may be asked for again and again."""
+        """Return the labels of selected documents, by index, which may repeat."""
         lengths = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -139,18 +139,18 @@ class Labels(ShortRepr):
         return Labels(self.names, offsets, position, {name: values[chosen] for name, values in self.numbers.items()})
 
     def without(self, name: str) -> Labels:
-        """Take a field away from all documents."""
+        """Return the labels without a field."""
         numbers = {key: values for key, values in self.numbers.items() if key != name}
         keep = np.array([own != name for own, _ in self.names], dtype=bool)
         if keep.all():
             return Labels(self.names, self.offsets, self.position, numbers)
-        kept = keep[self.position]
-        running = np.concatenate([[0], np.cumsum(kept)])
-        return Labels(self.names, running[self.offsets], self.position[kept], numbers)
+        retained = keep[self.position]
+        running = np.concatenate([[0], np.cumsum(retained)])
+        return Labels(self.names, running[self.offsets], self.position[retained], numbers)
 
 
 def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...]]:
-    """Give the labels of a flat column numbers: their places among the sorted distinct ones."""
+    """Return the labels of a flat column as indices into their sorted distinct values, and these."""
     import pyarrow.compute as pc
 
     from collapsium.storage.io.parquet.columns import numbers_of

@@ -1,13 +1,12 @@
-"""Lineage of corpora: the corpora that each was split from, and the part of them that it holds.
+"""Lineage of a corpus: the splits that it comes from, and the part that it holds of each.
 
-The record lies beside the manifest and goes along with copies of the folder. The digest of a corpus does not depend
-on it.
+The record lies beside the manifest and is copied with the folder. The digest of a corpus does not depend on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,20 +16,21 @@ from collapsium.storage.io.records import Digest, check, dump, read_record
 
 LINEAGE = "lineage.json"
 KIND = "collapsium-lineage"
-VERSION = 2  # of records of version 1 no digest is read
+VERSION = 2
 TOKENS, DOCUMENT_SPLIT, LABELS, SEGMENTS = "tokens", "documents", "labels", "segments"
 
-MAX_STEPS = 1000  # splits of splits; each pair of corpora is compared step by step
+MAX_STEPS = 1000
+"""Largest number of successive splits; corpora are compared step by step."""
 
 Draw = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Step(BaseModel):
-    """One split of a corpus, and the part that was kept of it.
+    """One split of a corpus, and the part that this corpus holds.
 
-    ``corpus`` is the digest of the corpus that was split. A number in [0, 1) was drawn, by the seed, for each token,
-    document or label; those from ``low`` to below ``high`` were held out, and ``heldout`` says that this part has
-    them. A corpus whose documents are the segments of another has the kind ``segments``, and all tokens.
+    ``corpus`` is the digest of the corpus that was split. A uniform number in [0, 1) was drawn, by the seed, for each
+    token, document or label; those in [``low``, ``high``) were held out. ``heldout`` is True for the held-out part. A
+    corpus whose documents are the segments of another has the kind ``segments`` and all tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,32 +43,32 @@ class Step(BaseModel):
     heldout: bool = False
 
     def same_part(self, other: Step) -> bool:
-        """Tell whether both keep the same part of their corpora."""
+        """Return True if both hold the same part of their corpora."""
         return self.model_copy(update={"corpus": other.corpus}) == other
 
     def excludes(self, other: Step) -> bool:
-        """Tell whether nothing is in the parts of both, where they draw the same numbers."""
+        """Return True if the two parts are disjoint, given the same draws."""
         if (self.kind, self.seed) != (other.kind, other.seed) or self.kind == SEGMENTS:
             return False
         if self.heldout and other.heldout:
             return self.high <= other.low or other.high <= self.low
         if not self.heldout and not other.heldout:
             return False
-        held, kept = (self, other) if self.heldout else (other, self)
-        return kept.low <= held.low and held.high <= kept.high
+        held, train = (self, other) if self.heldout else (other, self)
+        return train.low <= held.low and held.high <= train.high
 
 
 class StepsRecord(BaseModel):
-    """What `lineage.json` says: the splits that lead to a corpus, the earliest first."""
+    """The fields of `lineage.json`: the splits that lead to a corpus, the earliest first."""
 
     steps: Annotated[tuple[Step, ...], Field(max_length=MAX_STEPS)]
 
 
 class Lineage(BaseModel):
-    """What is known of where the tokens of a corpus come from.
+    """The origin of the tokens of a corpus.
 
-    ``corpus`` is its digest, ``steps`` are the splits that lead to it, the earliest first, and ``contents`` the
-    digests of its shards that have tokens.
+    ``corpus`` is its digest, ``steps`` are the splits that lead to it, the earliest first, and ``contents`` are the
+    digests of its shards with tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,12 +94,12 @@ def lineage_of(corpus: Corpus) -> Lineage:
     Returns
     -------
     Lineage
-        Without steps, where it was not split from another.
+        Without steps if the corpus is not part of a split.
 
     Raises
     ------
     DamagedError
-        The record does not hold what its format asks for.
+        The record does not conform to its format.
     """
     rows = corpus.manifest.shards
     contents = tuple(row.vectors_sha256 or row.sha256 for row in rows if row.tokens)
@@ -107,15 +107,15 @@ def lineage_of(corpus: Corpus) -> Lineage:
 
 
 def read_steps(folder: Folder) -> tuple[Step, ...]:
-    """Read the splits that lead to a corpus; none where there is no record."""
+    """Read the splits that lead to a corpus; empty without a record."""
     if not folder.exists(LINEAGE):
         return ()
     record = read_record(folder, LINEAGE, KIND, VERSION, oldest=VERSION)
     return check(StepsRecord, record, f"{folder.url}/{LINEAGE}").steps
 
 
-def write_part(folder: Folder, corpus: Corpus, kind: str, **part: Any) -> None:
-    """Write beside a part of a corpus where it comes from.
+def write_part(folder: Folder, corpus: Corpus, step: Step) -> None:
+    """Write the lineage of a part of a corpus.
 
     Parameters
     ----------
@@ -123,20 +123,17 @@ def write_part(folder: Folder, corpus: Corpus, kind: str, **part: Any) -> None:
         The part.
     corpus : Corpus
         The corpus that was split.
-    kind : str
-        What was split: tokens, documents, labels or, of all tokens, segments.
-    **part
-        Further fields of `Step`.
+    step : Step
+        The split.
     """
-    step = Step(corpus=corpus.manifest.digest, kind=kind, **part)
     steps = [one.model_dump(mode="json") for one in (*read_steps(corpus.folder), step)]
     folder.write(LINEAGE, dump({"format": KIND, "version": VERSION, "steps": steps}))
 
 
-def write_parts(folders: Sequence[Folder], corpus: Corpus, kind: str, **part: Any) -> None:
-    """Write beside the kept and the held-out part of a corpus where they come from; see `write_part`."""
+def write_parts(folders: Sequence[Folder], corpus: Corpus, step: Step) -> None:
+    """Write the lineage of the training and the held-out part of a corpus."""
     for folder, heldout in zip(folders, (False, True), strict=True):
-        write_part(folder, corpus, kind, heldout=heldout, **part)
+        write_part(folder, corpus, step.model_copy(update={"heldout": heldout}))
 
 
 def token_steps(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
@@ -158,7 +155,7 @@ def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str
 
 
 def since_common(first: Lineage, second: Lineage) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
-    """Return the splits of two corpora since the last that both come from; None where no such corpus is known."""
+    """Return the splits of two corpora since their last common ancestor; None if none is known."""
     mine, others = first.ancestors, second.ancestors
     for place in range(len(mine) - 1, -1, -1):
         if mine[place] in others:

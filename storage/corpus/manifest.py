@@ -1,4 +1,4 @@
-"""The manifest of a corpus: what its folder must hold."""
+"""The manifest of a corpus: its files with their digests, and totals."""
 
 from __future__ import annotations
 
@@ -27,19 +27,24 @@ from collapsium.storage.short_repr import short
 
 MANIFEST = "manifest.json"
 KIND = "collapsium-corpus"
-DOCUMENTS, VECTORS = "documents", "vectors"  # what a corpus may hold
-VERSIONS = {DOCUMENTS: 2, VECTORS: 3}  # older releases do not know vectors, and say so
-APPENDED_VECTORS = 4  # version of a corpus to which vectors were appended
+DOCUMENTS, VECTORS = "documents", "vectors"
+"""Kinds of corpora."""
+
+VERSIONS = {DOCUMENTS: 2, VECTORS: 3}
+"""Format version of each kind, so that older releases refuse vectors."""
+
+APPENDED_VECTORS = 4
+"""Format version of a corpus of vectors with additions."""
 
 Rows = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
 
 
 class ShardRecord(BaseModel):
-    """A row of the manifest: one shard's file and what it holds.
+    """A row of the manifest: one shard's file and its contents.
 
-    ``ids_sha256`` is the digest of the documents' ids alone: a held-out corpus is known by it to have the same
-    documents, however its shards are cut. In a corpus of vectors the shard has a chunk of the Zarr array too, whose
-    file has the digest ``vectors_sha256``; documents are vectors then, and pairs and tokens are values.
+    ``ids_sha256`` is the digest of the documents' ids, by which a held-out corpus is known to have the same documents.
+    In a corpus of vectors, documents are vectors, and pairs and tokens are values; ``vectors_sha256`` is the digest of
+    the shard's chunk of the Zarr array.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,7 +70,7 @@ class AppendedArray(BaseModel):
 
 
 class ShortModel(BaseModel):
-    """A base of records of pydantic whose representation is a few lines at most."""
+    """A base of pydantic records whose representation is a few lines at most."""
 
     def __repr__(self) -> str:
         named = ((name, getattr(self, name)) for name in type(self).model_fields)
@@ -77,9 +82,9 @@ class ShortModel(BaseModel):
 class VectorsRecord(ShortModel):
     """The Zarr array of a corpus of vectors: its folder, the digest of its ``zarr.json``, and the rows of a chunk.
 
-    Chunk k holds the vectors of shard k, so that all shards of an array but its last have as many. Each addition to the
-    corpus has an array of its own in ``appended``, as a chunk that is not full cannot be filled up without changing
-    what readers read. ``constant`` has the columns whose value is the same in all vectors.
+    Chunk k has the vectors of shard k, so that all shards of an array but the last are of equal size. Each addition to
+    the corpus has an array of its own in ``appended``, as filling up the last chunk would change what readers see.
+    ``constant`` has the columns with the same value in all vectors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,7 +102,7 @@ class VectorsRecord(ShortModel):
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The first shard of each array."""
+        """First shard of each array."""
         return (0, *(one.first for one in self.appended or ()))
 
     def place(self, shard: int) -> tuple[AppendedArray | VectorsRecord, int]:
@@ -109,8 +114,8 @@ class VectorsRecord(ShortModel):
 class VocabularyRecord(BaseModel):
     """The vocabulary's file, its number of words, and the digest of the words alone.
 
-    Two corpora share a vocabulary when ``words_sha256`` is equal: the file also counts documents and tokens, which
-    differ between a training and a held-out part.
+    Two corpora have the same vocabulary if ``words_sha256`` is equal. The file also has the words' counts, which differ
+    between a training and a held-out part.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -122,7 +127,7 @@ class VocabularyRecord(BaseModel):
 
 
 class Manifest(ShortModel):
-    """All that a corpus folder holds."""
+    """The contents of a corpus."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -170,20 +175,20 @@ class Manifest(ShortModel):
 
     @property
     def holds(self) -> str:
-        """What the corpus holds: ``documents`` or ``vectors``."""
+        """Kind of the corpus: ``documents`` or ``vectors``."""
         return DOCUMENTS if self.vectors is None else VECTORS
 
     def record(self) -> JsonObject:
-        """Return what ``manifest.json`` says; what concerns vectors is left out where there are none."""
+        """Return the contents of ``manifest.json``, without the fields of vectors in a corpus of documents."""
         return self.model_dump(exclude_none=True)
 
     def write(self, folder: Folder) -> None:
-        """Write the manifest into its folder, the last file of a corpus."""
+        """Write the manifest, the last file of a corpus."""
         folder.write(MANIFEST, dump(self.record()))
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the manifest, and so of the corpus: the manifest holds the digest of every file."""
+        """SHA-256 of the manifest and so, as it has the digest of every file, of the corpus."""
         return digest_of(self.record())
 
 
@@ -198,14 +203,14 @@ def read_manifest(folder: Folder) -> Manifest:
     Returns
     -------
     Manifest
-        What it says.
+        The manifest.
 
     Raises
     ------
     AbsentError
         The folder has no manifest.
     DamagedError
-        A field is missing, unknown or of another kind.
+        A field is missing, unknown or invalid.
     """
     path = f"{folder.url}/{MANIFEST}"
     record = parse_record(folder.read(MANIFEST, MAX_BYTES), path, KIND, APPENDED_VECTORS)
@@ -213,5 +218,6 @@ def read_manifest(folder: Folder) -> Manifest:
     arrays = () if manifest.vectors is None else tuple(one.file for one in manifest.vectors.arrays)
     for file in (manifest.vocabulary.file, *arrays, *(row.file for row in manifest.shards)):
         require_inside(folder.url, file)
-    checked(record, path)  # last, as what is wrong with a field says more
+    # The digest is checked last, as a fault of a field tells more.
+    checked(record, path)
     return manifest

@@ -1,4 +1,4 @@
-"""The Parquet files of shards: their bytes, and what Arrow makes of bytes that may be anybody's."""
+"""Encode and decode the Parquet files of shards, as anyone may have written them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,7 @@ from collapsium.storage.io.parquet.bounded_file import BoundedFile
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 
-# What Arrow raises for bytes that are no Parquet file of ours.
+# Exceptions that Arrow raises for damaged files.
 FAULTS = (
     pa.ArrowException,
     KeyError,
@@ -33,14 +32,14 @@ FAULTS = (
 
 
 def encode_columns(columns: Mapping[str, pa.Array]) -> bytes:
-    """Write columns as the bytes of a Parquet file, the same bytes for the same columns."""
+    """Return columns as the bytes of a Parquet file, equal for equal columns."""
     sink = io.BytesIO()
     pq.write_table(pa.table(dict(columns)), sink, compression="zstd", store_schema=False)
     return sink.getvalue()
 
 
 def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
-    """Read the bytes of a shard's Parquet file, and check their digest.
+    """Read the bytes of a shard's Parquet file and check their digest.
 
     Parameters
     ----------
@@ -52,14 +51,14 @@ def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
     path : str
         The file's name, for errors.
     data : bytes
-        All of the file.
+        Contents of the file.
 
     Raises
     ------
     AbsentError
-        The file is not there.
+        The file does not exist.
     DamagedError
-        The bytes are not those that the manifest names.
+        The bytes do not match the digest in the manifest.
     """
     path = f"{folder.url}/{record.file}"
     data = folder.read(record.file)
@@ -70,19 +69,19 @@ def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
 
 @contextmanager
 def shard_damage(path: str, holds: str = "documents") -> Iterator[None]:
-    """Raise `DamagedError` for whatever Arrow raises on the bytes of a shard that are none of ours.
+    """Raise `DamagedError` in place of Arrow's errors about a shard's bytes.
 
     Parameters
     ----------
     path : str
         The file's name, for errors.
     holds : str, optional
-        What the shard is of, for errors.
+        Kind of the shard, for errors.
 
     Yields
     ------
     None
-        While the bytes are decoded.
+        To the code that decodes the bytes.
     """
     try:
         yield
@@ -93,28 +92,28 @@ def shard_damage(path: str, holds: str = "documents") -> Iterator[None]:
 
 
 def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] = ()) -> pa.Table:
-    """Read the bytes of a Parquet file of so many rows.
+    """Decode a Parquet file with a given number of rows.
 
     Parameters
     ----------
     data : bytes
-        All of the file, which may be anybody's: Arrow raises any of `FAULTS` for what is damaged.
+        Contents of the file; Arrow raises any of `FAULTS` if they are damaged.
     documents : int
-        How many rows the manifest has.
+        Expected number of rows.
     path : str
         The file's name, for errors.
     without : sequence of str, optional
-        Columns that are not wanted.
+        Columns to skip.
 
     Returns
     -------
     pyarrow.Table
-        All other columns, each in one piece.
+        All other columns, each in one chunk.
 
     Raises
     ------
     DamagedError
-        It has another number of rows, or is too large.
+        The file has another number of rows, or decodes to too many bytes.
     """
     file = BoundedFile(io.BytesIO(data))
     if file.rows != documents:
@@ -123,14 +122,14 @@ def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] 
     again = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if again is not None:
         raise DamagedError(path, "expected each column once, found it twice", f"column {again[:100]!r}")
-    wanted = [name for name in names if name not in without] if without else None
-    table = file.table(wanted)
+    columns = [name for name in names if name not in without] if without else None
+    table = file.table(columns)
     if table.num_rows != documents:
         raise DamagedError(path, f"expected {documents} rows, found {table.num_rows}")
     return table
 
 
-def column_of(table: pa.Table, name: str) -> Any:
-    """Return a column in one piece; `KeyError` where there is none."""
+def column_of(table: pa.Table, name: str) -> pa.Array:
+    """Return a column in one piece; `KeyError` if there is none."""
     chunked = table.column(name)
     return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)

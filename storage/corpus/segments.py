@@ -1,6 +1,6 @@
-"""Segments of documents: the parts, such as paragraphs or chapters, that a corpus may tell apart.
+"""Segments of documents, such as paragraphs or chapters.
 
-On disk they are a column of lists, which hold the number of pairs of each segment of a document.
+On disk they are a column of lists: the number of pairs of each segment of a document.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Segments(ShortRepr):
     Attributes
     ----------
     documents : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's segments begin.
+        Offsets of the documents, in segments.
     pairs : numpy.ndarray of int64, shape (segments + 1,)
-        Where each segment's pairs begin; of a segment without a word, where the next one's do.
+        Offsets of the segments, in pairs; a segment may have no pair.
     """
 
     documents: Numbers
@@ -45,19 +45,19 @@ class Segments(ShortRepr):
 
     @staticmethod
     def of(offsets: Numbers, extras: Mapping[str, pa.Array]) -> Segments:
-        """Take them from the further columns of documents.
+        """Return the segments in the further columns of documents.
 
         Parameters
         ----------
         offsets : numpy.ndarray of int64, shape (documents + 1,)
-            Where each document's pairs begin.
+            Offsets of the documents, in pairs.
         extras : mapping of str to pyarrow.Array
             ``segments``, lists of numbers of pairs; without it each document is one segment.
 
         Returns
         -------
         Segments
-            A document whose list is null or empty has none, and no pairs.
+            A document with an empty list, or null, has no segments and no pairs.
         """
         column = extras.get(COLUMN)
         if column is None:
@@ -69,22 +69,22 @@ class Segments(ShortRepr):
         return Segments(self.documents, np.zeros_like(self.pairs))
 
     def arrays(self) -> dict[str, AnyArray]:
-        """Return the same as plain arrays, for scratch files."""
+        """Return the segments as plain arrays, for spill files."""
         return {"segment_documents": self.documents, "segment_pairs": self.pairs}
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> Segments:
-        """Take them back from what `arrays` gave."""
+        """Return segments, given the result of `arrays`."""
         return Segments(arrays["segment_documents"], arrays["segment_pairs"])
 
 
 def running(counts: AnyArray) -> Numbers:
-    """Return where each of some parts begins, and behind them where the last one ends."""
+    """Return the offsets of parts, given their sizes; one more than there are parts."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def segment_counts(segments: pa.Array) -> Numbers:
-    """Count the segments of each document; a list that is null has none."""
+    """Return the number of segments of each document."""
     import pyarrow.compute as pc
 
     from collapsium.storage.io.parquet.columns import numbers_of
@@ -95,14 +95,14 @@ def segment_counts(segments: pa.Array) -> Numbers:
 
 
 def segment_bounds(segments: pa.Array) -> Numbers:
-    """Return where the pairs of each segment of all documents begin, and behind them where the last one ends."""
+    """Return the offsets of all segments, in pairs."""
     from collapsium.storage.io.parquet.columns import numbers_of
 
     return running(numbers_of(segments.flatten()))
 
 
 def segment_lists(counts: Numbers, lengths: Numbers) -> pa.Array:
-    """Make the column.
+    """Return the column of segments.
 
     Parameters
     ----------

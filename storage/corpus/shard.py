@@ -1,4 +1,4 @@
-"""Shards: the part of a corpus that one sweep visits, in memory and as a Parquet file."""
+"""Shards: the documents that one sweep visits, in memory and as a Parquet file."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments
 
 @dataclass(frozen=True, repr=False)
 class Documents(ShortRepr):
-    """Documents as arrays, on their way into or out of a corpus.
+    """Documents as arrays, as they are written to and read from a corpus.
 
     Attributes
     ----------
     ids : pyarrow.Array of string
         One id a document.
     offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Document d has the pairs ``offsets[d]`` to ``offsets[d + 1] - 1``.
+        Offsets of the documents: document d has the pairs ``offsets[d]`` to ``offsets[d + 1] - 1``.
     words, counts : numpy.ndarray of int32, shape (pairs,)
-        Word id and count of each pair; in a document, or in each of its segments, words ascend.
+        Word id and count of each pair; words ascend in a document, or in each of its segments.
     extras : mapping of str to pyarrow.Array
         Further columns: ``title``, ``date``, ``labels`` as (field, value) lists, ``segments`` as numbers of pairs, and
         numeric covariates as nullable float64.
@@ -59,7 +59,7 @@ class Documents(ShortRepr):
 
     @property
     def tokens(self) -> npt.NDArray[np.int64]:
-        """Tokens of each document."""
+        """Number of tokens of each document."""
         running = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
         lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
         return lengths
@@ -80,7 +80,7 @@ class Documents(ShortRepr):
         )
 
     def with_counts(self, counts: npt.NDArray[np.int32]) -> Documents:
-        """Return the same documents with other counts; pairs whose count is zero are dropped."""
+        """Return the documents with other counts; pairs with a count of zero are dropped."""
         keep = counts > 0
         running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
         extras = dict(self.extras)
@@ -103,7 +103,7 @@ class Documents(ShortRepr):
 
     @staticmethod
     def join(parts: list[Documents]) -> Documents:
-        """Put documents of the same columns behind one another."""
+        """Return the concatenation of documents with the same columns."""
         if len(parts) == 1:
             return parts[0]
         starts = np.cumsum([0, *(part.words.size for part in parts)])
@@ -119,25 +119,25 @@ class Documents(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class Shard(ShortRepr):
-    """One shard as a sweep sees it: its pairs, with words numbered as they occur in it.
+    """One shard for sweeping: its pairs, with the words of the shard numbered from 0.
 
     Attributes
     ----------
     number : int
-        Which shard of the corpus this is.
+        Number of the shard in the corpus.
     offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's pairs begin.
+        Offsets of the documents, in pairs.
     words : numpy.ndarray of int32, shape (shard words,)
-        The sorted ids of the words that occur.
+        Sorted ids of the words in the shard.
     position : numpy.ndarray of int32, shape (pairs,)
-        Each pair's word as an index into `words`.
+        Index into `words` of each pair.
     counts : numpy.ndarray of int32, shape (pairs,)
-        Each pair's count.
+        Count of each pair.
     labels : Labels or None
-        What else is known of the documents, where a family takes that.
+        Labels and covariates of the documents, for families that use them.
     segments : Segments or None
-        Which pairs are in which segment, where a family takes that: a pair is then a distinct (document, segment,
-        word), those of a segment lie together, and words ascend in each.
+        Segments of the documents, for families that use them. A pair is then a distinct (document, segment, word);
+        pairs are sorted by segment and word.
     of_vectors : bool
         False; see `collapsium.storage.corpus.vectors.AnyShard`.
     """
@@ -186,18 +186,18 @@ class Shard(ShortRepr):
 
     @staticmethod
     def of(number: int, documents: Documents, *, labelled: bool = False, segmented: bool = False) -> Shard:
-        """Make a shard of documents, numbering the words that occur.
+        """Return a shard of documents, whose words are numbered by occurrence.
 
         Parameters
         ----------
         number : int
-            Which shard of the corpus it is.
+            Number of the shard in the corpus.
         documents : Documents
             The documents.
         labelled : bool, optional
-            Whether their labels and numbers are wanted too.
+            True to include labels and covariates.
         segmented : bool, optional
-            Whether their segments are wanted; else the segments of a document are merged.
+            True to include segments; else the segments of a document are merged.
 
         Returns
         -------
@@ -207,7 +207,8 @@ class Shard(ShortRepr):
         documents = documents if segmented else merge_segments(documents)
         occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
         occurs[documents.words] = True
-        position = np.cumsum(occurs, dtype=np.int32) - np.int32(1)  # sorting the pairs would take long, and memory
+        # Faster than sorting the pairs, and in less memory.
+        position = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
         return Shard(
             number,
             np.ascontiguousarray(documents.offsets),
@@ -220,7 +221,7 @@ class Shard(ShortRepr):
 
 
 def merge_segments(documents: Documents) -> Documents:
-    """Make one pair of a word's pairs in the segments of a document.
+    """Return documents with the pairs of a word in all segments of a document merged.
 
     Parameters
     ----------
@@ -255,7 +256,7 @@ def digest_of_ids(ids: pa.Array) -> str:
 
 
 def encode(documents: Documents) -> bytes:
-    """Write documents as the bytes of a Parquet file, the same bytes for the same documents."""
+    """Return documents as the bytes of a Parquet file, equal for equal documents."""
     offsets = pa.array(documents.offsets.astype(np.int32))
     columns = {
         "id": documents.ids,
@@ -276,7 +277,7 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
     record : ShardRecord
         The shard's row of the manifest.
     vocabulary_words : int
-        Number of words of the vocabulary, which word ids stay under.
+        Number of words of the vocabulary; word ids are smaller.
 
     Returns
     -------
@@ -286,28 +287,28 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
     Raises
     ------
     AbsentError
-        The file is not there.
+        The file does not exist.
     DamagedError
-        The bytes are not those that the manifest names, or not a shard.
+        The bytes do not match the digest in the manifest, or are no shard.
     """
     path, data = read_part(folder, record)
     return decode(data, record, vocabulary_words, path)
 
 
 def read_further(folder: Folder, record: ShardRecord) -> dict[str, pa.Array]:
-    """Read what a shard's file says of its documents besides their ids and words; see `read_documents`."""
+    """Read the further columns of a shard, without ids and words; see `read_documents`."""
     path, data = read_part(folder, record)
     with shard_damage(path):
         return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)[1]
 
 
 def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
-    """Read the bytes of a shard's file, which may be anybody's.
+    """Decode and check the bytes of a shard's file, as anyone may have written them.
 
     Parameters
     ----------
     data : bytes
-        All of the file.
+        Contents of the file.
     record, vocabulary_words
         As for `read_documents`.
     path : str
@@ -321,18 +322,18 @@ def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -
     Raises
     ------
     DamagedError
-        They are not a shard as the manifest has it.
+        The bytes are not the shard in the manifest.
     """
     with shard_damage(path):
         documents = _documents_of(decode_table(data, record.documents, path), vocabulary_words, path)
-    found = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))
-    if found != (record.documents, record.pairs, record.tokens):
-        raise DamagedError(path, f"documents, pairs and tokens are {found}, not as in the manifest")
+    totals = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))
+    if totals != (record.documents, record.pairs, record.tokens):
+        raise DamagedError(path, f"documents, pairs and tokens are {totals}, not as in the manifest")
     return documents
 
 
 def _documents_of(table: pa.Table, vocabulary_words: int, path: str) -> Documents:
-    """Check what kernels index with, as they do so without looking."""
+    """Return the documents of a table, with all indices checked, as kernels do not check bounds."""
     most = vocabulary_words - 1
     offsets, words = integer_lists(table, "words", 0, most, path, f"word ids from 0 to {most}")
     other, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")

@@ -1,9 +1,8 @@
-"""Check the columns of a shard's Parquet file, which anyone may have written: kernels index with what they hold."""
+"""Check the columns of a shard's Parquet file, as anyone may have written it and kernels do not check bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +17,19 @@ TEXTS = ("title", "date")
 LABELS, SEGMENTS = "labels", "segments"
 LABEL_FIELDS = ("field", "value")
 MAX_COUNT = int(np.iinfo(np.int32).max)
-"""Tokens of a document, and so of each of its words: kernels count those of a document with 32 bits."""
+"""Largest number of tokens of a document, and so of a pair: kernels count in 32 bits."""
 
 LISTS = {
     LABELS: pa.list_(pa.field("element", pa.struct([(name, pa.string()) for name in LABEL_FIELDS]))),
     SEGMENTS: pa.list_(pa.field("element", pa.int32())),
 }
-"""Types of lists as shards of our own are read: columns of several shards are put behind one another."""
+"""Types of columns of lists, equal in all shards, as columns of several shards are concatenated."""
 
 Offsets = npt.NDArray[np.int64]
 
 
 def ids_and_extras(table: pa.Table, path: str, other: Sequence[str] = ()) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Return the ids and the further columns of a shard, each of the type that its name asks for.
+    """Return the ids and the further columns of a shard, each checked against the type of its name.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ def ids_and_extras(table: pa.Table, path: str, other: Sequence[str] = ()) -> tup
 
 
 def _require_type(path: str, name: str, column: pa.Array) -> None:
-    """Refuse a column of another type than its name asks for."""
+    """Refuse a column of another type than that of its name."""
     kind = column.type
     if name == "id" or name in TEXTS:
         expected, right = "strings", pa.types.is_string(kind)
@@ -99,7 +98,7 @@ def _is_lists_of_integers(kind: pa.DataType) -> bool:
 
 
 def _require_well_formed(path: str, name: str, column: pa.Array) -> None:
-    """Refuse texts that are not UTF-8, labels without a field or value, lengths that may wrap, and infinite numbers."""
+    """Refuse texts that are not UTF-8, incomplete labels, lengths that may overflow, and infinite numbers."""
     try:
         column.validate(full=True)
     except pa.ArrowException as error:
@@ -172,7 +171,7 @@ def integer_lists(
 
 
 def text_column(table: pa.Table, name: str, path: str) -> list[str]:
-    """Return a column of texts; `DamagedError`, with the row, where one is missing or not UTF-8."""
+    """Return a column of texts; `DamagedError`, with the row, for a missing or invalid one."""
     column = _column(table, name, path)
     if not pa.types.is_string(column.type):
         raise DamagedError(path, f"expected strings, found {str(column.type)[:100]}", _where(name))
@@ -184,7 +183,7 @@ def text_column(table: pa.Table, name: str, path: str) -> list[str]:
 
 
 def number_column(table: pa.Table, name: str, high: int, path: str) -> npt.NDArray[np.int64]:
-    """Return a column of whole numbers from 0 to `high`; `DamagedError`, with the row, where one is none of these."""
+    """Return a column of integers from 0 to `high`; `DamagedError`, with the row, for any other value."""
     column = _column(table, name, path)
     if not pa.types.is_integer(column.type):
         raise DamagedError(path, f"expected whole numbers, found {str(column.type)[:100]}", _where(name))
@@ -205,8 +204,8 @@ def _require_range(
     """Refuse values that are missing or out of range, before they are cast to fewer bits."""
     if values.null_count:
         raise DamagedError(path, f"expected {expected}, found none", _where(name, row_of(offsets, _first_null(values))))
-    found = pc.min_max(values).as_py() if len(values) else {"min": low, "max": low}
-    if low <= found["min"] and found["max"] <= high:
+    extremes = pc.min_max(values).as_py() if len(values) else {"min": low, "max": low}
+    if low <= extremes["min"] and extremes["max"] <= high:
         return
     numbers = numbers_of(values)
     place = int(((numbers < low) | (numbers > high)).argmax())
@@ -214,7 +213,7 @@ def _require_range(
 
 
 def require_segments(column: pa.Array, offsets: Offsets, path: str) -> None:
-    """Refuse segments that are not as many pairs as their documents.
+    """Refuse segments whose pairs are not those of their documents.
 
     Parameters
     ----------
@@ -238,13 +237,13 @@ def require_segments(column: pa.Array, offsets: Offsets, path: str) -> None:
     wrong = bounds[lists] != offsets
     if wrong.any():
         row = max(int(wrong.argmax()) - 1, 0)
-        found = f"{bounds[lists[row + 1]] - bounds[lists[row]]} for {offsets[row + 1] - offsets[row]}"
-        expected = f"expected segments with as many pairs as their document, found {found}"
+        counts = f"{bounds[lists[row + 1]] - bounds[lists[row]]} for {offsets[row + 1] - offsets[row]}"
+        expected = f"expected segments with as many pairs as their document, found {counts}"
         raise DamagedError(path, expected, _where(SEGMENTS, row))
 
 
 def too_long(counts: npt.NDArray[np.int32], offsets: Offsets) -> tuple[int, str] | None:
-    """Find a document of more tokens than 32 bits count.
+    """Return a document with more tokens than 32 bits can count.
 
     Parameters
     ----------
@@ -256,7 +255,7 @@ def too_long(counts: npt.NDArray[np.int32], offsets: Offsets) -> tuple[int, str]
     Returns
     -------
     tuple of (int, str) or None
-        The longest such document and what was expected, for an error; None where there is none.
+        The longest such document and the message of an error; None if there is none.
     """
     if int(counts.sum(dtype=np.int64)) <= MAX_COUNT:
         return None
@@ -274,9 +273,9 @@ def row_of(offsets: Offsets, place: int) -> int:
 
 
 def _offsets(column: pa.Array) -> Offsets:
-    """Return where the values of each row begin in the flattened column."""
+    """Return the offsets of the rows in the flattened column."""
     lengths = pc.list_value_length(column)
-    numbers: Any = numbers_of(pc.fill_null(lengths, 0) if lengths.null_count else lengths)
+    numbers = numbers_of(pc.fill_null(lengths, 0) if lengths.null_count else lengths)
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(numbers, dtype=np.int64)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ MOST_COLUMNS = 1 << 24
 
 @dataclass(frozen=True, repr=False)
 class Vectors(ShortRepr):
-    """Vectors as arrays, on their way into or out of a corpus.
+    """Vectors as arrays, as they are written to and read from a corpus.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Vectors(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class VectorShard(ShortRepr):
-    """One shard of vectors as a sweep sees it; the vocabulary's words are the columns, and each shard has all.
+    """One shard of vectors for sweeping; the words of the vocabulary are the columns, and each shard has all.
 
     Attributes
     ----------
@@ -128,14 +128,14 @@ AnyShard: TypeAlias = Shard | VectorShard
 
 
 class ArrayWriter:
-    """Writes the Zarr array of a corpus of vectors, a chunk after another, each whole and once.
+    """Writes the Zarr array of a corpus of vectors chunk by chunk.
 
     Parameters
     ----------
     folder : Folder
-        Of the array.
+        Folder of the array.
     rows, columns : int
-        Of a chunk; the last may have fewer rows, and Zarr fills it up.
+        Shape of a chunk; Zarr pads the last one.
     """
 
     def __init__(self, folder: Folder, rows: int, columns: int) -> None:
@@ -145,13 +145,14 @@ class ArrayWriter:
 
         self._store = DigestStore(folder, {}, read_only=False)
         self.rows, self._chunks, self._written = rows, 0, 0
-        self._array: Any = zarr.create_array(
+        self._array = zarr.create_array(
             self._store,
             shape=(0, columns),
             chunks=(rows, columns),
             dtype="float64",
             zarr_format=3,
-            config={"write_empty_chunks": True},  # a chunk that is missing is a damage, not zeros
+            # A missing chunk is damage, not zeros.
+            config={"write_empty_chunks": True},
         )
 
     def add(self, values: npt.NDArray[np.float64]) -> str:
@@ -163,7 +164,7 @@ class ArrayWriter:
         return self._store.files[chunk_file(self._chunks - 1)]
 
     def finish(self) -> str:
-        """Write what Zarr says of the array and return the SHA-256 of that."""
+        """Write the metadata of the array and return its SHA-256."""
         self._store.finish()
         return self._store.files[METADATA]
 
@@ -179,7 +180,7 @@ def encode_vectors(vectors: Vectors) -> bytes:
 
 
 def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Read the ids and further columns of a shard of vectors, without the vectors.
+    """Read the ids and further columns of a shard of vectors.
 
     Parameters
     ----------
@@ -207,7 +208,7 @@ def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[st
 
 
 def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Read the bytes of a file of ids and further columns, which may be anybody's; see `read_columns`."""
+    """Decode a file of ids and further columns, as anyone may have written it; see `read_columns`."""
     with shard_damage(path, "vectors"):
         return ids_and_extras(decode_table(data, record.documents, path), path)
 
@@ -215,16 +216,16 @@ def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Arra
 def read_values(
     folder: Folder, vectors: VectorsRecord, number: int, record: ShardRecord, columns: int
 ) -> npt.NDArray[np.float64]:
-    """Read the vectors of a shard: one chunk of an array, whose file is checked against the manifest.
+    """Read the vectors of a shard, one chunk of an array, and check them against the manifest.
 
     Parameters
     ----------
     folder : Folder
         The corpus.
     vectors : VectorsRecord
-        What the manifest says of the arrays.
+        The arrays, from the manifest.
     number : int
-        Which shard.
+        Number of the shard.
     record : ShardRecord
         The shard's row of the manifest.
     columns : int
@@ -238,29 +239,29 @@ def read_values(
     Raises
     ------
     DamagedError
-        A file is missing, its bytes are not those that the manifest names, or it is no such array.
+        A file is missing, does not match its digest, or is no such array.
     """
     import zarr
 
     from collapsium.storage.io.digest_store import DigestStore
 
-    told, chunk = vectors.place(number)
-    place = folder / told.file
+    stored, chunk = vectors.place(number)
+    place = folder / stored.file
     file = chunk_file(chunk)
     with damage(place):
-        store = DigestStore(place, {METADATA: told.sha256, file: str(record.vectors_sha256)}, read_only=True)
+        store = DigestStore(place, {METADATA: stored.sha256, file: str(record.vectors_sha256)}, read_only=True)
         array = zarr.open_array(store, mode="r", zarr_format=3)
-    path, first = f"{place.url}/{file}", chunk * told.rows
+    path, first = f"{place.url}/{file}", chunk * stored.rows
     require_plain(place.url, array)
-    if told.rows * columns * 8 > max(LEAST_LIMIT, RATIO * place.size()):
-        raise DamagedError(path, f"expected {told.rows} rows of {columns} columns, and the file is far too small")
-    expected = (told.rows, columns)
+    if stored.rows * columns * 8 > max(LEAST_LIMIT, RATIO * place.size()):
+        raise DamagedError(path, f"expected {stored.rows} rows of {columns} columns, and the file is far too small")
+    expected = (stored.rows, columns)
     if array.dtype != np.float64 or array.chunks != expected:
         raise DamagedError(place.url, f"expected float64 in chunks of {expected}, found {array.dtype}, {array.chunks}")
     if array.shape[1] != columns or array.shape[0] < first + record.documents:
         raise DamagedError(place.url, f"expected {first + record.documents} rows of {columns}, found {array.shape}")
     with damage(place):
         values = np.ascontiguousarray(array[first : first + record.documents], dtype=np.float64)
-    if not np.isfinite(values).all():  # whoever wrote it: no family could tell what has gone wrong
+    if not np.isfinite(values).all():
         raise DamagedError(path, "expected finite numbers")
     return values

@@ -20,21 +20,24 @@ from collapsium.storage.io.parquet.bounded_file import BoundedFile
 from collapsium.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
-MOST_COUNTED = 1 << 62  # documents or tokens of a word
+MOST_COUNTED = 1 << 62
+"""Largest number of documents or tokens of a word."""
+
 PARQUET_MAGIC = b"PAR1"
-COLUMNS = ("word", "words", "term", "terms", "token", "tokens")  # names that a column of words may have
+COLUMNS = ("word", "words", "term", "terms", "token", "tokens")
+"""Names of a column of words."""
 
 
 @dataclass(frozen=True, repr=False)
 class Vocabulary:
-    """Words with the numbers of documents and tokens that hold them.
+    """Words with their numbers of documents and tokens.
 
     Attributes
     ----------
     words : list of str
         Word of each id.
     documents, tokens : numpy.ndarray of int64, shape (words,)
-        Documents with the word, and its tokens.
+        Number of documents with each word, and of its tokens.
     """
 
     words: list[str]
@@ -56,7 +59,7 @@ class Vocabulary:
         folder : Folder
             The corpus.
         tagged : bool, optional
-            Whether the file's name says what it holds, so that another vocabulary stays beside it.
+            True to put the digest into the file's name, so that an older vocabulary remains beside it.
 
         Returns
         -------
@@ -90,7 +93,7 @@ def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
     folder : Folder
         The corpus.
     record : VocabularyRecord
-        What the manifest says of it.
+        The vocabulary's record in the manifest.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
     Raises
     ------
     DamagedError
-        The bytes are not those that the manifest names.
+        The bytes do not match the digest in the manifest.
     """
     path = f"{folder.url}/{record.file}"
     data = folder.read(record.file)
@@ -110,14 +113,14 @@ def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
 
 
 def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
-    """Read the bytes of a vocabulary's file, which may be anybody's.
+    """Decode the bytes of a vocabulary's file, as anyone may have written them.
 
     Parameters
     ----------
     data : bytes
-        All of the file.
+        Contents of the file.
     words : int
-        How many words the manifest has.
+        Number of words in the manifest.
     path : str
         The file's name, for errors.
 
@@ -129,7 +132,7 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
     Raises
     ------
     DamagedError
-        They are not a vocabulary of so many words.
+        The bytes are no vocabulary with this number of words.
     """
     try:
         file = BoundedFile(io.BytesIO(data))
@@ -151,7 +154,7 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
 
 
 def read_words(path: str, data: bytes) -> list[str]:
-    """Read a vocabulary file as corpora are distributed with: one word a line, the first line being word 0.
+    """Read a vocabulary file with one word a line, of which the first is word 0.
 
     Parameters
     ----------
@@ -179,7 +182,7 @@ def read_words(path: str, data: bytes) -> list[str]:
 
 
 def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[str]:
-    """Read the words of a Parquet file, such as the vocabulary of a corpus.
+    """Return the words of a Parquet file, such as the vocabulary of a corpus.
 
     Parameters
     ----------
@@ -188,25 +191,25 @@ def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[st
     data : bytes
         Its bytes.
     limit : int, optional
-        Bytes that may come out of it; see `collapsium.storage.io.parquet.bounded_file.BoundedFile`.
+        Limit of the decoded bytes; see `collapsium.storage.io.parquet.bounded_file.BoundedFile`.
 
     Returns
     -------
     list of str
-        The column ``word`` (or ``words``, ``term``, ``token``), or else the only column of strings; row 0 is word 0.
+        The column ``word`` (or ``words``, ``term``, ``token``), or the only column of strings.
 
     Raises
     ------
     InputError
-        It is no Parquet, has no such column, or a word is missing or repeated.
+        The file is no Parquet, has no such column, or a word is missing or repeated.
     """
     try:
         file = BoundedFile(io.BytesIO(data), limit)
         strings = [one.name for one in file.schema if _is_text(one.type)]
         named = [name for name in COLUMNS if name in strings] or (strings if len(strings) == 1 else [])
         if not named:
-            found = ", ".join(file.schema.names[:12]) or "none"
-            raise InputError(path, f"expected a column 'word' of strings, found the columns {found}")
+            present = ", ".join(file.schema.names[:12]) or "none"
+            raise InputError(path, f"expected a column 'word' of strings, found the columns {present}")
         words: list[str | None] = file.table([named[0]]).column(0).to_pylist()
     except InputError:
         raise
@@ -223,7 +226,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _require_distinct(path: str, words: list[str], unit: str) -> None:
-    """Refuse a word that is empty or stands there twice; `unit` is what words are counted in."""
+    """Refuse an empty or repeated word; `unit` is a line or row of the file."""
     seen: dict[str, int] = {}
     for place, word in enumerate(words, start=1):
         if not word.strip():

@@ -1,4 +1,4 @@
-"""Writing a corpus: documents come in any portions, shards are cut by tokens."""
+"""Write a corpus: documents arrive in chunks of any size, and shards are divided by tokens."""
 
 from __future__ import annotations
 
@@ -20,25 +20,39 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
 
-SHARDS = 8
-LEAST, MOST = 100_000, 2_000_000
+
+@dataclass(frozen=True)
+class ShardSizes:
+    """Default size of shards; a trade-off between parallel sweeps and tasks that are worth their overhead."""
+
+    shards: int = 8
+    """Number of shards, within the limits below."""
+
+    least: int = 100_000
+    """Least number of tokens of a shard."""
+
+    most: int = 2_000_000
+    """Largest number of tokens of a shard."""
+
+
+SIZES = ShardSizes()
 
 
 class CorpusWriter:
     """Writes the shards, the vocabulary and, last, the manifest of a corpus.
 
-    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus, an empty
-    one to that of the document before it; so shards stay even, and the same however the documents arrive.
+    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus; an empty
+    document belongs to the shard of the one before. So shards are even, and do not depend on the chunks that arrive.
 
     Parameters
     ----------
     folder : Folder
-        Where to write; made by `collapsium.storage.io.transactions.created`.
+        The corpus's folder, made by `collapsium.storage.io.transactions.created`.
     words : int
         Number of words of the vocabulary.
     shard_tokens : int, optional
-        Tokens of a shard. The default is an eighth of the corpus, between 100,000 and 2,000,000; until so many
-        tokens have come that the upper limit is sure, documents wait in memory.
+        Tokens of a shard. The default is an eighth of the corpus, between 100,000 and 2,000,000. Documents are held in
+        memory until the upper limit is certain.
     """
 
     def __init__(self, folder: Folder, words: int, shard_tokens: int | None = None) -> None:
@@ -46,29 +60,30 @@ class CorpusWriter:
         self._shard_tokens = shard_tokens
         self._waiting: list[Documents] = []
         self._waiting_tokens = 0
-        self._before = 0  # tokens before the first waiting document
+        # Number of tokens before the first waiting document.
+        self._before = 0
         self._rows: list[ShardRecord] = []
         self._documents = np.zeros(words, dtype=np.int64)
         self._tokens = np.zeros(words, dtype=np.int64)
         self._fields: dict[str, str] = {}
 
     def add(self, documents: Documents) -> None:
-        """Add documents behind those that have come so far."""
+        """Append documents."""
         if not len(documents):
             return
         self._waiting.append(documents)
         self._waiting_tokens += int(documents.counts.sum(dtype=np.int64))
-        if self._shard_tokens is None and self._waiting_tokens > SHARDS * MOST:
-            self._shard_tokens = MOST
+        if self._shard_tokens is None and self._waiting_tokens > SIZES.shards * SIZES.most:
+            self._shard_tokens = SIZES.most
         if self._shard_tokens is not None and self._waiting_tokens > 2 * self._shard_tokens:
             self._flush(self._shard_tokens, last=False)
 
     def add_shard(self, documents: Documents) -> None:
-        """Write documents as one shard of their own, as where another corpus's shards are kept."""
+        """Write documents as a shard of their own, as when another corpus's shards are retained."""
         self._write(documents)
 
     def finish(self, words: list[str]) -> Manifest:
-        """Write what waits, the vocabulary and the manifest.
+        """Write the waiting documents, the vocabulary and the manifest.
 
         Parameters
         ----------
@@ -83,7 +98,7 @@ class CorpusWriter:
         Raises
         ------
         InputError
-            No document or no token has come.
+            The corpus has no document or no token.
         """
         if self._waiting:
             self._flush(self._shard_tokens or even_shard_tokens(self._waiting_tokens), last=True)
@@ -103,17 +118,17 @@ class CorpusWriter:
         return manifest
 
     def _flush(self, shard_tokens: int, *, last: bool) -> None:
-        """Write the waiting documents' whole shards, and the open one too at the `last` call."""
+        """Write the complete shards among the waiting documents, and the incomplete one at the `last` call."""
         documents = Documents.join(self._waiting)
         lengths = documents.tokens
         shard = (self._before + np.cumsum(lengths) - lengths) // shard_tokens
         shard = np.maximum(np.maximum.accumulate(np.where(lengths > 0, shard, -1)), 0)
-        cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(documents)]
-        whole = len(cuts) - 1 if last else len(cuts) - 2
-        for first, end in pairwise(cuts[: whole + 1]):
+        bounds = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(documents)]
+        complete = len(bounds) - 1 if last else len(bounds) - 2
+        for first, end in pairwise(bounds[: complete + 1]):
             self._write(documents.slice(first, end))
-        rest = documents.slice(cuts[whole], len(documents))
-        self._before += int(lengths[: cuts[whole]].sum())
+        rest = documents.slice(bounds[complete], len(documents))
+        self._before += int(lengths[: bounds[complete]].sum())
         self._waiting = [rest] if len(rest) else []
         self._waiting_tokens = int(rest.counts.sum(dtype=np.int64))
 
@@ -169,16 +184,16 @@ class VectorWriter:
     Parameters
     ----------
     folder : Folder
-        Where to write; made by `collapsium.storage.io.transactions.created`.
+        The corpus's folder, made by `collapsium.storage.io.transactions.created`.
     columns : int
         Number of columns.
     shard_tokens : int, optional
-        Values of a shard, rounded up to whole vectors. The default is that of `CorpusWriter`; until it is sure,
-        vectors wait in memory.
+        Values of a shard, rounded up to complete vectors; by default as for `CorpusWriter`. Vectors are held in memory
+        until the size is certain.
     array : str, optional
         Folder of the array inside the corpus.
     behind : int, optional
-        How many shards the corpus has already, whose files stay; None for a new corpus.
+        Number of shards that the corpus has already; None for a new corpus.
     """
 
     def __init__(
@@ -209,19 +224,19 @@ class VectorWriter:
         return sum(map(len, self._waiting))
 
     def add(self, vectors: Vectors) -> None:
-        """Add vectors behind those that have come so far."""
+        """Append vectors."""
         if not len(vectors):
             return
         self._waiting.append(vectors)
         self._least = np.minimum(self._least, vectors.values.min(axis=0, initial=np.inf))
         self._most = np.maximum(self._most, vectors.values.max(axis=0, initial=-np.inf))
-        if self._array is None and self._waiting_rows * self._columns > SHARDS * MOST:
-            self._array = self._begun(MOST)
+        if self._array is None and self._waiting_rows * self._columns > SIZES.shards * SIZES.most:
+            self._array = self._begun(SIZES.most)
         while self._array is not None and self._waiting_rows >= self._array.rows:
             self._write(self._array)
 
     def finish(self, columns: list[str]) -> Manifest:
-        """Write what waits, the vocabulary and the manifest.
+        """Write the waiting vectors, the vocabulary and the manifest.
 
         Parameters
         ----------
@@ -236,7 +251,7 @@ class VectorWriter:
         Raises
         ------
         InputError
-            No vector has come, or they have no columns.
+            There is no vector, or no column.
         """
         width, written = self._columns, self.close()
         documents = sum(row.documents for row in written.shards)
@@ -257,17 +272,17 @@ class VectorWriter:
         return manifest
 
     def close(self) -> WrittenVectors:
-        """Write what waits, without a vocabulary and a manifest.
+        """Write the waiting vectors, without a vocabulary and a manifest.
 
         Returns
         -------
         WrittenVectors
-            What the manifest must say of the vectors.
+            Records for the manifest.
 
         Raises
         ------
         InputError
-            No vector has come, or they have no columns.
+            There is no vector, or no column.
         """
         width = self._columns
         if not width or not (self._shards or self._waiting):
@@ -279,7 +294,7 @@ class VectorWriter:
         return WrittenVectors(tuple(self._shards), record, self._fields, self._least, self._most)
 
     def _write(self, array: ArrayWriter) -> None:
-        """Write a shard of the first vectors that wait; of those alone, so that memory holds no second copy of all."""
+        """Write a shard of the first waiting vectors; only these are copied, to save memory."""
         parts: list[Vectors] = []
         room = array.rows
         while self._waiting and room:
@@ -307,16 +322,16 @@ class VectorWriter:
 
 
 def even_shard_tokens(tokens: int) -> int:
-    """Return the tokens of a shard where none are asked for: an eighth, within limits, and no small one at the end."""
-    target = min(max(tokens // SHARDS, LEAST), MOST)
+    """Return the default tokens of a shard: an eighth within the limits, without a small last shard."""
+    target = min(max(tokens // SIZES.shards, SIZES.least), SIZES.most)
     return max(-(-tokens // max(tokens // target, 1)), 1)
 
 
 def even_shard_tokens_of(tokens: int) -> int:
-    """Return the tokens of a shard of a corpus of so many, as `CorpusWriter` has it where none are asked for."""
-    return MOST if tokens > SHARDS * MOST else even_shard_tokens(tokens)
+    """Return the tokens of a shard that `CorpusWriter` chooses by default for a corpus."""
+    return SIZES.most if tokens > SIZES.shards * SIZES.most else even_shard_tokens(tokens)
 
 
 def numbered_ids(first: int, count: int) -> pa.Array:
-    """Return the ids `first`, `first` + 1, ... of documents whose format names none."""
+    """Return the ids `first`, `first` + 1, ... of documents without ids."""
     return pa.array(np.arange(first, first + count)).cast(pa.string())

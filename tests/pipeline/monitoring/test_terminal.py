@@ -21,7 +21,7 @@ from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
-from collapsium.storage.printable import STEERING, CsvRows, csv_cell, json_text, printable
+from collapsium.storage.printable import CONTROLS, CsvRows, csv_cell, json_text, printable
 from tests.strategies import documents_of
 
 EVIL = "\x1b]0;pwn\x07\x1b[2J\x9b31m\u202e[/x]\r"
@@ -48,7 +48,7 @@ texts = st.text(st.characters(codec=None), max_size=20)
 @given(texts)
 def test_printable_texts__steer_nothing_and_keep_the_rest(text):
     shown = printable(text)
-    assert not STEERING.search(shown)
+    assert not CONTROLS.search(shown)
     assert len(shown) == len(text)
     assert printable(shown) == shown
     assert all(one == other for one, other in zip(text, shown, strict=True) if one.isprintable() or one in "\t\n")
@@ -57,7 +57,7 @@ def test_printable_texts__steer_nothing_and_keep_the_rest(text):
 @given(st.dictionaries(texts, texts | st.integers(), max_size=3))
 def test_json__can_be_printed_and_is_read_as_it_was(value):
     text = json_text(value)
-    assert not STEERING.search(text)
+    assert not CONTROLS.search(text)
     assert json.loads(text) == value
 
 
@@ -80,7 +80,7 @@ def test_rows__hold_numbers_and_safe_texts():
 
 def test_errors__steer_nothing_wherever_they_are_printed():
     error = DamagedError(f"x{EVIL}", "expected more", f"column {EVIL}")
-    assert not STEERING.search(str(error))
+    assert not CONTROLS.search(str(error))
     assert "expected more" in str(error)
 
 
@@ -95,7 +95,7 @@ def test_streams__are_guarded_while_a_command_runs_even_in_other_encodings(monke
     assert sys.stdout is raw
     written = raw.buffer.getvalue().decode()
     assert written.startswith("na\\xefve ")
-    assert not STEERING.search(written)
+    assert not CONTROLS.search(written)
 
 
 def test_a_live_console__steers_the_terminal_itself_and_lets_no_text_do_so(monkeypatch):
@@ -117,7 +117,7 @@ def test_a_live_console__steers_the_terminal_itself_and_lets_no_text_do_so(monke
 def test_log_lines__are_json_that_steers_nothing():
     sink = io.StringIO()
     LogLines(sink, "json").write(f"text {EVIL}", field=EVIL)
-    assert not STEERING.search(sink.getvalue())
+    assert not CONTROLS.search(sink.getvalue())
     assert json.loads(sink.getvalue())["field"] == EVIL
 
 
@@ -158,7 +158,7 @@ def test_commands__write_nothing_that_steers_a_terminal(hostile, words, capsys, 
         main([{"EVIL": EVIL.replace("/", ""), "FILE": file}.get(word, word) for word in words.split()])
     captured = capsys.readouterr()
     assert captured.out + captured.err
-    assert not STEERING.search(captured.out + captured.err)
+    assert not CONTROLS.search(captured.out + captured.err)
     assert "(this is a bug" not in captured.err
 
 
