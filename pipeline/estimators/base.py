@@ -1,4 +1,4 @@
-"""What the estimators of all families share: documents in, a run, proportions and scores out."""
+"""Shared code of the estimators of all families: from documents to a run, proportions and scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from collapsium.pipeline.engine.loop.scoring import mean_score
 from collapsium.pipeline.engine.resources.placement import Placement
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.estimators.common import SETTLED, WHERE, DocumentEstimator
+from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator
 from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
 from collapsium.pipeline.estimators.in_memory_fit import fit_here
 from collapsium.pipeline.families.base import FamilyOptions
@@ -67,7 +67,7 @@ class TopicEstimator(DocumentEstimator):
             As for `collapsium.pipeline.fit`.
         """
         with _named():
-            options, limits = self._asked()
+            options, limits = self._fit_options()
             make_options(self.FAMILY, options)
             seed = self._seed()
             for name in ("_fitted", "n_iter_"):  # after a fit that fails, what was fitted to other columns is not used
@@ -120,12 +120,12 @@ class TopicEstimator(DocumentEstimator):
             As for `fit`; or the options are not those of order 0, or learn what concerns words.
         """
         with _named():
-            options, _ = self._asked()
+            options, _ = self._fit_options()
             config = make_options(self.FAMILY, options)
             before = getattr(self, "_fitted", None)
             if before is None:
                 self._base_seed = self._seed()
-            documents = Documents.join(list(self._portions_of(X, SETTLED, reset=before is None)))
+            documents = Documents.join(list(self._chunks_of(X, FOLD_IN_DOCUMENTS, reset=before is None)))
             shard = Shard.of(0, documents)
             if not shard.tokens:
                 if before is None:
@@ -148,8 +148,8 @@ class TopicEstimator(DocumentEstimator):
             raise AttributeError(f"{type(self).__name__} is not fitted: it has no components_")
         if not hasattr(self, "_components"):
             self._components = self._fitted.components(float(getattr(self, "beta", 1.0)))
-        found: npt.NDArray[np.float64] = self._components
-        return found
+        components: npt.NDArray[np.float64] = self._components
+        return components
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """Fit the proportions of documents, seen or unseen, with the topics held fixed.

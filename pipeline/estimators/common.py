@@ -1,4 +1,4 @@
-"""Parameters of estimators, the words that they remember, and documents in portions."""
+"""Parameters of estimators, the words that they were fitted to, and documents in chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES
 from collapsium.pipeline.estimators.fitted_model import Fitted, in_order
-from collapsium.pipeline.estimators.inputs import as_corpus, portions, validated, written
+from collapsium.pipeline.estimators.inputs import as_corpus, document_chunks, validated, written
 from collapsium.pipeline.executors.base import Executor, SerialExecutor
 from collapsium.pipeline.executors.open import check_scheduler
 from collapsium.pipeline.executors.threads import ThreadExecutor
@@ -22,8 +22,11 @@ from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.errors import MismatchError
 
-SETTLED = 512  # documents of a portion; what is drawn for a document may depend on it, so it is not the threads'
-WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")  # options of placement
+FOLD_IN_DOCUMENTS = 512
+"""Documents of a chunk; fixed, as the random numbers of a document may depend on it."""
+
+WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")
+"""Options of placement."""
 
 
 class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -58,10 +61,10 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     _fitted: Fitted
     _words: list[str] | None  # of a corpus; a matrix has ``feature_names_in_`` or none
 
-    def _take(self, given: Mapping[str, Any]) -> None:
-        """Set the parameters as ``__init__`` was given them, which is all that it may do."""
+    def _take(self, arguments: Mapping[str, object]) -> None:
+        """Set the parameters to the arguments of ``__init__``, which may do nothing else."""
         for name in self._get_param_names():
-            setattr(self, name, given[name])
+            setattr(self, name, arguments[name])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -69,13 +72,13 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.positive_only = True
         return tags
 
-    def _asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the family's options, and what else `fit` is told."""
-        given = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
-        given[self.TOPICS] = self.n_components
-        given = {name: _plain(value) for name, value in given.items()}
-        limits = {name: given.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in given}
-        return given, {"iterations": _plain(self.max_iter), "tolerance": _plain(self.tol), **limits}
+    def _fit_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the family's options, and the other options of `fit`."""
+        options = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
+        options[self.TOPICS] = self.n_components
+        options = {name: _plain(value) for name, value in options.items()}
+        limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
+        return options, {"iterations": _plain(self.max_iter), "tolerance": _plain(self.tol), **limits}
 
     def _seed(self) -> int:
         if isinstance(self.random_state, (int, np.integer)):
@@ -114,13 +117,13 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if hasattr(self, name):
             delattr(self, name)
 
-    def _portions_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
+    def _chunks_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
         """Give the documents of a matrix or corpus in portions of so many, or shards."""
         corpus = as_corpus(X)
         if corpus is None:
             if reset:
                 self._words = None
-            yield from portions(validated(self, X, reset=reset), most, self.fractional, type(self).__name__)
+            yield from document_chunks(validated(self, X, reset=reset), most, self.fractional, type(self).__name__)
             return
         if reset:
             self._remember(corpus)
@@ -140,7 +143,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         def submitted() -> Iterator[tuple[Any, ...]]:
             first = 0
-            for number, documents in enumerate(self._portions_of(X, SETTLED)):
+            for number, documents in enumerate(self._chunks_of(X, FOLD_IN_DOCUMENTS)):
                 yield task(number, first, documents)
                 first += len(documents)
 
@@ -154,8 +157,8 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _names(self) -> Sequence[str]:
         if self._words is not None:
             return self._words
-        found = getattr(self, "feature_names_in_", None)
-        return [f"x{number}" for number in range(self.n_features_in_)] if found is None else list(found)
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
 
 
 def _plain(value: Any) -> Any:

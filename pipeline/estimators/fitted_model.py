@@ -1,4 +1,4 @@
-"""What an estimator keeps of a fitted model: the global state and the rows of all words, in memory."""
+"""A fitted model in memory: the global state and the rows of all words."""
 
 from __future__ import annotations
 
@@ -131,15 +131,18 @@ class Fitted(ShortRepr):
         own = family.word_concentration(self.global_state)
         total = concentration if own is None else own
         rows = int(self.topics[-1]) + 1
-        found, tokens = np.full((rows, self.words), 1.0 / self.words), np.zeros(rows)  # the prior, where none are
+        pseudo_counts, tokens = (
+            np.full((rows, self.words), 1.0 / self.words),
+            np.zeros(rows),
+        )  # the prior, where none are
         for block in self.blocks:
             described = family.describe(block.rows, self.global_state, block.high - block.low)
             here = described.ids < rows  # topics that have gone are described too
             ids = described.ids[here]
-            found[ids[:, np.newaxis], described.words[here] + block.low] = described.probability[here]
+            pseudo_counts[ids[:, np.newaxis], described.words[here] + block.low] = described.probability[here]
             tokens[ids] = described.share[here] * self.tokens
-        found *= (total + tokens)[:, np.newaxis]
-        return found if self.topics.size == rows else found[self.topics]
+        pseudo_counts *= (total + tokens)[:, np.newaxis]
+        return pseudo_counts if self.topics.size == rows else pseudo_counts[self.topics]
 
 
 def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:

@@ -67,11 +67,11 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
 
 
 def is_dask(X: Any) -> bool:
-    """Tell whether it is a Dask array; Dask is not imported for that."""
+    """Return True for a Dask array, without importing Dask."""
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "blocks")
 
 
-def portions(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
+def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
     """Give the rows of a checked matrix as documents.
 
     Parameters
@@ -105,9 +105,9 @@ def portions(X: Any, most: int, fractional: str, name: str) -> Iterator[Document
         waiting.append(documents)
         count += len(documents)
         while count >= most:
-            whole = Documents.join(waiting)
-            yield whole.slice(0, most)
-            waiting, count = [whole.slice(most, count)], count - most
+            joined = Documents.join(waiting)
+            yield joined.slice(0, most)
+            waiting, count = [joined.slice(most, count)], count - most
     if count:
         yield Documents.join(waiting)
 
@@ -126,7 +126,7 @@ def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fra
     shard_tokens : int or None
         As for `collapsium.storage.corpus.writer.CorpusWriter`.
     fractional, name : str
-        As for `portions`.
+        As for `document_chunks`.
 
     Returns
     -------
@@ -136,13 +136,13 @@ def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fra
     Raises
     ------
     InputError
-        As for `portions`, or there is no token.
+        As for `document_chunks`, or there is no token.
     """
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
     with created(Folder(folder)) as made:
         writer = CorpusWriter(made, len(words), shard_tokens)
-        for documents in portions(X, WRITTEN, fractional, name):
+        for documents in document_chunks(X, WRITTEN, fractional, name):
             writer.add(documents)
         try:
             writer.finish(words)

@@ -263,8 +263,8 @@ def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) ->
     if not values.size:
         return NumberField(name, 0, 0.0, 1.0, 0.0, ())
     distinct = np.unique(values)
-    values_listed = tuple(distinct.tolist()) if distinct.size <= MOST_VALUES else ()
+    distinct_values = tuple(distinct.tolist()) if distinct.size <= MOST_VALUES else ()
     deviation = float(values.std()) if distinct.size > 1 else 1.0
     mean = float(values.mean())
     largest = float(np.abs(values - mean).max()) / deviation
-    return NumberField(name, int(values.size), mean, deviation, largest, values_listed)
+    return NumberField(name, int(values.size), mean, deviation, largest, distinct_values)

@@ -1,10 +1,10 @@
-"""What every reader gives: a source of documents that can be read more than once."""
+"""The interface of readers: sources of documents that can be read more than once; opening files; vocabularies."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import IO, Any, Protocol, cast
+from typing import IO, Protocol, cast
 
 import fsspec
 import pyarrow as pa
@@ -19,7 +19,8 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import size
 
 INT32_MAX = 2**31 - 1
-EMPTY, FEW = 20, 50_000  # empty documents for each pair, and pairs that any number of documents may lack
+EMPTY_PER_PAIR, PAIR_ALLOWANCE = 20, 50_000
+"""Bound of the number of documents: 20 for each pair, after adding 50,000 pairs."""
 
 
 class Source(Protocol):
@@ -27,36 +28,36 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call the source in an error."""
+        """Name of the source, for errors."""
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
 
     def documents(self) -> Iterator[Documents]:
-        """Read the documents, in portions that fit in memory; each call starts anew."""
+        """Yield the documents in chunks that fit in memory; each call starts anew."""
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:
-    """Open a file at any fsspec URL for reading, decompressed as its name says.
+    """Open a file at any fsspec URL for reading, decompressed by its name.
 
     Parameters
     ----------
     path : str
         Local path or URL.
     limit : int, optional
-        Bytes that may come out of a compressed file; by default `RATIO` times its size, and at least `LEAST_LIMIT`.
+        Limit of the decompressed bytes; by default `RATIO` times the size, and at least `LEAST_LIMIT`.
 
     Returns
     -------
     file
-        Binary, at its beginning. Reading beyond the limit raises `InputError`.
+        A binary file. Reading beyond the limit raises `InputError`.
 
     Raises
     ------
     AbsentError
-        There is no such file.
+        The file does not exist.
     InputError
-        It is a folder, may not be read, or is packed in a way that is not known.
+        It is a folder, may not be read, or its compression is unknown.
     """
     if not is_name(path):
         raise AbsentError(f"{path[:200]!r}: no file can have a name with NUL or half of a surrogate pair")
@@ -80,7 +81,7 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
 
 
 class _Limited(io.RawIOBase):
-    """A file of which no more than so many bytes are read: a small compressed file can hold any number."""
+    """A decompressed file with a limit, as a small compressed file can contain any number of bytes."""
 
     def __init__(self, handle: IO[bytes], path: str, limit: int) -> None:
         self._handle, self._path, self._left, self._limit = handle, path, limit, limit
@@ -88,7 +89,7 @@ class _Limited(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any, /) -> int:
+    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
         data = self._handle.read(len(buffer))
         self._left -= len(data)
         if self._left < 0:
@@ -107,23 +108,23 @@ class _Limited(io.RawIOBase):
 
 
 def require_plausible(path: str, documents: int, pairs: int, where: str) -> None:
-    """Refuse a number of documents that no file of so many pairs would have: each would be held, though empty.
+    """Refuse a number of documents that is implausible for the number of pairs, as empty documents take memory.
 
     Parameters
     ----------
     path : str
         The file.
     documents, pairs : int
-        What it says.
+        Numbers in the file's header.
     where : str
-        What in it says so.
+        Place of the numbers in the file.
 
     Raises
     ------
     InputError
         Nearly all of a great many documents would be empty.
     """
-    if documents > EMPTY * (pairs + FEW):
+    if documents > EMPTY_PER_PAIR * (pairs + PAIR_ALLOWANCE):
         raise InputError(
             path, f"expected about as many documents as its {pairs} pairs can fill, found {documents}", where
         )
@@ -157,17 +158,17 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
 
 
 def required_words(options: ReadOptions) -> list[str] | None:
-    """Return the words that the option `vocabulary` names.
+    """Return the words of the option `vocabulary`.
 
     Parameters
     ----------
     options : ReadOptions
-        What the user said.
+        Options of reading.
 
     Returns
     -------
     list of str or None
-        None where the option is not set.
+        None if the option is not set.
 
     Raises
     ------
@@ -182,7 +183,7 @@ def required_words(options: ReadOptions) -> list[str] | None:
 
 
 def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[str]:
-    """Read the vocabulary that is given, or else the first of `names` that lies beside a source.
+    """Return the words of the option `vocabulary`, or of the first of `names` beside a source.
 
     Parameters
     ----------
@@ -191,7 +192,7 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
     names : list of str
         Names under which corpora of its format carry their vocabulary.
     options : ReadOptions
-        With the file that the user named, if any.
+        Options of reading.
 
     Returns
     -------
@@ -201,13 +202,13 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
     Raises
     ------
     NoVocabularyError
-        None is given and none is there.
+        The option is not set, and no such file exists.
     InputError
-        It is no vocabulary.
+        The file is no vocabulary.
     """
-    given = required_words(options)
-    if given is not None:
-        return given
+    words = required_words(options)
+    if words is not None:
+        return words
     head, _, _ = path.rpartition("/")
     folder = Folder(head or ".")
     for name in names:

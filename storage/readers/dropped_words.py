@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NOT_IN_VOCABULARY = "not in the vocabulary"
-TOO_RARE, TOO_MANY = "in fewer than ", "beyond "  # how the rules of `Cuts.min_documents` and `Cuts.max_words` begin
-TOO_FREQUENT = "in more than "
+TOO_RARE, TOO_MANY, TOO_FREQUENT = "in fewer than ", "beyond ", "in more than "
+"""Beginnings of the texts of the rules `Cuts.min_documents`, `max_words` and `max_document_share`."""
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """What a rule has dropped: how many words, and their tokens."""
+    """The number of words that a rule has dropped, and of their tokens."""
 
     rule: str
     words: int
@@ -19,5 +19,5 @@ class Dropped:
 
     @property
     def unknown(self) -> bool:
-        """Whether the vocabulary lacks the words though nobody chose to leave out these: stop words are no such."""
+        """True if the vocabulary lacks the words for their rarity, unlike stop words, which were dropped on purpose."""
         return self.rule == NOT_IN_VOCABULARY or self.rule.startswith((TOO_RARE, TOO_MANY))

@@ -89,7 +89,7 @@ __all__ = [
 
 
 def kind_of_name(path: str) -> str | None:
-    """Return the format that a file's name tells, if it does."""
+    """Return the format that a file's name implies, if it does."""
     name = path.rstrip("/").rsplit("/", 1)[-1].lower()
     for packed in (".gz", ".bz2", ".xz", ".zst"):
         name = name.removesuffix(packed)
@@ -131,7 +131,7 @@ def guess_format(path: str) -> str:
 
 
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
-    """Settle from where the indices of files of one format count, for all of them and for those that are added later.
+    """Return the options with the first index of files, for all of them and for those that are appended later.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     paths : list of str
         Local paths or fsspec URLs.
     kind : str, optional
-        A key of `FORMATS`; by default told from the first name.
+        A key of `FORMATS`; by default implied by the first name.
     options : ReadOptions, optional
         Vocabulary, fields and stop words.
 

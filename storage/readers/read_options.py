@@ -9,7 +9,7 @@ from collapsium.storage.short_repr import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class ReadOptions(ShortRepr):
-    """What `collapsium ingest` can say to a reader.
+    """Options of a reader, as `ingest` sets them.
 
     Attributes
     ----------

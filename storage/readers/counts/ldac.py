@@ -94,6 +94,6 @@ class LDACSource:
             raise self._error(line, "expected each word once", str(int(row[0, again[0]])).encode())
         return row
 
-    def _error(self, line: int, expected: str, found: bytes | None = None) -> InputError:
-        shown = "" if found is None else f", found {found[:40].decode('utf-8', 'replace')!r}"
+    def _error(self, line: int, expected: str, text: bytes | None = None) -> InputError:
+        shown = "" if text is None else f", found {text[:40].decode('utf-8', 'replace')!r}"
         return InputError(self.name, expected + shown, f"line {line}")

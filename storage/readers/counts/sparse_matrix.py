@@ -108,12 +108,13 @@ class MatrixSource:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
-                found = np.fromstring(body.decode("ascii"), sep=" ")
+                numbers = np.fromstring(body.decode("ascii"), sep=" ")
             except (ValueError, DeprecationWarning) as error:
                 raise InputError(self.name, f"expected numbers, three a line ({error})") from None
-        if found.size != entries * width:
-            raise InputError(self.name, f"expected {entries} entries as its header says, found {found.size / width:g}")
-        return found.reshape(entries, width).T
+        if numbers.size != entries * width:
+            count = numbers.size / width
+            raise InputError(self.name, f"expected {entries} entries as its header says, found {count:g}")
+        return numbers.reshape(entries, width).T
 
     def _require_sound_archive(self, data: bytes) -> None:
         """Refuse an archive that holds far more than its size, or arrays that promise more than it holds."""

@@ -115,16 +115,16 @@ class SVMlightSource:
             row[word] = int(count)
         return {word: row[word] for word in sorted(row) if row[word]}
 
-    def _error(self, line: int, expected: str, found: bytes) -> InputError:
-        return InputError(self.name, f"{expected}, found {found[:40].decode('utf-8', 'replace')!r}", f"line {line}")
+    def _error(self, line: int, expected: str, text: bytes) -> InputError:
+        return InputError(self.name, f"{expected}, found {text[:40].decode('utf-8', 'replace')!r}", f"line {line}")
 
 
 def _documents(rows: list[dict[int, int]], labels: list[list[str]], after: int) -> Documents:
-    listed = [[{"field": FIELD, "value": value} for value in one if value] for one in labels]
+    pairs_of_labels = [[{"field": FIELD, "value": value} for value in one if value] for one in labels]
     return Documents(
         numbered_ids(1 + after, len(rows)),
         np.cumsum([0, *map(len, rows)], dtype=np.int64),
         np.array([word for row in rows for word in row], dtype=np.int32),
         np.array([count for row in rows for count in row.values()], dtype=np.int32),
-        {"labels": pa.array(listed, EXTRAS["labels"])},
+        {"labels": pa.array(pairs_of_labels, EXTRAS["labels"])},
     )

@@ -130,8 +130,8 @@ class UCISource:
             try:
                 document, word, count = map(int, fields)
             except ValueError:
-                found = _shown(text) if text else "an empty line"
-                expected = f"expected three whole numbers, found {found}"
+                shown = _shown(text) if text else "an empty line"
+                expected = f"expected three whole numbers, found {shown}"
                 raise InputError(self.name, expected, f"line {line}") from None
             if max(document, word, count, -document, -word, -count) > 2**62:
                 raise InputError(self.name, "the number is too large", f"line {line}")

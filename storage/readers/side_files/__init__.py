@@ -1,1 +1,1 @@
-"""Labels and numbers of documents that lie beside them."""
+"""Read side files: labels and covariates of documents in files of their own."""

@@ -1,13 +1,14 @@
-"""Columns of side files: which of their fields are labels or covariates, and names for labels that are numbers."""
+"""Columns of side files: labels and covariates among their fields, and names of numbered labels."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.corpus.label_column import label_lists, once
@@ -18,10 +19,12 @@ from collapsium.storage.readers.side_files.table import Side
 from collapsium.storage.readers.texts.fields import TAKEN, Fields, named
 from collapsium.storage.readers.texts.values import as_labels, as_number
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class SideFileRequest:
-    """What is asked for of side files.
+    """The side files to read.
 
     Attributes
     ----------
@@ -37,32 +40,32 @@ class SideFileRequest:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which fields of a side file are what: (name, field) of each label and covariate."""
+    """The fields of a side file that are labels and covariates, as (name, field)."""
 
     labels: tuple[tuple[str, str], ...]
     covariates: tuple[tuple[str, str], ...]
 
 
 def chosen_of(
-    file: SideFile, asked: Fields, numbered: Sequence[str], covariates_of: Collection[str] | None = None
+    file: SideFile, request: Fields, numbered: Sequence[str], covariates_of: Collection[str] | None = None
 ) -> Chosen:
-    """Say which fields of a side file are labels, and which are covariates.
+    """Choose the fields of a side file that are labels and covariates.
 
     Parameters
     ----------
     file : SideFile
         The file.
-    asked : Fields
-        Labels and covariates that are named; where the file has none of them, all of its fields are taken.
+    request : Fields
+        Names of labels and covariates; if the file has none of them, all of its fields are taken.
     numbered : sequence of str
         Fields of labels that are numbers of names.
     covariates_of : collection of str, optional
-        The covariates that there may be; other fields of numbers are labels.
+        Fields that may be covariates; other fields of numbers are labels.
 
     Returns
     -------
     Chosen
-        What is what.
+        The fields.
 
     Raises
     ------
@@ -71,8 +74,8 @@ def chosen_of(
     OptionError
         The file is given a name, and has several fields.
     """
-    labels = tuple(pair for pair in asked.labels if pair[1] in file.fields)
-    covariates = tuple(pair for pair in asked.covariates if pair[1] in file.fields)
+    labels = tuple(pair for pair in request.labels if pair[1] in file.fields)
+    covariates = tuple(pair for pair in request.covariates if pair[1] in file.fields)
     if file.ids is None:
         return Chosen(((next(iter(file.fields)),) * 2,), ())
     if not labels and not covariates:
@@ -106,7 +109,7 @@ def chosen_of(
 
 
 def _is_numbers(values: list[Any], texts: bool) -> bool:
-    """Say whether a field holds numbers alone, and some."""
+    """Return True if a field has numbers only, and at least one."""
     there = [value for value in values if value is not None and not (isinstance(value, str) and not value.strip())]
     if not texts:
         return bool(there) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in there)
@@ -117,7 +120,7 @@ def _is_numbers(values: list[Any], texts: bool) -> bool:
 
 
 def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:
-    """Make columns of a side file.
+    """Return the columns of a side file.
 
     Parameters
     ----------
@@ -165,24 +168,24 @@ def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[
     return Side(file.path, keys, columns)
 
 
-def _checked(convert: Callable[[Any], Any], value: Any, path: str, field: str, where: str) -> Any:
+def _checked(convert: Callable[[object], T], value: object, path: str, field: str, where: str) -> T:
     try:
         return convert(value)
     except ValueError as error:
         raise InputError(path, f"expected {error} in field {field!r}", where) from None
 
 
-def _covariate(file: SideFile, field: str, codes: Any, count: int) -> pa.Array:
-    found: list[float | None] = [None] * count
+def _covariate(file: SideFile, field: str, codes: npt.NDArray[np.int64], count: int) -> pa.Array:
+    values: list[float | None] = [None] * count
     for number, (code, value) in enumerate(zip(codes, file.fields[field], strict=True), start=1):
         where = f"record {number}"
         read = _checked(as_number, value, file.path, field, where)
-        if read is not None and found[code] not in (None, read):
+        if read is not None and values[code] not in (None, read):
             raise InputError(
-                file.path, f"the same id has two values in field {field!r}, {found[code]} and {read}", where
+                file.path, f"the same id has two values in field {field!r}, {values[code]} and {read}", where
             )
-        found[code] = found[code] if read is None else read
-    return pa.array(found, pa.float64())
+        values[code] = values[code] if read is None else read
+    return pa.array(values, pa.float64())
 
 
 def _name_of(label: str, names: tuple[str, list[str]], path: str, where: str) -> str:
@@ -197,8 +200,8 @@ def _name_of(label: str, names: tuple[str, list[str]], path: str, where: str) ->
 
 
 @dataclass(frozen=True)
-class Told:
-    """What side files hold, and what is left to be read off the documents.
+class SideFileContents:
+    """The contents of side files.
 
     Attributes
     ----------
@@ -216,40 +219,42 @@ class Told:
     fields: frozenset[str]
 
 
-def read_sides(wanted: SideFileRequest, options: ReadOptions, covariates_of: Collection[str] | None = None) -> Told:
+def read_sides(
+    request: SideFileRequest, options: ReadOptions, covariates_of: Collection[str] | None = None
+) -> SideFileContents:
     """Read side files.
 
     Parameters
     ----------
-    wanted : SideFileRequest
+    request : SideFileRequest
         The files.
     options : ReadOptions
-        Which fields are named, that of the ids, and how files are read.
+        Names of fields, and options of reading files.
     covariates_of : collection of str, optional
         As for `chosen_of`.
 
     Returns
     -------
-    Told
-        What they hold.
+    SideFileContents
+        The contents.
 
     Raises
     ------
     CollapsiumError
-        A file is missing or damaged, a number has no name, or what is asked for is not there.
+        A file or field is missing or damaged, or a number has no name.
     """
-    if wanted.names and not wanted.files:
-        raise OptionError(f"`label_names` {wanted.names[0]}: names labels of side files; say `label_files` FILE too")
-    files = [read_side(said, options) for said in wanted.files]
-    asked = Fields.of(options)
-    lists = [read_names(said, options) for said in wanted.names]
+    if request.names and not request.files:
+        raise OptionError(f"`label_names` {request.names[0]}: names labels of side files; say `label_files` FILE too")
+    files = [read_side(file, options) for file in request.files]
+    fields = Fields.of(options)
+    lists = [read_names(file, options) for file in request.names]
     numbered = [field for field, _, _ in lists if field]
-    every = [chosen_of(file, asked, numbered, covariates_of) for file in files]
+    every = [chosen_of(file, fields, numbered, covariates_of) for file in files]
     labels = list(dict.fromkeys(name for chosen in every for name, _ in chosen.labels))
     names = _names_by_field(lists, labels)
     sides = tuple(side_of(file, chosen, names) for file, chosen in zip(files, every, strict=True))
     records = [chosen for file, chosen in zip(files, every, strict=True) if file.ids is not None]
-    return Told(
+    return SideFileContents(
         sides,
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.labels)),
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.covariates)),
@@ -258,7 +263,7 @@ def read_sides(wanted: SideFileRequest, options: ReadOptions, covariates_of: Col
 
 
 def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) -> dict[str, tuple[str, list[str]]]:
-    found: dict[str, tuple[str, list[str]]] = {}
+    names_of: dict[str, tuple[str, list[str]]] = {}
     for field, path, names in lists:
         if not field and len(labels) != 1:
             raise OptionError(f"`label_names` {path}: say whose, FIELD={path}; there are {named(labels)}")
@@ -268,7 +273,7 @@ def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) 
                 f"`label_names` {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
                 f"there are {named(labels)}"
             )
-        if field in found:
+        if field in names_of:
             raise OptionError(f"`label_names` {field}: is said twice")
-        found[field] = (path, names)
-    return found
+        names_of[field] = (path, names)
+    return names_of

@@ -1,9 +1,9 @@
-"""Reading side files: labels and covariates that lie beside documents, a line a document or records with ids."""
+"""Read side files: labels and covariates with a line a document, or records with ids."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,36 +19,37 @@ from collapsium.storage.readers.texts.spans import PACKED, Span
 from collapsium.storage.readers.texts.values import clean
 from collapsium.storage.short_repr import ShortRepr
 
-RECORDS = ("csv", "jsonl", "parquet")  # formats of side files whose rows have ids
+RECORDS = ("csv", "jsonl", "parquet")
+"""Formats of side files whose rows have ids."""
 
 
-class _Told:
-    """Keeps the records of a side file: a list of values a field."""
+class _Records:
+    """Collects the records of a side file: a list of values a field."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._said = options.id
+        self._id_option = options.id
         self.id = ""
         self.ids: list[str] = []
         self.columns: dict[str, list[Any]] = {}
         self.replaced = 0
 
-    def wanted(self, path: str, names: list[str]) -> list[str]:
-        self._settle(path, names, lambda: "")
+    def requested(self, path: str, names: list[str]) -> list[str]:
+        self._choose_id(path, names, lambda: "")
         return names
 
-    def _settle(self, path: str, names: Any, where: Callable[[], str]) -> None:
-        """Find the field of the ids: the one that is said, as far as the file has it, or else ``id``."""
-        found = next((name for name in (self._said, "id") if name and name in names), None)
-        if found is None:
-            sought = self._said or "id"
+    def _choose_id(self, path: str, names: Collection[str], where: Callable[[], str]) -> None:
+        """Choose the field of the ids: that of the option `id` if the file has it, or else ``id``."""
+        field = next((name for name in (self._id_option, "id") if name and name in names), None)
+        if field is None:
+            sought = self._id_option or "id"
             raise InputError(
                 path, f"no field {sought!r} (`id`){near(sought, names)}; there are {named(names)}", where()
             )
-        self.id = found
+        self.id = field
 
     def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
         if not self.id:
-            self._settle(path, record, where)
+            self._choose_id(path, record, where)
         row = len(self.ids)
         self.ids.append(id_of(path, record, self.id, where))
         for field, value in record.items():
@@ -57,28 +58,28 @@ class _Told:
             column.append(value)
 
     def fields(self) -> dict[str, list[Any]]:
-        """Return all fields but the ids', each with a value a record; None where it is missing."""
+        """Return all fields except the ids, with a value a record; None for missing values."""
         rows = len(self.ids)
-        whole = {name: values + [None] * (rows - len(values)) for name, values in self.columns.items()}
-        return {name: values for name, values in whole.items() if name != self.id}
+        padded = {name: values + [None] * (rows - len(values)) for name, values in self.columns.items()}
+        return {name: values for name, values in padded.items() if name != self.id}
 
 
 @dataclass(frozen=True, repr=False)
 class SideFile(ShortRepr):
-    """A side file that was read, before it is said which of its fields are what.
+    """A side file, before its labels and covariates are chosen.
 
     Attributes
     ----------
     path : str
         The file.
     name : str
-        What its field is to be called; empty where nobody said so.
+        Name for its field; empty without one.
     ids : list of str or None
         Ids of its records; None for lines.
     fields : dict of str to list
         Values of each field, one a record; of lines one field, a list of labels each.
     texts : bool
-        Whether all values are texts, as in comma-separated values, and those of numbers are still to be told.
+        True if all values are texts, including those of numbers, as in comma-separated values.
     """
 
     path: str
@@ -88,20 +89,20 @@ class SideFile(ShortRepr):
     texts: bool = False
 
 
-def read_side(said: str, options: ReadOptions) -> SideFile:
+def read_side(source: str, options: ReadOptions) -> SideFile:
     """Read a side file.
 
     Parameters
     ----------
-    said : str
+    source : str
         The file, or ``NAME=FILE``.
     options : ReadOptions
-        The field of the ids, how to treat bytes that are not UTF-8, and how much may come out of a compressed file.
+        Options of reading.
 
     Returns
     -------
     SideFile
-        What it holds.
+        The contents.
 
     Raises
     ------
@@ -112,17 +113,17 @@ def read_side(said: str, options: ReadOptions) -> SideFile:
     OptionError
         The name is empty.
     """
-    name, path = named_file(said, "label_files")
+    name, path = named_file(source, "label_files")
     kind = kind_of_name(path)
     files = find_files([path], kind, kind_of_name)
     if kind in RECORDS:
-        told = _Told(options)
+        records = _Records(options)
         for span in files:
-            for _ in GATHER[kind](span, options, told):
+            for _ in GATHER[kind](span, options, records):
                 pass
-        if not told.ids:
+        if not records.ids:
             raise InputError(path, "expected records with ids, found none")
-        return SideFile(path, name, told.ids, told.fields(), kind == "csv")
+        return SideFile(path, name, records.ids, records.fields(), kind == "csv")
     if kind not in (None, "text"):
         raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
     if len(files) > 1:
@@ -130,13 +131,13 @@ def read_side(said: str, options: ReadOptions) -> SideFile:
     return SideFile(path, name, None, {name or stem_of(path): _labels_of_lines(files[0], options)})
 
 
-def named_file(said: str, flag: str) -> tuple[str, str]:
-    """Take ``NAME=FILE`` apart; a file whose own name has such a sign is a file.
+def named_file(source: str, flag: str) -> tuple[str, str]:
+    """Split ``NAME=FILE``; an existing file with an equals sign in its name is a file.
 
     Parameters
     ----------
-    said : str
-        What was given.
+    source : str
+        The file, or ``NAME=FILE``.
     flag : str
         The option, for the error.
 
@@ -150,11 +151,11 @@ def named_file(said: str, flag: str) -> tuple[str, str]:
     OptionError
         A part is empty.
     """
-    name, equals, path = said.partition("=")
-    if not equals or "/" in name or Folder(said).exists():
-        return "", said
+    name, equals, path = source.partition("=")
+    if not equals or "/" in name or Folder(source).exists():
+        return "", source
     if not name or not path:
-        raise OptionError(f"`{flag}` {said}: expected FILE or NAME=FILE")
+        raise OptionError(f"`{flag}` {source}: expected FILE or NAME=FILE")
     return name, path
 
 
@@ -167,27 +168,27 @@ def stem_of(path: str) -> str:
 
 
 def _text_lines(span: Span, options: ReadOptions) -> list[str]:
-    told = _Told(options)
-    found = []
+    records = _Records(options)
+    lines = []
     for number, (line, where) in enumerate(lines_of(span, options)):
         line = line.removeprefix(b"\xef\xbb\xbf") if not number else line
-        found.append(clean(decoded(line, span.path, options, told, where)).strip())
-    return found
+        lines.append(clean(decoded(line, span.path, options, records, where)).strip())
+    return lines
 
 
 def _labels_of_lines(span: Span, options: ReadOptions) -> list[list[str]]:
-    """Part lines by tabs or semicolons where the file has any, else by commas, else by white space."""
+    """Split lines at tabs or semicolons if the file has any, else at commas, else at white space."""
     lines = _text_lines(span, options)
     sign = next((one for one in ("[\t;]", ",") if any(re.search(one, line) for line in lines)), r"\s+")
     return [[part.strip() for part in re.split(sign, line) if part.strip()] for line in lines]
 
 
-def read_names(said: str, options: ReadOptions) -> tuple[str, str, list[str]]:
+def read_names(source: str, options: ReadOptions) -> tuple[str, str, list[str]]:
     """Read a file with a name a line.
 
     Parameters
     ----------
-    said : str
+    source : str
         The file, or ``FIELD=FILE``.
     options : ReadOptions
         As for `read_side`.
@@ -195,11 +196,11 @@ def read_names(said: str, options: ReadOptions) -> tuple[str, str, list[str]]:
     Returns
     -------
     field : str
-        Whose names they are; empty where nobody said so.
+        The field of the labels; empty without one.
     path : str
         The file.
     names : list of str
-        The name of 1, of 2, and so on; an empty line is none.
+        Names of the numbers 1, 2, and so on; an empty line is no name.
 
     Raises
     ------
@@ -208,7 +209,7 @@ def read_names(said: str, options: ReadOptions) -> tuple[str, str, list[str]]:
     InputError
         It is damaged.
     """
-    field, path = named_file(said, "label_names")
+    field, path = named_file(source, "label_names")
     files = find_files([path], None, kind_of_name)
     if len(files) > 1:
         raise InputError(path, f"expected one file with a name a line, found {len(files):,} files")

@@ -1,4 +1,4 @@
-"""What side files say of documents: labels and covariates, by the documents' order or by their ids."""
+"""Labels and covariates of side files, by the documents' order or by their ids."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from collapsium.storage.short_repr import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class Side(ShortRepr):
-    """What one side file says.
+    """The labels and covariates of one side file.
 
     Attributes
     ----------
     path : str
         The file.
     ids : pyarrow.Array of string or None
-        Whom each row is of, each id once; None where row d is of document d.
+        Document of each row, each once; None if row d belongs to document d.
     columns : dict of str to pyarrow.Array
         ``labels`` as (field, value) lists, and covariates.
     """
@@ -37,7 +37,7 @@ class Side(ShortRepr):
         return len(next(iter(self.columns.values())))
 
     def places(self, ids: pa.Array, first: int) -> pa.Array:
-        """Return each document's row, null where it has none; `first` is the number of the first document."""
+        """Return the row of each document, null if it has none; `first` is the number of the first document."""
         if self.ids is not None:
             return pc.index_in(ids, value_set=self.ids)
         rows = np.arange(first, first + len(ids))
@@ -45,7 +45,7 @@ class Side(ShortRepr):
 
 
 class Sides:
-    """Side files together, and which of their rows were found.
+    """Several side files, and the rows of them that documents have used.
 
     Parameters
     ----------
@@ -61,19 +61,19 @@ class Sides:
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
-        """The columns of documents that they give, with their types."""
-        found = dict(self._further)
+        """Further columns of documents, with their types."""
+        columns = dict(self._further)
         for side in self.files:
-            found.update({name: LABELS if name == "labels" else pa.float64() for name in side.columns})
-        return found
+            columns.update({name: LABELS if name == "labels" else pa.float64() for name in side.columns})
+        return columns
 
     @property
     def by_order(self) -> bool:
-        """Whether a file's rows are of the documents in their order."""
+        """True if the rows of any file follow the order of the documents."""
         return any(side.ids is None for side in self.files)
 
     def of(self, ids: pa.Array, first: int) -> dict[str, pa.Array]:
-        """Look up what the files say of documents, and remember which rows were found.
+        """Return the labels and covariates of documents, and record the rows that were used.
 
         Parameters
         ----------
@@ -87,22 +87,22 @@ class Sides:
         dict of str to pyarrow.Array
             All of `columns`: no label is an empty list, no covariate null.
         """
-        found: dict[str, pa.Array] = {name: pa.nulls(len(ids), kind) for name, kind in self.columns.items()}
+        columns: dict[str, pa.Array] = {name: pa.nulls(len(ids), kind) for name, kind in self.columns.items()}
         for side, seen in zip(self.files, self._seen, strict=True):
             places = side.places(ids, first)
             if side.ids is not None:
                 seen[np.asarray(places.drop_null(), dtype=np.int64)] = True
             taken = {name: column.take(places) for name, column in side.columns.items()}
-            found.update(merged({name: found[name] for name in taken}, taken))
-        return merged(found, {})
+            columns.update(merged({name: columns[name] for name in taken}, taken))
+        return merged(columns, {})
 
     def judge(self, documents: int) -> int:
-        """Compare the files with the documents, when all were looked up.
+        """Compare the files with the documents after all documents were looked up.
 
         Parameters
         ----------
         documents : int
-            How many documents there were.
+            Number of documents.
 
         Returns
         -------
@@ -132,27 +132,27 @@ class Sides:
         return unmatched
 
 
-def merged(own: Mapping[str, pa.Array], beside: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Put columns of the same documents together.
+def merged(own: Mapping[str, pa.Array], other: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Merge columns of the same documents.
 
     Parameters
     ----------
-    own, beside : mapping of str to pyarrow.Array
-        Columns; of the same name are labels that are united, or covariates, of which that of `own` goes first.
+    own, other : mapping of str to pyarrow.Array
+        Columns. In columns of the same name, labels are united, and a covariate of `own` takes precedence.
 
     Returns
     -------
     dict of str to pyarrow.Array
         All columns.
     """
-    found = dict(own)
-    for name, column in beside.items():
-        if name not in found:
-            found[name] = column
+    columns = dict(own)
+    for name, column in other.items():
+        if name not in columns:
+            columns[name] = column
         elif name == "labels":
-            found[name] = union([found[name], column], len(column))
+            columns[name] = union([columns[name], column], len(column))
         else:
-            found[name] = pc.coalesce(found[name], column)
-    if "labels" in found and found["labels"].null_count:
-        found["labels"] = union([found["labels"]], len(found["labels"]))
-    return found
+            columns[name] = pc.coalesce(columns[name], column)
+    if "labels" in columns and columns["labels"].null_count:
+        columns["labels"] = union([columns["labels"]], len(columns["labels"]))
+    return columns

@@ -27,7 +27,7 @@ FIXED = {"mallet": ("label=label",), "text": ()}  # formats whose fields nobody 
 
 
 def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
-    """Settle the fields of a format.
+    """Return the options with the fields that a format has by itself.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
         A field is named where the format has none, or twice, or texts cannot be cut so into segments.
     """
     if kind in FIXED:
-        for flag, said in (
+        for flag, value in (
             ("id", options.id),
             ("text", options.text),
             ("title", options.title),
@@ -55,7 +55,7 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
             ("labels", options.labels not in ((), FIXED[kind])),
             ("covariates", options.covariates),
         ):
-            if said:
+            if value:
                 raise OptionError(f"documents of the format {kind} have no fields to name", flag)
         if options.segments == ENTRIES:
             raise OptionError(f"`segments` {ENTRIES}: documents of the format {kind} have no fields, and so no lists")

@@ -52,12 +52,12 @@ def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list
     AbsentError
         A source does not exist, or matches nothing.
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     for number, source in enumerate(sources):
         files = list(_files_of(source, number))
         ours = [file for file in files if kind is not None and ending_of(file.name) == kind]
-        found += ours or files
-    return found
+        spans += ours or files
+    return spans
 
 
 def _files_of(source: str, number: int) -> Iterator[Span]:
@@ -74,10 +74,10 @@ def _files_of(source: str, number: int) -> Iterator[Span]:
     if not exists and not any(letter in source for letter in _MAGIC):
         raise AbsentError(f"{source}: no such file or folder")
     root, inner = _root(source, path) if not exists else (source.rstrip("/"), str(path).rstrip("/"))
-    listed = (lambda: fs.find(path, detail=True)) if exists else (lambda: fs.glob(path, detail=True))
+    list_files = (lambda: fs.find(path, detail=True)) if exists else (lambda: fs.glob(path, detail=True))
     files = {
         str(name)[len(inner) :].lstrip("/"): info
-        for name, info in with_retries(source, listed).items()
+        for name, info in with_retries(source, list_files).items()
         if info.get("type") != "directory"
     }
     visible = sorted(name.split("/") for name in files if not any(part.startswith(".") for part in name.split("/")))
@@ -134,8 +134,8 @@ def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Blo
     weight = 0
     for file in files:
         for span in _spans_of(file, kind, block):
-            whole = span.size if span.last is None or kind == "parquet" else span.last - span.first
-            weight += whole * (GROWTH if span.packed else 1) + 256
+            size = span.size if span.last is None or kind == "parquet" else span.last - span.first
+            weight += size * (GROWTH if span.packed else 1) + 256
             waiting.append(span)
             if weight >= block:
                 yield tuple(waiting)

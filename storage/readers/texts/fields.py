@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,8 @@ class Fields:
     def of(options: ReadOptions) -> Fields:
         """Take them from what the user said."""
         labels, covariates = (
-            tuple((name, field or name) for name, _, field in (text.partition("=") for text in said))
-            for said in (options.labels, options.covariates)
+            tuple((name, field or name) for name, _, field in (text.partition("=") for text in texts))
+            for texts in (options.labels, options.covariates)
         )
         for flag, named in (("labels", labels), ("covariates", covariates)):
             names = [name for name, _ in named]
@@ -80,11 +80,11 @@ class Fields:
     @property
     def flags(self) -> dict[str, str]:
         """The fields that a document is made of, each with the option that names it."""
-        found = {self.id: "id", self.text: "text"}
-        found.update({field: "labels" for _, field in self.labels})
-        found.update({field: "covariates" for _, field in self.covariates})
-        found.update({field: flag for field, flag in ((self.title, "title"), (self.date, "date")) if field})
-        return found
+        flags = {self.id: "id", self.text: "text"}
+        flags.update({field: "labels" for _, field in self.labels})
+        flags.update({field: "covariates" for _, field in self.covariates})
+        flags.update({field: flag for field, flag in ((self.title, "title"), (self.date, "date")) if field})
+        return flags
 
     @property
     def required(self) -> dict[str, str]:
@@ -96,11 +96,11 @@ class Fields:
     @property
     def columns(self) -> dict[str, pa.DataType]:
         """The further columns that a corpus of such documents has."""
-        found = {
+        columns = {
             "title": self.title, "date": self.date, "labels": self.labels or None, "segments": self.segments
         }  # fmt: skip
         return {
-            **{name: EXTRAS[name] for name, field in found.items() if field is not None},
+            **{name: EXTRAS[name] for name, field in columns.items() if field is not None},
             **{name: pa.float64() for name, _ in self.covariates},
         }
 
@@ -117,7 +117,7 @@ def id_of(path: str, record: Mapping[str, Any], field: str, where: Callable[[], 
     field : str
         The field of the id.
     where : callable
-        Tells the place in the file, for errors.
+        Returns the place in the file, for errors.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def require_field(path: str, record: Mapping[str, Any], field: str, flag: str, w
         )
 
 
-def named(names: Any) -> str:
-    """Name a few fields."""
-    found = [str(name)[:40] for name in names]
-    return ", ".join(found[:12]) + (f" and {len(found) - 12} more" if len(found) > 12 else "") or "none"
+def named(names: Iterable[str]) -> str:
+    """Return some names of fields, for a message."""
+    texts = [str(name)[:40] for name in names]
+    return ", ".join(texts[:12]) + (f" and {len(texts) - 12} more" if len(texts) > 12 else "") or "none"

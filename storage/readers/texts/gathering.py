@@ -76,7 +76,7 @@ class Into(Protocol):
 
     replaced: int
 
-    def wanted(self, path: str, names: list[str]) -> list[str]:
+    def requested(self, path: str, names: list[str]) -> list[str]:
         """Return those of a table's columns that are asked for."""
 
     def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
@@ -113,7 +113,7 @@ class Gathering:
     def __len__(self) -> int:
         return len(self._segments)
 
-    def wanted(self, path: str, names: list[str]) -> list[str]:
+    def requested(self, path: str, names: list[str]) -> list[str]:
         """Return those of a table's columns that are asked for; `InputError` where one is not there."""
         require_columns(path, names, self._fields)
         return [name for name in self._fields.flags if name in names]
@@ -128,7 +128,7 @@ class Gathering:
         record : mapping
             Values by field.
         where : callable
-            Tells the place in the file, for errors.
+            Returns the place in the file, for errors.
 
         Raises
         ------
@@ -175,9 +175,9 @@ class Gathering:
     def _add_further(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
         fields, columns = self._fields, self._columns
         if self._unseen:
-            found = self._unseen & record.keys()
-            self._seen |= found
-            self._unseen -= found
+            present = self._unseen & record.keys()
+            self._seen |= present
+            self._unseen -= present
         try:
             for column, field, written in (("title", fields.title, as_text), ("date", fields.date, as_date)):
                 if field is not None:

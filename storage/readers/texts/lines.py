@@ -33,7 +33,7 @@ def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable
     line : bytes
         Without its end.
     where : callable
-        Tells the line's number in the file, for errors.
+        Returns the line's number in the file, for errors.
     """
     before: list[int] = []  # lines before the span, counted when somebody asks
 
@@ -107,7 +107,7 @@ def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     options : ReadOptions
         How to treat bytes that are not UTF-8, and how much may come out of a compressed file.
     into : Into
-        Told each record.
+        Receives each record.
 
     Yields
     ------

@@ -37,7 +37,7 @@ BEFORE_NUMBERS = frozenset({
 _LINE = re.compile(r"[^\r\n]*+(?>\r\n|[\r\n]|\Z)")
 _BLANK = re.compile(r"(?>\r\n|[\r\n])[^\S\r\n]*+(?=[\r\n])")
 _END = re.compile(r"[.!?\u2026]([\"'\u2019\u201d\u00bb)\]}]*+)\s++")
-_OPENING = frozenset("\"'\u2018\u201c\u201e\u00ab([{\u00bf\u00a1")
+_OPEN_QUOTES = frozenset("\"'\u2018\u201c\u201e\u00ab([{\u00bf\u00a1")
 _CLOSED = frozenset(".!?\u2026")
 _LETTER = re.compile(r"[^\W\d_]")
 _LAST_WORD = re.compile(r"[^\W\d_]+\Z")
@@ -82,20 +82,20 @@ def _heading(how: str) -> re.Pattern[str]:
         raise OptionError(f"`segments` {how}: expected a regular expression ({error})") from None
 
 
-def _kept(parts: Iterator[str] | list[str]) -> list[str]:
+def _non_empty(parts: Iterator[str] | list[str]) -> list[str]:
     return [part for part in parts if part and not part.isspace()]
 
 
-def _whole(text: str) -> list[str]:
-    return _kept([text])
+def _single_segment(text: str) -> list[str]:
+    return _non_empty([text])
 
 
 def _lines(text: str) -> list[str]:
-    return _kept(_LINE.findall(text))
+    return _non_empty(_LINE.findall(text))
 
 
 def _paragraphs(text: str) -> list[str]:
-    return _kept(_cut(text, [found.end() for found in _BLANK.finditer(text)]))
+    return _non_empty(_cut(text, [blank.end() for blank in _BLANK.finditer(text)]))
 
 
 def _cut(text: str, places: list[int]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _by_headings(heading: re.Pattern[str], text: str) -> list[str]:
         if heading.match(line.rstrip("\r\n")):
             places.append(place)
         place += len(line)
-    return _kept(_cut(text, places))
+    return _non_empty(_cut(text, places))
 
 
 def _sentences(text: str) -> list[str]:
@@ -118,28 +118,28 @@ def _sentences(text: str) -> list[str]:
 
 def _of_paragraph(text: str) -> list[str]:
     places, seen, lettered = [], 0, False
-    for found in _END.finditer(text):
-        stop, end = found.start(), found.end()
+    for match in _END.finditer(text):
+        stop, end = match.start(), match.end()
         lettered = lettered or _LETTER.search(text, seen, stop) is not None
         seen = stop
-        if lettered and end < len(text) and _begins(text[end]) and (found[1] or not _goes_on(text, stop, text[end])):
+        if lettered and end < len(text) and _begins(text[end]) and (match[1] or not _goes_on(text, stop, text[end])):
             places.append(end)
             lettered = False
             seen = end
-    return _kept(_cut(text, places))
+    return _non_empty(_cut(text, places))
 
 
 def _begins(letter: str) -> bool:
-    return letter in _OPENING or letter.isdigit() or (letter.isalpha() and not letter.islower())
+    return letter in _OPEN_QUOTES or letter.isdigit() or (letter.isalpha() and not letter.islower())
 
 
 def _goes_on(text: str, stop: int, following: str) -> bool:
     """Tell whether a full stop is of an initial or an abbreviation."""
     before = text[max(stop - _LONGEST, 0) : stop]
-    found = _LAST_WORD.search(before)
-    if text[stop] != "." or found is None:
+    last = _LAST_WORD.search(before)
+    if text[stop] != "." or last is None:
         return False
-    word, ahead = found[0], before[: found.start()][-1:]
+    word, ahead = last[0], before[: last.start()][-1:]
     if len(word) == 1 and (word.isupper() or ahead in _CLOSED):
         return True
     word = word.lower()
@@ -150,5 +150,5 @@ _WAYS: dict[str, Cutter] = {
     "paragraphs": _paragraphs,
     "sentences": _sentences,
     "lines": _lines,
-    ENTRIES: _whole,
+    ENTRIES: _single_segment,
 }

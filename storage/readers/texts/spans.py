@@ -37,5 +37,5 @@ class Span:
 
     @property
     def packed(self) -> bool:
-        """Whether its name says that it is compressed."""
+        """True if its name has the ending of a compressed file."""
         return self.path.lower().endswith(PACKED)

@@ -52,7 +52,7 @@ def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]
     lenient = options.bad_bytes == "replace"
     header = _header(span, options)
     constants = {field: value for field, value in span.constants if field not in header}
-    into.wanted(span.path, [*header, *constants])
+    into.requested(span.path, [*header, *constants])
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
         part: Any = handle if span.last is None else _Part(handle, span.first, span.last)
         rows = _rows(part, span, "replace" if lenient else "strict")
@@ -157,10 +157,10 @@ def row_spans(file: Span, block: int) -> Iterator[Span]:
             return
         first, waiting = header.end(), waiting[header.end() :]
         while len(waiting) <= LONGEST:
-            found = rows.match(waiting).end()  # type: ignore[union-attr]
-            if found:
-                yield replace(file, first=first, last=first + found)
-                first, waiting = first + found, waiting[found:]
+            end = rows.match(waiting).end()  # type: ignore[union-attr]
+            if end:
+                yield replace(file, first=first, last=first + end)
+                first, waiting = first + end, waiting[end:]
             piece = handle.read(max(block - len(waiting), len(waiting)))
             if not piece:
                 break
@@ -272,13 +272,13 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
         file = _opened(handle, span, options)
         there = file.schema.names
         constants = {field: value for field, value in span.constants if field not in there}
-        wanted = [name for name in into.wanted(span.path, [*there, *constants]) if name in there]
+        columns_read = [name for name in into.requested(span.path, [*there, *constants]) if name in there]
         row = 0
-        for batch in _batches(file, span, wanted):
-            columns = [_values(span, name, batch.column(name), row) for name in wanted]
+        for batch in _batches(file, span, columns_read):
+            columns = [_values(span, name, batch.column(name), row) for name in columns_read]
             for values in zip(*columns, strict=True):
                 row += 1
-                into.add(span.path, {**constants, **dict(zip(wanted, values, strict=True))}, lambda: f"row {row}")  # noqa: B023
+                into.add(span.path, {**constants, **dict(zip(columns_read, values, strict=True))}, lambda: f"row {row}")  # noqa: B023
                 yield
 
 
@@ -286,18 +286,18 @@ def _values(span: Span, name: str, column: Any, before: int) -> list[Any]:
     """Return the values of a column of a batch; `InputError`, with the row, where one cannot be read."""
     try:
         column.validate(full=True)
-        return _listed(column)
+        return _as_lists(column)
     except FAULTS as error:
         for row in range(len(column)):
             try:
-                _listed(column.slice(row, 1))
+                _as_lists(column.slice(row, 1))
             except FAULTS as cause:
                 expected = f"expected UTF-8 text in field {name[:100]!r} ({_first_line(cause)})"
                 raise InputError(span.path, expected, f"row {before + row + 1}") from None
         raise InputError(span.path, f"field {name[:100]!r} is damaged ({_first_line(error)})") from None
 
 
-def _listed(column: Any) -> list[Any]:
+def _as_lists(column: Any) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_timestamp(column.type):
@@ -308,10 +308,10 @@ def _listed(column: Any) -> list[Any]:
     return list(column.to_pylist())
 
 
-def _batches(file: BoundedFile, span: Span, wanted: list[str]) -> Iterator[Any]:
+def _batches(file: BoundedFile, span: Span, columns: list[str]) -> Iterator[Any]:
     groups = range(span.first, file.groups if span.last is None else span.last)
     try:
-        yield from file.batches(wanted, groups)
+        yield from file.batches(columns, groups)
     except SwollenError as error:
         raise InputError(
             span.path, f"{error} and disk; if it is to be trusted, raise the limit (`max_decompressed`)"

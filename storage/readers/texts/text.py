@@ -117,9 +117,9 @@ class TextSource:
 
     @cached_property
     def _words(self) -> list[str]:
-        given = required_words(self._options)
-        if given is not None:
-            return given
+        vocabulary = required_words(self._options)
+        if vocabulary is not None:
+            return vocabulary
         words: set[str] = set()
         for text in self._all():
             for section in text.sections:
@@ -154,13 +154,13 @@ class _Portion:
         self.segments: list[list[int]] = []
 
     def add(self, text: Text, sections: list[Counter[int]]) -> None:
-        for found in sections:
-            for word in sorted(found):
+        for section in sections:
+            for word in sorted(section):
                 self.words.append(word)
-                self.counts.append(found[word])
+                self.counts.append(section[word])
         self.texts.append(text)
         self.offsets.append(len(self.words))
-        self.segments.append([len(found) for found in sections if found])
+        self.segments.append([len(section) for section in sections if section])
 
     def documents(self, structured: bool) -> Documents:
         extras = {}

@@ -1,4 +1,4 @@
-"""Dense vectors: what their files have in common, several of them behind one another, and which columns are values."""
+"""Dense vectors: the interface of their files, several files as one source, and the columns that are values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.base import required_words
 from collapsium.storage.readers.read_options import ReadOptions
 
-PORTION = 4_000_000  # values
+CHUNK_VALUES = 4_000_000
+"""Number of values of a chunk."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
-class Portion:
+class VectorChunk:
     """Some vectors of a file.
 
     Attributes
@@ -44,7 +45,7 @@ class Portion:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of a file are what, counted from 0.
+    """The columns of a file that are values, ids and labels, counted from 0.
 
     Attributes
     ----------
@@ -74,7 +75,7 @@ class DenseFile(Protocol):
     fields: tuple[str, ...]
     layout: Layout
 
-    def portions(self) -> Iterator[Portion]:
+    def chunks(self) -> Iterator[VectorChunk]:
         """Read the vectors in portions; each call starts anew."""
 
 
@@ -161,12 +162,12 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
     values = tuple(place for place in range(width) if place not in set(taken))
     if not values:
         raise InputError(path, "expected a column of values")
-    kept = tuple(names[place] for place in values) if names else ()
-    if "" in kept or len(set(kept)) < len(kept):
-        again = next(name for place, name in enumerate(kept) if not name or name in kept[:place])
-        found = f"{again!r} twice" if again else "one without"
-        raise InputError(path, f"expected a name of its own for each column of values, found {found}", "header")
-    return Layout(values, identity, tuple(labels), kept)
+    value_names = tuple(names[place] for place in values) if names else ()
+    if "" in value_names or len(set(value_names)) < len(value_names):
+        again = next(name for place, name in enumerate(value_names) if not name or name in value_names[:place])
+        fault = f"{again!r} twice" if again else "one without"
+        raise InputError(path, f"expected a name of its own for each column of values, found {fault}", "header")
+    return Layout(values, identity, tuple(labels), value_names)
 
 
 class DenseSource:
@@ -210,9 +211,9 @@ class DenseSource:
         self.file, self.named = self.name, bool(names)
         self.numbered = any(file.layout.id is None for file in files)
         self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
-        given = required_words(options)
-        if given is not None:
-            self._columns = given
+        words = required_words(options)
+        if words is not None:
+            self._columns = words
             if len(self._columns) != width:
                 raise InputError(
                     options.vocabulary if isinstance(options.vocabulary, str) else self.name,
@@ -229,7 +230,7 @@ class DenseSource:
         Yields
         ------
         Vectors
-            A portion.
+            A chunk.
 
         Raises
         ------
@@ -239,18 +240,18 @@ class DenseSource:
         seen: set[str] = set()
         for number, file in enumerate(self._files):
             self.file, first = file.name, 0
-            for portion in file.portions():
-                _require_finite(file, portion.values, first, self._columns)
-                ids = portion.ids
+            for chunk in file.chunks():
+                _require_finite(file, chunk.values, first, self._columns)
+                ids = chunk.ids
                 if ids is None:
-                    ids = numbered_ids(first + 1, len(portion.values))
+                    ids = numbered_ids(first + 1, len(chunk.values))
                     if self._tagged:
                         ids = pc.binary_join_element_wise(self._stems[number], ids, "/")
                 else:
                     _require_new(file.name, ids, seen, first)
-                extras = {"labels": labels_of(file.fields, portion.labels)} if file.fields else {}
-                yield Vectors(ids, portion.values, extras)
-                first += len(portion.values)
+                extras = {"labels": labels_of(file.fields, chunk.labels)} if file.fields else {}
+                yield Vectors(ids, chunk.values, extras)
+                first += len(chunk.values)
 
 
 def _count(file: DenseFile) -> int:
@@ -271,8 +272,8 @@ def _require_finite(file: DenseFile, values: npt.NDArray[np.float64], first: int
 def _require_new(path: str, ids: pa.Array, seen: set[str], first: int) -> None:
     for row, name in enumerate(ids.to_pylist(), start=first + 1):
         if not name or name in seen:
-            found = f"the id {name!r} occurs twice" if name else "expected an id, found none"
-            raise InputError(path, found, f"row {row}")
+            fault = f"the id {name!r} occurs twice" if name else "expected an id, found none"
+            raise InputError(path, fault, f"row {row}")
         seen.add(name)
 
 

@@ -15,7 +15,7 @@ import pyarrow.csv
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.vectors.base import Portion, layout_of
+from collapsium.storage.readers.vectors.base import VectorChunk, layout_of
 
 BLOCK = 1 << 23
 MOST_LINE = 1 << 28  # bytes
@@ -82,12 +82,12 @@ class TableFile:
         layout = layout_of(options, (), len(first), self.name)
         return not any(_is_number(first[place]) for place in layout.values)
 
-    def portions(self) -> Iterator[Portion]:
-        """Read the vectors, in portions of some megabytes of text.
+    def chunks(self) -> Iterator[VectorChunk]:
+        """Read the vectors, in chunks of some megabytes of text.
 
         Yields
         ------
-        Portion
+        VectorChunk
             Whole lines.
 
         Raises
@@ -111,7 +111,7 @@ class TableFile:
                     rows += len(portion.values)
                     yield portion
 
-    def _parsed(self, block: bytes, rows: int) -> Portion:
+    def _parsed(self, block: bytes, rows: int) -> VectorChunk:
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(block),
@@ -128,21 +128,23 @@ class TableFile:
         for number, place in enumerate(self.layout.values):
             values[:, number] = table.column(place).to_numpy()
         ids = None if self.layout.id is None else _text(table, self.layout.id)
-        return Portion(values, ids, tuple(_text(table, place) for _, place in self.layout.labels))
+        return VectorChunk(values, ids, tuple(_text(table, place) for _, place in self.layout.labels))
 
-    def _fault(self, said: str, rows: int) -> InputError:
+    def _fault(self, message: str, rows: int) -> InputError:
         """Say what Arrow says of a block that begins after so many rows."""
-        if found := _LENGTH.search(said):
-            row, expected, given = found.groups()
+        if match := _LENGTH.search(message):
+            row, expected, actual = match.groups()
             where = f"row {rows + int(row)}" if row else ""
-            return InputError(self.name, f"expected {expected} columns as in the first line, found {given}", where)
-        if found := _CONVERSION.search(said):
-            column, row, kind, value = found.groups()
+            return InputError(self.name, f"expected {expected} columns as in the first line, found {actual}", where)
+        if match := _CONVERSION.search(message):
+            column, row, kind, value = match.groups()
             where = f"row {rows + int(row)}, " if row else ""
             expected = "a number" if kind == "double" else "UTF-8 text"
             value = " ".join(value[:60].split())
             return InputError(self.name, f"expected {expected}, found {value}", f"{where}column {int(column) + 1}")
-        return InputError(self.name, f"expected lines of numbers with commas between ({' '.join(said[:200].split())})")
+        return InputError(
+            self.name, f"expected lines of numbers with commas between ({' '.join(message[:200].split())})"
+        )
 
 
 def _text(table: pa.Table, place: int) -> pa.Array:
@@ -152,8 +154,8 @@ def _text(table: pa.Table, place: int) -> pa.Array:
 
 def _named(first: list[str], options: ReadOptions) -> bool:
     """Say whether a column is asked for by a name, which only a header can have."""
-    asked = [text if text in first else text.partition("=")[2] or text for text in options.labels]
-    return any(not text.lstrip("-").isdigit() for text in [*asked, options.id or "1"])
+    columns = [text if text in first else text.partition("=")[2] or text for text in options.labels]
+    return any(not text.lstrip("-").isdigit() for text in [*columns, options.id or "1"])
 
 
 def _is_number(text: str) -> bool:

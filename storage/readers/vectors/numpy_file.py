@@ -6,7 +6,7 @@ import io
 import math
 import zipfile
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.vectors.base import PORTION, Portion, layout_of
+from collapsium.storage.readers.vectors.base import CHUNK_VALUES, DenseFile, VectorChunk, layout_of
 from collapsium.storage.units import size
 
 NUMBERS = "biuf"  # kinds of plain numbers
@@ -26,7 +26,7 @@ Values = AnyArray
 
 
 class _Header:
-    """What an array in NumPy's format says of itself, at the beginning of its file."""
+    """The header of an array in NumPy's format: shape, order and dtype."""
 
     def __init__(self, path: str, file: IO[bytes], what: str = "") -> None:
         where = f"array {what!r}" if what else ""
@@ -70,20 +70,20 @@ class MatrixFile:
         self.layout = layout_of(options, (), width_of(path, header.shape, header.dtype), path)
         self.fields = tuple(field for field, _ in self.layout.labels)
 
-    def portions(self) -> Iterator[Portion]:
-        """Read the vectors, in portions of 4 million values.
+    def chunks(self) -> Iterator[VectorChunk]:
+        """Read the vectors, in chunks of 4 million values.
 
         Yields
         ------
-        Portion
+        VectorChunk
             Whole rows.
         """
         with reading(self.name), open_input(self.name, self._limit) as handle:
             for rows in _rows(self.name, handle, _Header(self.name, handle)):
-                yield portion_of(self, rows)
+                yield chunk_of(self, rows)
 
 
-def portion_of(file: Any, rows: Values) -> Portion:
+def chunk_of(file: DenseFile, rows: Values) -> VectorChunk:
     """Take the values, the ids and the labels out of rows of numbers.
 
     Parameters
@@ -95,14 +95,14 @@ def portion_of(file: Any, rows: Values) -> Portion:
 
     Returns
     -------
-    Portion
+    VectorChunk
         The same rows.
     """
     layout = file.layout
-    whole = len(layout.values) == rows.shape[1]
-    values = np.asarray(rows if whole else rows[:, list(layout.values)], dtype=np.float64, order="C")
+    all_values = len(layout.values) == rows.shape[1]
+    values = np.asarray(rows if all_values else rows[:, list(layout.values)], dtype=np.float64, order="C")
     ids = None if layout.id is None else _texts(rows[:, layout.id])
-    return Portion(values, ids, tuple(_texts(rows[:, place]) for _, place in layout.labels))
+    return VectorChunk(values, ids, tuple(_texts(rows[:, place]) for _, place in layout.labels))
 
 
 def _texts(column: Values) -> pa.Array:
@@ -111,8 +111,8 @@ def _texts(column: Values) -> pa.Array:
         column = np.char.decode(column, "utf-8", "replace")
     if column.dtype.kind != "f":
         return pa.array([str(value) for value in column.tolist()], pa.string())
-    found = column.astype(np.float64).tolist()
-    return pa.array([str(int(value)) if value.is_integer() else repr(value) for value in found], pa.string())
+    numbers = column.astype(np.float64).tolist()
+    return pa.array([str(int(value)) if value.is_integer() else repr(value) for value in numbers], pa.string())
 
 
 def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
@@ -146,21 +146,21 @@ def _rows(path: str, file: IO[bytes], header: _Header) -> Iterator[Values]:
     """Read an array's rows from where its header ends; one in column order is read whole."""
     count, width = header.shape
     if header.fortran:
-        whole = np.frombuffer(_exactly(path, file, count * width * header.dtype.itemsize), dtype=header.dtype)
-        yield from portions_of(whole.reshape(width, count).T)
+        values = np.frombuffer(_exactly(path, file, count * width * header.dtype.itemsize), dtype=header.dtype)
+        yield from chunks_of(values.reshape(width, count).T)
         return
-    step = max(PORTION // width, 1)
+    step = max(CHUNK_VALUES // width, 1)
     for first in range(0, count, step):
         rows = min(step, count - first)
         data = _exactly(path, file, rows * width * header.dtype.itemsize)
         yield np.frombuffer(data, dtype=header.dtype).reshape(rows, width)
 
 
-def portions_of(whole: Any) -> Iterator[Values]:
-    """Cut rows into portions of 4 million values."""
-    step = max(PORTION // whole.shape[1], 1)
-    for first in range(0, whole.shape[0], step):
-        yield np.asarray(whole[first : first + step])
+def chunks_of(rows: Values) -> Iterator[Values]:
+    """Yield rows in chunks of 4 million values."""
+    step = max(CHUNK_VALUES // rows.shape[1], 1)
+    for first in range(0, rows.shape[0], step):
+        yield np.asarray(rows[first : first + step])
 
 
 def _exactly(path: str, file: IO[bytes], count: int) -> bytes:
@@ -203,25 +203,25 @@ class ArchiveFile:
         split = [text.partition("=") for text in options.labels]
         labels = [(field, name if equals else field) for field, equals, name in split]
         self._id_array = options.id if options.id in headers else None
-        beside = [(field, name) for field, name in labels if name in headers]
+        separate = [(field, name) for field, name in labels if name in headers]
         columns = tuple(text for text, (_, name) in zip(options.labels, labels, strict=True) if name not in headers)
-        others = {self._id_array, *(name for _, name in beside)}
+        others = {self._id_array, *(name for _, name in separate)}
         self._array = self._chosen(options.values, [name for name in headers if name not in others])
         shape, dtype = headers[self._array]
-        asked = ReadOptions(id=None if self._id_array else options.id, labels=columns)
-        self.layout = layout_of(asked, (), width_of(path, shape, dtype), path)
-        self._beside = tuple(name for _, name in beside)
-        self.fields = (*(field for field, _ in self.layout.labels), *(field for field, _ in beside))
+        inside = ReadOptions(id=None if self._id_array else options.id, labels=columns)
+        self.layout = layout_of(inside, (), width_of(path, shape, dtype), path)
+        self._label_arrays = tuple(name for _, name in separate)
+        self.fields = (*(field for field, _ in self.layout.labels), *(field for field, _ in separate))
         for name in others - {None}:
             if headers[str(name)][0] != shape[:1]:
-                found = " x ".join(map(str, headers[str(name)][0]))
+                size_text = " x ".join(map(str, headers[str(name)][0]))
                 raise InputError(
-                    path, f"expected one value for each of {shape[0]} vectors, found {found}", f"array {name!r}"
+                    path, f"expected one value for each of {shape[0]} vectors, found {size_text}", f"array {name!r}"
                 )
 
     def _headers(self, handle: IO[bytes]) -> dict[str, tuple[tuple[int, ...], DType]]:
-        """Read what each array says of itself; refuse archives that hold far more than their size."""
-        found = {}
+        """Read the header of each array; refuse archives that decompress to far more than their size."""
+        headers = {}
         with _archive(self.name, handle) as (archive, bytes_):
             limit = max(LEAST_LIMIT, RATIO * bytes_) if self._limit is None else self._limit
             members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
@@ -231,26 +231,26 @@ class ArchiveFile:
                 with archive.open(one) as file:
                     name = one.filename.removesuffix(".npy")
                     header = _Header(self.name, file, name)
-                    found[name] = header.shape, header.dtype
-        return found
+                    headers[name] = header.shape, header.dtype
+        return headers
 
-    def _chosen(self, asked: str | None, names: list[str]) -> str:
-        if asked is not None:
-            if asked not in names:
-                raise OptionError(f"`values` {asked}: {self.name} has no such array{suggestion(asked, names)}")
-            return asked
+    def _chosen(self, name: str | None, names: list[str]) -> str:
+        if name is not None:
+            if name not in names:
+                raise OptionError(f"`values` {name}: {self.name} has no such array{suggestion(name, names)}")
+            return name
         if len(names) != 1:
             raise InputError(
                 self.name, f"expected one array of vectors, found {', '.join(names) or 'none'} (`values` NAME)"
             )
         return names[0]
 
-    def portions(self) -> Iterator[Portion]:
-        """Read the vectors, in portions of 4 million values.
+    def chunks(self) -> Iterator[VectorChunk]:
+        """Read the vectors, in chunks of 4 million values.
 
         Yields
         ------
-        Portion
+        VectorChunk
             Whole rows.
         """
         with (
@@ -259,14 +259,14 @@ class ArchiveFile:
             _archive(self.name, handle) as (archive, _),
         ):
             ids = None if self._id_array is None else self._column(archive, self._id_array)
-            labels = [self._column(archive, name) for name in self._beside]
+            labels = [self._column(archive, name) for name in self._label_arrays]
             first = 0
             with archive.open(f"{self._array}.npy") as file:
                 for rows in _rows(self.name, file, _Header(self.name, file, self._array)):
-                    portion, last = portion_of(self, rows), first + len(rows)
+                    chunk, last = chunk_of(self, rows), first + len(rows)
                     more = tuple(label.slice(first, last - first) for label in labels)
-                    own = portion.ids if ids is None else ids.slice(first, last - first)
-                    yield Portion(portion.values, own, (*portion.labels, *more))
+                    own = chunk.ids if ids is None else ids.slice(first, last - first)
+                    yield VectorChunk(chunk.values, own, (*chunk.labels, *more))
                     first = last
 
     def _column(self, archive: zipfile.ZipFile, name: str) -> pa.Array:

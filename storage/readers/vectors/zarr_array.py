@@ -13,8 +13,8 @@ from collapsium.storage.io.arrays import FAULTS, MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.vectors.base import PORTION, Portion, layout_of
-from collapsium.storage.readers.vectors.numpy_file import portion_of, portions_of, width_of
+from collapsium.storage.readers.vectors.base import CHUNK_VALUES, VectorChunk, layout_of
+from collapsium.storage.readers.vectors.numpy_file import chunk_of, chunks_of, width_of
 from collapsium.storage.units import size
 
 FEW_CHUNKS, MISSING = 1000, 20  # chunks that may be missing anyhow, and for each that is there
@@ -50,7 +50,7 @@ class ZarrFile:
         self.layout = layout_of(options, (), width_of(path, self._array.shape, self._array.dtype), path)
         self.fields = tuple(field for field, _ in self.layout.labels)
 
-    def _opened(self, asked: str | None) -> Any:
+    def _opened(self, name: str | None) -> Any:
         import zarr.storage
 
         folder = Folder(self.name)
@@ -59,36 +59,36 @@ class ZarrFile:
             if folder.local
             else zarr.storage.FsspecStore.from_url(self.name, read_only=True)
         )
-        found = zarr.open(store, mode="r")
-        if not isinstance(found, zarr.Group):
-            if asked is not None:
-                raise OptionError(f"`values` {asked}: {self.name} is one array, which has no name")
-            return found
-        arrays = dict(found.arrays())
-        if asked is not None and asked not in arrays:
-            raise OptionError(f"`values` {asked}: {self.name} has no such array{suggestion(asked, arrays)}")
-        if asked is None and len(arrays) != 1:
+        node = zarr.open(store, mode="r")
+        if not isinstance(node, zarr.Group):
+            if name is not None:
+                raise OptionError(f"`values` {name}: {self.name} is one array, which has no name")
+            return node
+        arrays = dict(node.arrays())
+        if name is not None and name not in arrays:
+            raise OptionError(f"`values` {name}: {self.name} has no such array{suggestion(name, arrays)}")
+        if name is None and len(arrays) != 1:
             raise InputError(
                 self.name, f"expected one array, found {', '.join(sorted(arrays)) or 'none'} (`values` NAME)"
             )
-        return arrays[asked if asked is not None else next(iter(arrays))]
+        return arrays[name if name is not None else next(iter(arrays))]
 
-    def portions(self) -> Iterator[Portion]:
+    def chunks(self) -> Iterator[VectorChunk]:
         """Read the vectors, whole chunks of about 4 million values at a time.
 
         Yields
         ------
-        Portion
+        VectorChunk
             Whole rows.
         """
         count, width = self._array.shape
         chunk = self._array.chunks[0]
-        step = max(PORTION // (width * chunk), 1) * chunk
+        step = max(CHUNK_VALUES // (width * chunk), 1) * chunk
         for first in range(0, count, step):
             with _fault(self.name):
                 rows = np.asarray(self._array[first : first + step])
-            for part in portions_of(rows):
-                yield portion_of(self, part)
+            for part in chunks_of(rows):
+                yield chunk_of(self, part)
 
 
 def _require_plain(path: str, array: Any) -> None:
@@ -120,9 +120,9 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
         # Files are counted, as Zarr would look for each chunk by itself, for minutes where millions are promised.
         names = (name.rsplit("/", 1)[-1] for name in folder.files())
         each = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
-        found = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
-        if expected > MISSING * (found + FEW_CHUNKS):
-            raise InputError(path, f"expected most of its {expected} chunks, found {found}")
+        present = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
+        if expected > MISSING * (present + FEW_CHUNKS):
+            raise InputError(path, f"expected most of its {expected} chunks, found {present}")
     total = expected * math.prod(array.chunks) * array.dtype.itemsize
     if total <= LEAST_LIMIT and limit is None:
         return

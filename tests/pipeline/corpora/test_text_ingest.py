@@ -135,7 +135,7 @@ def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block,
     rows = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
 
     class Told:
-        def wanted(self, path, names):
+        def requested(self, path, names):
             return names
 
         def add(self, path, record, where):

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.estimators import CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
-from collapsium.pipeline.estimators.inputs import portions, validated
+from collapsium.pipeline.estimators.inputs import document_chunks, validated
 from tests.conftest import planted_rows, write_corpus
 from tests.estimating import COLLAPSED, bits, matrix_of, model_bits, small_of
 
@@ -77,7 +77,7 @@ def test_fit__dask_array__comes_a_row_of_blocks_at_a_time(counts):
         return rows
 
     matrix = da.from_array(counts, chunks=(10, 30)).map_blocks(block, meta=np.zeros((0, 0), dtype=int))
-    parts = portions(validated(small_of(CollapsedLDA), matrix, reset=True), 10, "error", "CollapsedLDA")
+    parts = document_chunks(validated(small_of(CollapsedLDA), matrix, reset=True), 10, "error", "CollapsedLDA")
     for number, part in enumerate(parts):
         assert len(part) == 10
         assert len(made) == number + 1

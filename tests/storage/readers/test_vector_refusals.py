@@ -55,7 +55,7 @@ def test_tables__that_are_wrong_are_refused(tmp_path, text, message):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_values_that_are_not_finite__are_named(tmp_path, monkeypatch, kind):
     for module in ("numpy_file", "zarr_array"):
-        monkeypatch.setattr(f"collapsium.storage.readers.vectors.{module}.PORTION", 3)
+        monkeypatch.setattr(f"collapsium.storage.readers.vectors.{module}.CHUNK_VALUES", 3)
     monkeypatch.setattr("collapsium.storage.readers.vectors.csv_file.BLOCK", 10)
     values = SMALL.copy()
     values[2, 1] = np.nan
