@@ -35,7 +35,14 @@ from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
-from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, open_source, open_vectors, resolved_index_base
+from collapsium.storage.readers.open import (
+    TEXTS,
+    ReadOptions,
+    guess_format,
+    open_source,
+    open_vectors,
+    resolved_index_base,
+)
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.stopwords import parse_stop_words
 from collapsium.storage.units import Counting, parse_size, silent
