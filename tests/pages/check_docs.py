@@ -13,6 +13,8 @@ PAGES = [
     "start/index.html",
     "choosing.html",
     "auto_tutorials/index.html",
+    "auto_tutorials/t1_texts.html",
+    "auto_tutorials/t8_notebooks.html",
     "auto_gallery/index.html",
     "auto_gallery/report_page.html",
     "auto_gallery/topic_tree.html",
@@ -34,6 +36,18 @@ PAGES = [
     "benchmarks/speed.html",
     "project/index.html",
 ]
+
+# Text that is cut off at the right: in no box that scrolls, and beyond the window's edge.
+CUT_OFF = """() => {
+    const cut = [];
+    for (const element of document.querySelectorAll(".bd-article :is(h1, h2, h3, p, dt, li)")) {
+        const right = element.getBoundingClientRect().left + element.scrollWidth;
+        if (right <= document.documentElement.clientWidth + 1) continue;
+        if (!element.closest("table, pre, .math, .sphx-glr-thumbcontainer, [style*=overflow]"))
+            cut.push(`${element.tagName} to ${Math.round(right)}: ${element.textContent.slice(0, 40)}`);
+    }
+    return cut;
+}"""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -62,6 +76,7 @@ def test_page__fits_its_window_and_asks_no_other_machine(site, visits, page, wid
     name = page.removesuffix(".html").replace("/", "-")
     seen.picture(f"docs-{name}-{width}-{'dark' if dark else 'light'}", whole=False)
     assert seen.overflow() == []
+    assert seen.page.evaluate(CUT_OFF) == []
     assert seen.page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
     seen.require_clean()
 
