@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import os
 import sys
 from pathlib import Path
@@ -102,14 +101,3 @@ sphinx_gallery_conf = {
     "nested_sections": False,
     "copyfile_regex": "",
 }
-
-
-class EmptySections(logging.Filter):
-    """A section's page lists its pages by pattern; a section may still be empty."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Leave out what says so."""
-        return "didn't match any documents" not in str(record.msg)
-
-
-logging.getLogger("sphinx.sphinx.directives.other").addFilter(EmptySections())
