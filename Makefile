@@ -66,6 +66,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/numpydoc lint $$(find pipeline workers storage -name '*.py')
+	$(BIN)/python -m tests.language
 
 build/typed/collapsium:
 	mkdir -p build/typed

@@ -64,8 +64,8 @@ def external_links(output: Path) -> tuple[list[str], list[str], int]:
         if entry["status"] in ("working", "redirected"):
             reached += 1
         elif entry["status"] in ("broken", "timeout", "rate-limited"):
-            found = any(code in entry["info"].split(" ", 1)[0] for code in GONE)
-            (gone if found else missed).append(text)
+            is_gone = any(code in entry["info"].split(" ", 1)[0] for code in GONE)
+            (gone if is_gone else missed).append(text)
     return gone, missed, reached
 
 

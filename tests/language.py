@@ -68,6 +68,8 @@ NAMES = {
     "whole": "complete",
     "workbench": "job context",
 }
+CONDITIONS = {"given", "given_labels"}
+"""Names of what a probability is conditional on, as in p(topic | label): the field's word there."""
 PROSE = re.compile(
     r"\b(settle[sd]?|settling|told|tells|heard of|shelf|shelved|indocument|keeper|cellwork|patience|parting|planted|planting)\b",
     re.I,
@@ -112,7 +114,7 @@ def faults_of_module(path: Path) -> Iterator[str]:
             yield f"{line}: {word!r} in a docstring"
     for line, name in names_of(tree):
         for word in words_of(name):
-            if word in NAMES:
+            if word in NAMES and name not in CONDITIONS:
                 yield f"{line}: {name!r} has {word!r}; rather {NAMES[word]}"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

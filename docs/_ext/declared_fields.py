@@ -1,4 +1,4 @@
-"""What the hand-written pages of the reference must name: fields of records on disk and of events."""
+"""Declared fields of records on disk and of events, which the hand-written pages of the reference must name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the examples of tutorials and gallery run, and how the files that they write are shown."""
+"""Run the examples of tutorials and gallery, and show the files that they write."""
 
 from __future__ import annotations
 

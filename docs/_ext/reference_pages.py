@@ -149,8 +149,8 @@ def family_list() -> str:
 def exit_codes() -> str:
     """Return a table of the exit codes that help lists."""
     lines = ["| code | meaning |", "| ---: | --- |"]
-    listed = EPILOG.partition("exit codes:")[2]
-    lines += [f"| {code} | {sentence(text)} |" for code, text in re.findall(r"^  (\d+) +(.+)$", listed, re.MULTILINE)]
+    epilog = EPILOG.partition("exit codes:")[2]
+    lines += [f"| {code} | {sentence(text)} |" for code, text in re.findall(r"^  (\d+) +(.+)$", epilog, re.MULTILINE)]
     return "\n".join(lines) + "\n"
 
 

@@ -28,10 +28,10 @@ fit(
 # %%
 # `topics` lists the topics of the first member, each with its stability.
 
-listed = sorted(topics("library"), key=lambda topic: topic.stability)
+by_stability = sorted(topics("library"), key=lambda topic: topic.stability)
 figure, axis = plt.subplots(figsize=(8, 5.5), layout="constrained")
-axis.barh(range(len(listed)), [topic.stability for topic in listed], color="#0072B2")
-axis.set_yticks(range(len(listed)), [" ".join(word for word, _ in topic.words[:4]) for topic in listed])
+axis.barh(range(len(by_stability)), [topic.stability for topic in by_stability], color="#0072B2")
+axis.set_yticks(range(len(by_stability)), [" ".join(word for word, _ in topic.words[:4]) for topic in by_stability])
 axis.set_xlim(0, 1)
 axis.set_xlabel("stability")
 axis.set_title("Stability of the topics over six fits")

@@ -21,7 +21,7 @@ class LabelOptions(Options):
     """Relations between labels and topics."""
 
     heading = "labels (families with labels)"
-    conditional_labels: Annotated[Texts | None, Value("LABEL,LABEL", flag="--given")] = Field(
+    given: Annotated[Texts | None, Value("LABEL,LABEL")] = Field(
         None,
         description="print the topics expected of a document with these labels: a value, field=value if "
         "several fields have that value, or name=number for a covariate; may be repeated, and a "

@@ -1,8 +1,8 @@
-"""The two experiments of Wang and Blei (2009), beside the paper's figures, and planted trees.
+"""The two experiments of Wang and Blei (2009), beside the paper's figures, and simulated trees.
 
 ``python -m tests.benchmarks.trees jacm CORPUS OUT`` makes Table 1's column on JACM abstracts, five-fold, in-document;
 ``python -m tests.benchmarks.trees digits TRAIN TEST OUT`` makes Table 2 on the optical digits, with PCA beside it.
-``python -m tests.benchmarks.trees planted FAMILY OUT`` draws trees of 3 x 3 leaves, seed by seed, and says how far off their topics,
+``python -m tests.benchmarks.trees simulated FAMILY OUT`` draws trees of 3 x 3 leaves, seed by seed, and says how far off their topics,
 or loadings, are found; ``--documents``, ``--words``, ``--tokens`` and ``--iterations`` say of how much.
 Corpora are folders as `collapsium ingest` makes them. What lies in OUT already is not made again.
 """
@@ -131,7 +131,7 @@ def distances(model, truth, family):
     return shape == [3, 3, 3], worst
 
 
-def planted(family, out, documents, words, tokens, iterations, seeds):
+def simulated(family, out, documents, words, tokens, iterations, seeds):
     """Draw trees, find them again, and print how near."""
     drawn = {"depth": 3, "documents": documents, "words": words}
     drawn.update({} if family == "hca" else {"tokens": tokens, "eta": [0.05]})
@@ -157,14 +157,14 @@ def main():
         command = which.add_parser(name)
         for argument in arguments:
             command.add_argument(argument, type=Path)
-    command = which.add_parser("planted")
+    command = which.add_parser("simulated")
     command.add_argument("family", choices=("ncrp", "gibbs-ncrp", "hca"))
     command.add_argument("out", type=Path)
     sizes = {"documents": 5000, "words": 200, "tokens": 200, "iterations": 300, "seeds": 10}
     for name, size in sizes.items():
         command.add_argument(f"--{name}", type=int, default=size)
     given = vars(parser.parse_args())
-    {"jacm": jacm, "digits": digits, "planted": planted}[given.pop("which")](**given)
+    {"jacm": jacm, "digits": digits, "simulated": simulated}[given.pop("which")](**given)
 
 
 if __name__ == "__main__":

@@ -84,11 +84,11 @@ def execute(
 
     words, labels, files = flags.of(TopicOptions).words, flags.of(LabelOptions), flags.of(TreeFileOptions)
     folding = dict(flags.of(FoldingOptions))
-    if labels.conditional_labels is not None and labels.labels:
+    if labels.given is not None and labels.labels:
         raise UsageError("argument --labels: not allowed with argument --given")
     if labels.csv is not None and not labels.labels:
         raise UsageError("--csv requires --labels")
-    if labels.conditional_labels is not None or labels.labels:
+    if labels.given is not None or labels.labels:
         if flags.named(TreeFileOptions, FoldingOptions):
             raise UsageError(
                 "--picture, --graphml, --min-share and --levels cannot be combined with --given or --labels"
@@ -125,8 +125,8 @@ def _print_labelled(run: str, flags: Flags, words: int) -> None:
     )
 
     options = flags.of(LabelOptions)
-    if options.conditional_labels is not None:
-        expected = expected_topics(run, named_labels(run, options.conditional_labels), words)
+    if options.given is not None:
+        expected = expected_topics(run, named_labels(run, options.given), words)
         if flags.json:
             print_json([{**_record(one.topic, False), "expected": one.expected} for one in expected])
         else:

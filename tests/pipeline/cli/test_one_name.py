@@ -29,7 +29,6 @@ APART = {
     "fit": {"resume", "run"},
     "topics": {
         "given",
-        "conditional_labels",
         "labels",
         "covariates",
         "csv",
@@ -62,7 +61,7 @@ def test_flags_are_spelled_as_their_names():
     for command in commands():
         for one in command.options:
             spelled = one.flag.removeprefix("--").replace("-", "_")
-            assert spelled == one.name or one.name in ("settings", "as_json", "conditional_labels"), command
+            assert spelled == one.name or one.name in ("settings", "as_json"), command
 
 
 def test_toml_keys_are_called_as_the_keywords_of_python():

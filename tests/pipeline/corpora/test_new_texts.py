@@ -178,9 +178,9 @@ def test_like__takes_the_default_stop_words_by_name(made, tmp_path, named):
 
 def test_like__names_the_stop_words_that_were_left_out(made, tmp_path):
     (tmp_path / "mine.txt").write_text("tacos\n")
-    with pytest.raises(OptionError, match=r"^`stop_words` none: the documents of .* were read with english, and"):
+    with pytest.raises(OptionError, match=r"^`stop_words` none: the documents of .* were read with english, as new"):
         ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words="none")
-    with pytest.raises(OptionError, match=r"^`stop_words` english and a list of 1 words: .* read with english, and"):
+    with pytest.raises(OptionError, match=r"^`stop_words` english and a list of 1 words: .* read with english, as new"):
         ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=f"english,{tmp_path}/mine.txt")
 
 
@@ -192,7 +192,7 @@ def test_flattened_corpora__have_new_documents_flattened_too(tmp_path):
     assert manifest == Corpus(tmp_path / "flat").manifest
     assert list(bags_of(tmp_path / "again")) == ["a#1", "a#2", "b#1"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "c", "flat", "x.jsonl"]
-    with pytest.raises(OptionError, match="append to the corpus"):
+    with pytest.raises(OptionError, match="append to the original corpus"):
         append(tmp_path / "flat", tmp_path / "x.jsonl")
 
 

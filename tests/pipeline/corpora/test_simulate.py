@@ -125,7 +125,7 @@ def test_topics__are_distributions_over_whatever_blocks_there_are(words, topics,
         assert last > first
         assert (np.diff(model["word"][first:last]) > 0).all()
         assert model["probability"][first:last].sum() == pytest.approx(1.0, abs=1e-12)
-        assert (model["probability"][first:last] >= drawing.FLOOR).all()
+        assert (model["probability"][first:last] >= drawing.LIMITS.min_probability).all()
     assert 0 <= model["word"].min() <= model["word"].max() < words
     cuts = sorted({0, words, *data.draw(st.lists(st.integers(0, words), max_size=3))})
     rows = [drawing.expected_counts(model, low, high) for low, high in zip(cuts, cuts[1:], strict=False)]
@@ -140,7 +140,7 @@ def test_topics__follow_the_dirichlet_distribution(concentration):
     phi = dense(drawing.draw_topics(words, np.ones(3000), concentration, Stream(2)), words)
     for found, shape in ((phi[:, 7], each), (phi[:, 198] + phi[:, 199], 2 * each)):
         known = stats.beta(shape, concentration - shape)
-        above, below = found[found > 0], known.cdf(drawing.FLOOR)
+        above, below = found[found > 0], known.cdf(drawing.LIMITS.min_probability)
         assert stats.binomtest(above.size, 3000, 1.0 - below).pvalue > 0.001
         assert stats.kstest(above, lambda x: (known.cdf(x) - below) / (1.0 - below)).pvalue > 0.001  # noqa: B023
 
