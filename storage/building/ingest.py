@@ -185,7 +185,7 @@ def _retained_words(
     sieve = Sieve(pa.array(words, pa.string()), frequency, tokens)
     sieve.cut(cuts, documents)
     if not sieve.retained.any():
-        raise InputError(source.name, f"no word is left of {len(words)} after the cuts by document frequency")
+        raise InputError(source.name, f"no word is left of {len(words)} after pruning by document frequency")
     report = Report(
         source_words=len(words),
         words=int(sieve.retained.sum()),

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -73,7 +75,7 @@ def test_simulate__words_follow_the_truth(tmp_path):
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_path, monkeypatch, family):
-    monkeypatch.setattr(drawing, "PORTION", 300)  # several portions a shard
+    monkeypatch.setattr(drawing, "LIMITS", replace(drawing.LIMITS, chunk_cells=300))  # several chunks a shard
     given = {"family": family, "documents": 100, "words": 50, "tokens": 20, "topics": 6, "shard_tokens": 900}
     for name, seed in (("a", 3), ("again", 3), ("other", 4)):
         manifest = simulate(tmp_path / name, seed=seed, **given)

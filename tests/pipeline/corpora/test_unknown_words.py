@@ -55,7 +55,7 @@ def test_a_job_whose_vocabulary_is_frozen__reports_the_share_of_unknown_words(jo
     title = f"harbour, version 2 of {records[1].created[:10]}"
     assert f"<title>{title}: topics</title>" in report
     assert f"<h1>{title}</h1>" in report
-    assert f"{expected:.1%} of the tokens of the documents that were appended" in report
+    assert f"{expected:.1%} of the tokens of the appended documents" in report
     assert main(["versions", str(job)]) == 0
     assert f"nats over {found['scored']:,} held-out tokens" in capsys.readouterr().out
 

@@ -140,7 +140,7 @@ def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, ca
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"error      {said['reconstruction_error']:.4f}, mean of |t - t^|^2"
     assert lines[1] == "vectors    7"
-    assert lines[2].startswith("defined as reconstruction of unseen vectors")
+    assert lines[2].startswith("defined as reconstruction error of unseen vectors")
     with pytest.raises(OptionError, match="name one corpus"):
         evaluate(tmp_path / "run")
 

@@ -189,7 +189,7 @@ WRONG = {
     "a number for a name": (pd.DataFrame({0: [SECRET]}), {"text": 0}, "text: expected the name of a column, found 0"),
     "an option": ([SECRET], {"stop_word": "none"}, "(did you mean 'stop_words'?)"),
     "no word": (["the of"], {}, "texts"),
-    "a cluster": ([SECRET], {"scheduler": "tcp://127.0.0.1:1"}, "out: is required with"),
+    "a cluster": ([SECRET], {"scheduler": "tcp://127.0.0.1:1"}, "out: required with"),
 }
 
 

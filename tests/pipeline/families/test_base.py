@@ -243,8 +243,8 @@ EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_n
 NOTHING = {
     "hdsp": {"pair"},
     "vb-lda": {"pair"},
-    "hca": {"pair", "portion"},
-    "ncrp": {"pair", "portion"},
+    "hca": {"pair", "chunk"},
+    "ncrp": {"pair", "chunk"},
 }
 
 

@@ -109,5 +109,5 @@ def test_wrong_ways__leave_nothing(tmp_path, way, message):
 def test_counted_documents__are_not_normalised(tmp_path):
     (tmp_path / "x.ldac").write_text("1 0:1\n")
     (tmp_path / "words").write_text("trees\n")
-    with pytest.raises(CollapsiumError, match="normalise: is of texts"):
+    with pytest.raises(CollapsiumError, match="normalise: applies only to texts"):
         ingest(tmp_path / "x.ldac", tmp_path / "c", vocabulary=str(tmp_path / "words"), normalise="stem:en")

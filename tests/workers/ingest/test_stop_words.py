@@ -124,7 +124,7 @@ def test_wrong_requests__leave_nothing(tmp_path, options, message):
 def test_counted_documents__take_no_stop_words(tmp_path):
     (tmp_path / "x.ldac").write_text("1 0:1\n")
     (tmp_path / "words").write_text("the\n")
-    with pytest.raises(CollapsiumError, match="stop_words: is of texts"):
+    with pytest.raises(CollapsiumError, match="stop_words: applies only to texts"):
         ingest(tmp_path / "x.ldac", tmp_path / "c", vocabulary=str(tmp_path / "words"), stop_words="english")
 
 

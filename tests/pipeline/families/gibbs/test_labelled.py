@@ -39,7 +39,7 @@ def test_simulated_topics__are_recovered_with_their_labels(tmp_path, family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_corpus_without_labels__is_refused_and_nothing_is_left(small, tmp_path, family):
-    with pytest.raises(OptionError, match="has no labels, .*`ingest` with `labels`"):
+    with pytest.raises(OptionError, match="has no labels, .*`ingest` reads labels of documents with `labels`"):
         fit(small[0], tmp_path / "run", family=family, **FAMILIES[family])
     assert not (tmp_path / "run").exists()
 
