@@ -21,6 +21,8 @@ from collapsium.storage.printable import csv_cell
 from collapsium.storage.runs.proportions import ending_of, written_to
 from tests.pipeline.corpora.test_text_ingest import put_lines
 
+pytestmark = pytest.mark.xdist_group("proportions")  # what these tests look at is made once
+
 ROWS = [
     {"id": 'a"b,c', "text": "Aa bb. Cc aa.", "topic": "x"},
     {"id": "line\nbreak", "text": "Bb cc. Dd.", "topic": "y"},

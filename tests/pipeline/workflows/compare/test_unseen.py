@@ -33,6 +33,8 @@ from collapsium.storage.errors import InputError, MismatchError, OptionError
 from tests.conftest import write_corpus
 from tests.pipeline.analysis.test_given_labels import WORDS, labelled_corpus
 
+pytestmark = pytest.mark.xdist_group("unseen")  # what these tests look at is made once
+
 ASKED = {
     "families": ("hdsp", "labeled-lda", "lda"),
     "topics": (4,),
