@@ -55,7 +55,7 @@ READING = tuple(one.name for one in fields_of(ReadOptions) if one.name not in RE
 
 
 def reading_options(arguments: Mapping[str, Any]) -> ReadOptions:
-    """Check options of reading.
+    """Return checked options of reading.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _ingest_as(
 
 
 def chosen_words(options: ReadOptions) -> ReadOptions:
-    """Check the options of words, and read files of stop words.
+    """Return checked options of words, with the stop words read from files.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Ingest new documents as those of a corpus, run or model were read, with the same vocabulary."""
+"""Ingest new documents with the recorded options and the vocabulary of a corpus, run or model."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def documents_for(
         Options of reading texts, as of `ingest`: ``format``, ``id``, ``text``, ``labels`` and so on where the sources
         differ from the recorded ones; and ``tokenizer`` and ``headings`` to trust a recorded function or pattern.
     scheduler, workers, tls : optional
-        Where texts are read, as for `ingest`. For a cluster at an address the temporary corpus lies in the folder of
-        `run`, which its workers see; else on this machine.
+        Executor that reads texts, as for `ingest`. The temporary corpus is on this machine or, for the address of a
+        cluster, in the folder of `run`, which its workers can read.
     notice : callable, optional
         Receives each line for the user.
     progress : callable, optional
@@ -85,8 +85,7 @@ def documents_for(
     Yields
     ------
     NewDocuments
-        The documents, and how many tokens are unknown. Texts none of whose words are known are documents without a
-        token.
+        The documents, and the number of unknown tokens. A text without a known word is a document without tokens.
 
     Raises
     ------

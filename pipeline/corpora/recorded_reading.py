@@ -141,7 +141,7 @@ def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
 
 
 def history_for(recorded: History | None, kind: str) -> History:
-    """Return the reading of documents of a format, as recorded as far as the format allows.
+    """Return the recorded reading, restricted to the options that a format has.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def history_for(recorded: History | None, kind: str) -> History:
     Returns
     -------
     History
-        Of the format.
+        The reading for the format.
     """
     record = recorded or History("")
     options = record.options

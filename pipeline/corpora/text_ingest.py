@@ -56,7 +56,7 @@ def check_reading(history: History, scheduler: str | None, workers: int | None) 
     Returns
     -------
     history : History
-        Options with the fields that the format has by itself.
+        Options with the fields that the format defines.
     scheduler : str
         The executor.
     stops : StopWords
@@ -184,7 +184,7 @@ def ingest_texts(
 
 @dataclass(frozen=True)
 class _Words:
-    """A fixed vocabulary, if there is one, and stop words; `recorded` if they come from a record."""
+    """Stop words and an optional fixed vocabulary; `recorded` is True if they come from a record."""
 
     fixed: list[str] | None
     stops: StopWords

@@ -67,12 +67,12 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
     ----------
     texts : sequence of str, column or frame
         A list of strings, where None and NaN stand for no text; a column (pandas, polars, NumPy, Arrow); or a frame
-        (pandas, polars, Arrow, or whatever has ``__arrow_c_stream__``).
+        (pandas, polars, Arrow, or any object with ``__arrow_c_stream__``).
     fields : mapping of str to str
-        Columns of a frame that are needed, each with the option that names it, such as ``{"body": "text"}``. The first
-        is that of the texts, by which a list or column is called.
+        Required columns of a frame, each with the option that names it, such as ``{"body": "text"}``. The first is the
+        column of texts; a list or column of texts gets its name.
     optional : iterable of str, optional
-        Columns that are taken where there are such.
+        Columns that are included if the frame has them.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
     Raises
     ------
     OptionError
-        A column is not there, or texts are no strings. The error holds no text.
+        A column is missing, or texts are not strings. The error does not contain a text.
     """
     name = next(iter(fields))
     columns = _columns_of(texts)
@@ -112,7 +112,7 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
 
 
 def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
-    """Return the names of a frame's columns and how to get one; None of a list or a column."""
+    """Return the names of a frame's columns and a function that returns one; None for a list or a column."""
     if isinstance(texts, (pa.Table, pa.RecordBatch)):
         return list(texts.schema.names), texts.column
     if isinstance(texts, (pa.Array, pa.ChunkedArray, list, tuple)):
@@ -133,7 +133,8 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
     try:
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             column = values
-        elif hasattr(values, "to_arrow"):  # of polars, which has no views of strings then
+        # Polars returns no string views from this method.
+        elif hasattr(values, "to_arrow"):
             column = values.to_arrow()
         elif hasattr(values, "__arrow_c_stream__") and type(values).__module__.partition(".")[0] != "pandas":
             column = pa.chunked_array(values)
@@ -204,7 +205,7 @@ def _is_text(one: Any) -> bool:
 
 
 def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns that options of reading name, each with its option; that of the texts first.
+    """Return the columns that options of reading name, each with its option; the column of texts is first.
 
     Parameters
     ----------
@@ -219,7 +220,7 @@ def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
     Raises
     ------
     OptionError
-        A name is no string.
+        A name is not a string.
     """
     for name in ("text", "id", "title", "date"):
         if not isinstance(options.get(name), str | None):
@@ -259,13 +260,13 @@ def require_corpus_folder(path: str | os.PathLike[str]) -> None:
 
 
 def column_names(texts: Any) -> list[str]:
-    """Return the names of a frame's columns; none of a list or a column."""
+    """Return the names of a frame's columns; none for a list or a column."""
     columns = _columns_of(texts)
     return [] if columns is None else columns[0]
 
 
 def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]:
-    """Take the options of reading texts out of those of a fit.
+    """Return the options of reading texts, and remove them from those of a fit.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The families as scikit-learn estimators: `CollapsedLDA`, `CollapsedHDP`, `VariationalLDA`, `GibbsLDA`, `GibbsHDP`.
 
-They need scikit-learn 1.6 or newer, which the extra ``sklearn`` asks for. Nothing else imports this package.
+They require scikit-learn 1.6 or newer, which the extra ``sklearn`` installs. No other package imports this one.
 """
 
 from __future__ import annotations

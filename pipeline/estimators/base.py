@@ -1,4 +1,4 @@
-"""Shared code of the estimators of all families: from documents to a run, proportions and scores."""
+"""The base class of all estimators: `fit`, `partial_fit`, `transform`, `score` and export to pyLDAvis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.errors import InputError, OptionError
 
-NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}  # here, by their names elsewhere
+# Parameter names of the estimators, by the names of the same options elsewhere.
+NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}
 
 
 def _can_step(estimator: TopicEstimator) -> bool:
@@ -40,37 +41,38 @@ def _can_step(estimator: TopicEstimator) -> bool:
 
 
 class TopicEstimator(DocumentEstimator):
-    """Base of the families' estimators; a subclass is made as `DocumentEstimator` says."""
+    """Base class of the estimators of all families; `DocumentEstimator` describes its subclasses."""
 
     # Fitting.
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit topics to documents.
+        """Fit the topic model to documents.
 
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            Counts of words. Feature j is word j, also where it has no tokens. Dask arrays are read by rows of blocks.
+            Counts of words. Column j counts word j. A Dask array is read one row of blocks at a time.
         y : None
-            Not used.
+            Not used, present for API consistency.
 
         Returns
         -------
         self : estimator
-            Fitted.
+            Fitted estimator.
 
         Raises
         ------
         ValueError
             A count is negative or not whole, no document has a word, or a parameter is out of range.
         CollapsiumError
-            As for `collapsium.pipeline.fit`.
+            See `collapsium.pipeline.fit`.
         """
         with _named():
             options, limits = self._fit_options()
             make_options(self.FAMILY, options)
             seed = self._seed()
-            for name in ("_fitted", "n_iter_"):  # after a fit that fails, what was fitted to other columns is not used
+            # If this fit fails, an earlier model with other columns must not be used.
+            for name in ("_fitted", "n_iter_"):
                 self._forget(name)
             with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
                 corpus = self._corpus_of(X, place)
@@ -81,7 +83,7 @@ class TopicEstimator(DocumentEstimator):
     def _fit(
         self, corpus: Corpus, place: str, seed: int, options: dict[str, Any], limits: dict[str, Any]
     ) -> tuple[Fitted, int]:
-        """Fit to a corpus; where no run is to be kept, and no other process works on it, without one."""
+        """Return a model of a corpus, and its iterations; a fit in this process without `run` writes no run."""
         where = {name: limits.pop(name) for name in WHERE if name in limits}
         here = self.scheduler in ("threads", "serial")
         where.update(scheduler=self.scheduler, memory=self.memory)
@@ -96,28 +98,28 @@ class TopicEstimator(DocumentEstimator):
 
     @available_if(_can_step)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Make one step of the stochastic schedule, on all documents of X together.
+        """Update the model with a minibatch, in one step of the stochastic schedule.
 
-        Steps decay as those of ``collapsium fit --schedule stochastic`` do: X is swept in batches of 32 documents, of
-        which batch t of all calls goes (1 + t)^-0.9 of the way (SCVB0; Foulds et al., 2013). What was fitted before by
-        `fit` counts for one pass over its documents.
+        X is swept in batches of 32 documents. Batch t, counted over all calls, has step size (1 + t)^-0.9, as with
+        ``collapsium fit --schedule stochastic`` (SCVB0; Foulds et al., 2013). An earlier `fit` counts as one pass over
+        its documents.
 
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            A minibatch: hundreds of documents or more, above all in the first call, which the topics begin from.
+            A minibatch of hundreds of documents or more. The first one initialises the topics.
         y : None
-            Not used.
+            Not used, present for API consistency.
 
         Returns
         -------
         self : estimator
-            Fitted.
+            Fitted estimator.
 
         Raises
         ------
         ValueError
-            As for `fit`; or the options are not those of order 0, or learn what concerns words.
+            See `fit`. Also if `order` is not 0, or `learn` contains a hyperparameter of the words.
         """
         with _named():
             options, _ = self._fit_options()
@@ -139,11 +141,11 @@ class TopicEstimator(DocumentEstimator):
         after = stepped(before, self.FAMILY, config, self._base_seed, shard, self.n_features_in_, total)
         self._keep(after, after.steps)
 
-    # What comes of it.
+    # Results.
 
     @property
     def components_(self) -> npt.NDArray[np.float64]:
-        """Pseudo-counts of words, shape (topics, words): b_w + E[n_kw]; divided by its sum, a row is phi_k."""
+        """Pseudo-counts of words, b_w + E[n_kw], shape (topics, words); row k, divided by its sum, is phi_k."""
         if not hasattr(self, "_fitted"):
             raise AttributeError(f"{type(self).__name__} is not fitted: it has no components_")
         if not hasattr(self, "_components"):
@@ -152,7 +154,7 @@ class TopicEstimator(DocumentEstimator):
         return components
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
-        """Fit the proportions of documents, seen or unseen, with the topics held fixed.
+        """Return the topic proportions of documents, seen or unseen, with the topics held fixed.
 
         Parameters
         ----------
@@ -162,32 +164,32 @@ class TopicEstimator(DocumentEstimator):
         Returns
         -------
         numpy.ndarray, shape (documents, topics)
-            Rows sum to one. A document without words has the prior's.
+            Rows sum to one. A document without words has the proportions of the prior.
         """
         check_is_fitted(self, "n_iter_")
         parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, number, documents)))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
-        """Score unseen documents by completing them; higher is better.
+        """Return the mean log probability of held-out tokens by document completion; higher is better.
 
-        Proportions are fitted on a random half of each document's tokens with the topics held fixed; the score is the
+        Proportions are fitted to a random half of each document's tokens with the topics held fixed. The score is the
         mean over the other half's tokens of log sum_k theta_dk phi_kw, in nats. The halves are the same for all
-        models, and those of ``collapsium evaluate --unseen``. It is no bound on the likelihood, which scikit-learn's
-        own LDA scores by, and does not grow with the number of documents. Documents that were fitted are scored
-        too, but theirs are no held-out scores.
+        models, and the same as for ``collapsium evaluate --unseen``. Unlike the score of scikit-learn's
+        `LatentDirichletAllocation`, it is not a bound on the likelihood and does not grow with the number of documents.
+        It is a held-out score only for documents that the model was not fitted to.
 
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
             Counts of words.
         y : None
-            Not used.
+            Not used, present for API consistency.
 
         Returns
         -------
         float
-            Nats a token.
+            Mean log probability, in nats a token.
         """
         check_is_fitted(self, "n_iter_")
         fitted = self._fitted
@@ -205,24 +207,24 @@ class TopicEstimator(DocumentEstimator):
         X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
             Counts of words.
         y : None
-            Not used.
+            Not used, present for API consistency.
 
         Returns
         -------
         float
-            1 or more.
+            Perplexity, at least 1.
         """
         return math.exp(-self.score(X))
 
     def to_pyldavis(self, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return what ``pyLDAvis.prepare(**...)`` takes to draw the topics.
+        """Return the arguments of ``pyLDAvis.prepare(**...)``, which draws the topics.
 
-        Documents and words without tokens are left out: they have no share of anything, and pyLDAvis takes logarithms.
+        Documents and words without tokens are left out, because pyLDAvis takes logarithms of their frequencies.
 
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            The documents to show, as a rule those that were fitted.
+            Counts of words, usually of the training documents.
         vocabulary : sequence of str, optional
             The words, such as ``vectorizer.get_feature_names_out()``; by default the names of the columns.
 
@@ -260,7 +262,7 @@ def _shown(fitted: Fitted, number: int, documents: Documents) -> tuple[Documents
 
 @contextmanager
 def _named() -> Iterator[None]:
-    """Name parameters in errors as they are named here, not as the commands' flags."""
+    """Rename options in errors to the parameters of the estimators."""
     try:
         yield
     except OptionError as error:

@@ -1,4 +1,4 @@
-"""Parameters of estimators, the words that they were fitted to, and documents in chunks."""
+"""Parameters of the estimators, the words of the training documents, and the reading of documents in chunks."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.errors import MismatchError
 
 FOLD_IN_DOCUMENTS = 512
-"""Documents of a chunk; fixed, as the random numbers of a document may depend on it."""
+"""Number of documents in a chunk. It is fixed, because the random numbers of a document may depend on it."""
 
 WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")
-"""Options of placement."""
+"""Names of the options of `Placement` that ``options`` may contain."""
 
 
 class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Parameters and documents of an estimator.
+    """Base class with the parameters of an estimator and the reading of its documents.
 
-    A subclass names its family and, in `OPTIONS`, those of the family's options that are parameters of its own. Its
-    ``__init__``, from whose signature scikit-learn knows the parameters, has these and those named here, and calls
-    `_take`.
+    A subclass sets `FAMILY` and, in `OPTIONS`, the options of the family that are its own parameters. Its ``__init__``
+    lists these and the parameters annotated here, because scikit-learn reads its signature, and calls `_take`.
     """
 
     FAMILY: ClassVar[str]
     OPTIONS: ClassVar[Sequence[str]] = ()
-    TOPICS: ClassVar[str] = "topics"  # the option that ``n_components`` is
-    STOCHASTIC: ClassVar[bool] = False  # whether there is a stochastic schedule, for `partial_fit`
+    # The option of the family that ``n_components`` sets.
+    TOPICS: ClassVar[str] = "topics"
+    # True if the family has a stochastic schedule, which `partial_fit` requires.
+    STOCHASTIC: ClassVar[bool] = False
 
     n_components: int
     max_iter: int
@@ -59,10 +60,11 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     n_features_in_: int
     n_iter_: int
     _fitted: Fitted
-    _words: list[str] | None  # of a corpus; a matrix has ``feature_names_in_`` or none
+    # The vocabulary of a training corpus; None for a matrix, which may have ``feature_names_in_``.
+    _words: list[str] | None
 
     def _take(self, arguments: Mapping[str, object]) -> None:
-        """Set the parameters to the arguments of ``__init__``, which may do nothing else."""
+        """Set the parameters to the arguments of ``__init__``; scikit-learn permits nothing else there."""
         for name in self._get_param_names():
             setattr(self, name, arguments[name])
 
@@ -92,7 +94,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
 
     def _corpus_of(self, X: Any, place: str) -> Corpus:
-        """Open or write the corpus to fit to, and remember its words."""
+        """Return the training corpus, opened or written from a matrix, and store its words."""
         corpus = as_corpus(X)
         if corpus is not None:
             self._remember(corpus)
@@ -104,7 +106,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return written(X, f"{place}/corpus", words, self.shard_tokens, self.fractional, type(self).__name__)
 
     def _remember(self, corpus: Corpus) -> None:
-        """Remember the words of a corpus that is fitted to."""
+        """Store the words of a training corpus."""
         self._forget("feature_names_in_")
         self._words, self.n_features_in_ = corpus.vocabulary.words, corpus.manifest.vocabulary.words
 
@@ -118,7 +120,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             delattr(self, name)
 
     def _chunks_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
-        """Give the documents of a matrix or corpus in portions of so many, or shards."""
+        """Yield the documents of a matrix in chunks of `most`, or those of a corpus by shards."""
         corpus = as_corpus(X)
         if corpus is None:
             if reset:
@@ -139,7 +141,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             yield reference.documents()
 
     def _each(self, X: Any, task: Callable[[int, int, Documents], tuple[Any, ...]]) -> Iterator[Any]:
-        """Run a task on each portion of documents, by its number and that of its first document."""
+        """Yield the result of a task for each chunk, given the numbers of the chunk and of its first document."""
 
         def submitted() -> Iterator[tuple[Any, ...]]:
             first = 0
@@ -162,5 +164,5 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 def _plain(value: Any) -> Any:
-    """Make a Python number of one of NumPy's, which searches over parameters draw."""
+    """Return a NumPy number, as parameter searches draw them, as a Python number."""
     return value.item() if isinstance(value, np.generic) else value

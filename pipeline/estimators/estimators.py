@@ -1,4 +1,4 @@
-"""The estimators of the families."""
+"""The estimators, one class for each family."""
 
 from __future__ import annotations
 
@@ -13,63 +13,63 @@ from collapsium.pipeline.estimators.base import TopicEstimator
 class CollapsedLDA(TopicEstimator):
     """Latent Dirichlet allocation by collapsed variational inference (family ``lda``).
 
-    theta_d ~ Dir(alpha, ..., alpha), phi_k ~ Dir(beta/W, ..., beta/W), W being the number of words; CVB0 or the second
-    order of Teh, Newman and Welling (2007). A fit with the same counts, parameters and `random_state` is the same to
-    the last bit, whatever `n_jobs`, `workers` and `scheduler` are, and that of ``collapsium fit --seed``.
+    theta_d ~ Dir(alpha, ..., alpha), phi_k ~ Dir(beta/W, ..., beta/W), where W is the number of words. Updates are CVB0
+    or the second order of Teh, Newman and Welling (2007). The same counts, parameters and `random_state` give the same
+    bits for any `n_jobs`, `workers` and `scheduler`, and the same as ``collapsium fit --seed``.
 
     Parameters
     ----------
     n_components : int, optional
         Number of topics K.
     alpha : float, optional
-        Dirichlet parameter of each topic in a document.
+        Dirichlet parameter of each topic in a document's proportions.
     beta : float, optional
-        Concentration of a topic over the words, of which each word has beta/W.
+        Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
-        What is learned: ``alpha``, ``beta``, ``asymmetric-alpha``, ``asymmetric-beta``.
+        Hyperparameters to learn: ``alpha``, ``beta``, ``asymmetric-alpha``, ``asymmetric-beta``.
     order : {0, 2}, optional
-        Zeroth-order updates (CVB0), or the second order.
+        Order of the updates: 0 for CVB0, or 2.
     flatten : float, optional
-        With order 0, power to which a token's weights are raised; less than 1 spreads it over more topics.
+        Exponent of a token's responsibilities, with order 0; a value below 1 spreads the token over more topics.
     max_iter : int, optional
-        Sweeps over the documents.
+        Maximum number of sweeps over the documents.
     tol : float, optional
-        End before, when the share of the tokens that a sweep moves falls under it; 0 for never.
+        Stop early once a sweep moves less than this share of the tokens; 0 disables early stopping.
     random_state : int, RandomState or None, optional
-        The seed, or what one is drawn from.
+        Seed, or a generator to draw it from; None draws it from `numpy.random`.
     n_jobs : int, optional
-        Threads; None for one, -1 for one a processor.
+        Number of threads; None means 1, and -1 means one a processor.
     total_documents : int, optional
-        For `partial_fit`: documents of all minibatches together.
+        Total number of documents. Only used in `partial_fit`.
     fractional : {"error", "round"}, optional
-        What to do about counts that are not whole: refuse them, or take the nearest whole number. The model is one of
-        tokens: there are no halves of them.
+        Treatment of counts that are not whole, such as tf-idf weights: raise an error, or round to the nearest whole
+        number. The model describes tokens, which cannot be divided.
     shard_tokens : int, optional
-        Tokens of a shard, of which each thread sweeps one at a time; by default an eighth of all, between 100,000 and
-        2,000,000. Another number gives another model, about as good. A corpus has its shards.
+        Tokens of a shard; each thread sweeps one shard at a time. By default an eighth of all tokens, between 100,000
+        and 2,000,000. Other sizes give other models of similar quality. A corpus has its own shards.
     scheduler : str, optional
-        Where `fit` runs, as for `collapsium.pipeline.fit`. A cluster elsewhere must see the documents: give it a corpus
-        on a store that it sees. `transform` and `score` run in threads of this process.
+        Executor of `fit`; see `collapsium.pipeline.fit`. Workers on other machines need a corpus on storage that they
+        can read. `transform` and `score` run in threads of this process.
     workers : int, optional
-        Workers of the scheduler, as for `collapsium.pipeline.fit`; by default `n_jobs`.
+        Number of workers of the scheduler; by default `n_jobs`.
     memory : str or int, optional
-        What each worker process may hold, as for `collapsium.pipeline.fit`.
+        Memory limit of each worker process; see `collapsium.pipeline.fit`.
     run : str or path-like, optional
-        Folder to keep the run in, which must not exist yet; by default none is kept. A run holds its model; of its
-        documents only those of a corpus stay, so that one of a matrix cannot be resumed.
+        Folder in which the run is saved, which must not exist yet; by default no run is saved. A matrix is not saved
+        with the run, so only a run fitted to a corpus can be resumed.
     options : mapping, optional
         Further options of the family and of `collapsium.pipeline.fit`, by name.
 
     Attributes
     ----------
     components_ : numpy.ndarray of float64, shape (n_components, n_features)
-        Pseudo-counts of words, b_w + E[n_kw]; divided by its sum, a row is phi_k. Made when it is first asked for.
+        Pseudo-counts of words, b_w + E[n_kw]; row k, divided by its sum, is phi_k. Computed on first access.
     n_iter_ : int
         Iterations of `fit`, or calls of `partial_fit`.
     n_features_in_ : int
         Number of words.
     feature_names_in_ : numpy.ndarray of str, shape (n_features,)
-        Names of the columns, where they are strings.
+        Names of the columns. Defined only when X has column names that are all strings.
 
     Examples
     --------
@@ -117,31 +117,31 @@ class CollapsedHDP(TopicEstimator):
     """The hierarchical Dirichlet process by collapsed variational inference (family ``hdp``).
 
     theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta/W, ..., beta/W), with sticks pi_k and Gamma priors on alpha and gamma
-    (Teh, Kurihara and Welling, 2007), truncated at K topics. What a document expects of topics beyond is shared out
-    over the K.
+    (Teh, Kurihara and Welling, 2007), truncated at K topics. `transform` divides the proportion of topics beyond the
+    truncation among the K topics.
 
     Parameters
     ----------
     n_components : int, optional
-        Truncation K: the most topics there can be.
+        Truncation K, the maximum number of topics.
     alpha_shape, alpha_rate, gamma_shape, gamma_rate : float, optional
-        Gamma priors on alpha, the concentration of a document, and gamma, that of the sticks.
+        Gamma priors on alpha, the concentration of a document's proportions, and gamma, that of the sticks.
     beta : float, optional
-        Concentration of a topic over the words, of which each word has beta/W.
+        Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
-        What is learned: ``alpha``, ``gamma``, ``pi``, ``beta``, ``tau``.
+        Hyperparameters to learn: ``alpha``, ``gamma``, ``pi``, ``beta``, ``tau``.
     order : {0, 2}, optional
-        Zeroth-order updates (CVB0), or the second order of the paper.
+        Order of the updates: 0 for CVB0, or 2 as in the paper.
     flatten : float, optional
-        As for `CollapsedLDA`.
+        See `CollapsedLDA`.
     max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
 options : optional
-        As for `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Attributes
     ----------
     components_, n_iter_, n_features_in_, feature_names_in_
-        As of `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Examples
     --------
@@ -185,26 +185,26 @@ options : optional
 
 
 class VariationalLDA(TopicEstimator):
-    """Latent Dirichlet allocation by variational Bayes (family ``vb-lda``), to compare with.
+    """Latent Dirichlet allocation by variational Bayes (family ``vb-lda``), a baseline.
 
     Parameters
     ----------
     n_components : int, optional
         Number of topics K.
     alpha : float, optional
-        Dirichlet parameter of each topic in a document.
+        Dirichlet parameter of each topic in a document's proportions.
     beta : float, optional
-        Concentration of a topic over the words, of which each word has beta/W.
+        Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
-        What is learned: ``alpha``, ``beta`` (one value for all), ``asymmetric-alpha``.
+        Hyperparameters to learn: ``alpha``, ``beta`` (one value for all), ``asymmetric-alpha``.
     max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
 options : optional
-        As for `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Attributes
     ----------
     components_, n_iter_, n_features_in_, feature_names_in_
-        As of `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Examples
     --------
@@ -242,26 +242,26 @@ options : optional
 
 
 class GibbsLDA(TopicEstimator):
-    """Latent Dirichlet allocation by collapsed Gibbs sampling (family ``gibbs-lda``), to compare with.
+    """Latent Dirichlet allocation by collapsed Gibbs sampling (family ``gibbs-lda``), a baseline.
 
     Parameters
     ----------
     n_components : int, optional
         Number of topics K.
     alpha : float, optional
-        Dirichlet parameter of each topic in a document.
+        Dirichlet parameter of each topic in a document's proportions.
     beta : float, optional
-        Concentration of a topic over the words, of which each word has beta/W.
+        Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
-        What is learned: ``alpha`` (one value for all), ``asymmetric-alpha``, ``beta``.
+        Hyperparameters to learn: ``alpha`` (one value for all), ``asymmetric-alpha``, ``beta``.
     max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
 options : optional
-        As for `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Attributes
     ----------
     components_, n_iter_, n_features_in_, feature_names_in_
-        As of `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Examples
     --------
@@ -299,26 +299,26 @@ options : optional
 
 
 class GibbsHDP(TopicEstimator):
-    """The hierarchical Dirichlet process by Gibbs sampling (family ``gibbs-hdp``), to compare with.
+    """The hierarchical Dirichlet process by Gibbs sampling (family ``gibbs-hdp``), a baseline.
 
     Parameters
     ----------
     n_components : int, optional
-        Topics to start with; there may be more or fewer in the end, and as many columns.
+        Initial number of topics. Sampling adds and removes topics; the arrays have a row or column for each final one.
     alpha_shape, alpha_rate, gamma_shape, gamma_rate : float, optional
-        Gamma priors on alpha, the concentration of a document, and gamma, that of the topics.
+        Gamma priors on alpha, the concentration of a document's proportions, and gamma, that of the topics.
     beta : float, optional
-        Concentration of a topic over the words, of which each word has beta/W.
+        Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
-        What is learned: ``alpha``, ``gamma``.
+        Hyperparameters to learn: ``alpha``, ``gamma``.
     max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
 options : optional
-        As for `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Attributes
     ----------
     components_, n_iter_, n_features_in_, feature_names_in_
-        As of `CollapsedLDA`.
+        See `CollapsedLDA`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A fitted model in memory: the global state and the rows of all words."""
+"""A fitted model in memory: fold-in, scores, pseudo-counts, and steps of the stochastic schedule."""
 
 from __future__ import annotations
 
@@ -31,29 +31,30 @@ from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import SCHEDULE
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 
-SEED = 0  # of fold-in and of the halves that are scored: as `infer` and `evaluate` have it, and alike for all models
+# Seed of fold-in and document completion. It is that of `infer` and `evaluate`, so scores of models are comparable.
+SEED = 0
 
 
 @dataclass(frozen=True, repr=False)
 class Fitted(ShortRepr):
-    """A fitted model.
+    """A fitted model in memory.
 
     Attributes
     ----------
     family : str
         The family's name.
     shard_model : ShardModel
-        Its shard model.
+        The family's shard model.
     global_state : GlobalState
-        The family's.
+        The family's global state.
     blocks : list of Block
-        All rows of the vocabulary.
+        The blocks of the vocabulary, with their rows.
     documents : int
-        How many it was fitted to.
+        Number of training documents.
     tokens : float
-        As many as its expected counts come to.
+        Sum of its expected counts.
     steps : int
-        How many steps of the stochastic schedule it has made.
+        Number of steps of the stochastic schedule so far.
     """
 
     family: str
@@ -66,7 +67,7 @@ class Fitted(ShortRepr):
 
     @staticmethod
     def of(model: Model, documents: int, tokens: int) -> Fitted:
-        """Bring a model on disk into memory."""
+        """Read a model on disk into memory."""
         blocks = [
             tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)
         ]
@@ -79,24 +80,24 @@ class Fitted(ShortRepr):
 
     @cached_property
     def topics(self) -> npt.NDArray[np.int64]:
-        """Ids of the topics that there are: those of which even a document without words has a share."""
+        """Ids of the active topics, of which even a document without words has a share."""
         none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
         return np.flatnonzero(self._theta(0, none)[0] > 0)
 
     def proportions(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
-        """Fit proportions of documents with the topics held fixed; portion `number` addresses random numbers.
+        """Return the topic proportions of documents, with the topics held fixed.
 
         Parameters
         ----------
         number : int
-            Of the portion of documents.
+            Number of the chunk of documents, which selects its random stream.
         documents : Documents
             The documents.
 
         Returns
         -------
         numpy.ndarray, shape (documents, topics)
-            Rows sum to one: what a truncated prior gives to topics that there are none of is shared out.
+            Rows sum to one. The prior's share of inactive topics is divided among the active ones.
         """
         theta = self._theta(number, documents)[:, self.topics]
         shares: npt.NDArray[np.float64] = theta / theta.sum(axis=1, keepdims=True)
@@ -108,7 +109,7 @@ class Fitted(ShortRepr):
         return np.asarray(self.shard_model.infer(local, self.global_state)["document_topic"], dtype=np.float64)
 
     def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
-        """Score one half of each document's tokens, given the other, as `collapsium.pipeline.evaluate` does."""
+        """Return the score of one half of each document's tokens, given the other, as `evaluate` does."""
         known, scored = split_documents(documents, first, 0.5, SEED)
         shard = Shard.of(number, known)
         local = tasks.fold_in(self.shard_model, shard, self.blocks, self.global_state, Stream(SEED, "unseen"))
@@ -120,24 +121,26 @@ class Fitted(ShortRepr):
         Parameters
         ----------
         concentration : float
-            B, where the global state holds no other.
+            B, for families whose global state does not contain it.
 
         Returns
         -------
         numpy.ndarray, shape (topics, words)
-            Divided by its sum, a row is phi_k.
+            Row k, divided by its sum, is phi_k.
         """
         family = load_family(self.family)
         own = family.word_concentration(self.global_state)
         total = concentration if own is None else own
         rows = int(self.topics[-1]) + 1
+        # Entries that no block describes have the prior mean.
         pseudo_counts, tokens = (
             np.full((rows, self.words), 1.0 / self.words),
             np.zeros(rows),
-        )  # the prior, where none are
+        )
         for block in self.blocks:
             described = family.describe(block.rows, self.global_state, block.high - block.low)
-            here = described.ids < rows  # topics that have gone are described too
+            # The description may include deleted topics.
+            here = described.ids < rows
             ids = described.ids[here]
             pseudo_counts[ids[:, np.newaxis], described.words[here] + block.low] = described.probability[here]
             tokens[ids] = described.share[here] * self.tokens
@@ -146,29 +149,29 @@ class Fitted(ShortRepr):
 
 
 def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:
-    """Make one step of the stochastic schedule.
+    """Return a model after one more step of the stochastic schedule.
 
     Parameters
     ----------
     before : Fitted or None
-        To step from; the first step begins anew.
+        The model so far; None for the first step, which initialises one.
     family : str
         The family's name.
     config : FamilyOptions
-        Its options.
+        The family's options.
     seed : int
-        Of all random numbers.
+        Seed of all random numbers.
     shard : Shard
         The minibatch.
     words : int
         Size of the vocabulary.
     total : int
-        Documents of all minibatches to come; the first, or what was fitted before, says how long they are.
+        Number of documents in all minibatches. The first one, or an earlier fit, determines their mean length.
 
     Returns
     -------
     Fitted
-        After the step.
+        The model after the step.
     """
     executor, stream = SerialExecutor(), Stream(seed)
     half, widened = load_family(family), with_all_words(shard, words)
@@ -189,13 +192,14 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
 
 
 def _summary(words: int, total: int, length: float) -> Summary:
-    """Say what the corpus is whose minibatches come, from the mean length of its documents."""
+    """Return the summary of a corpus that arrives in minibatches, given the mean length of its documents."""
     return Summary(total, words, max(round(total * length), 1), stochastic=True)
 
 
 def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
-    """Make a model that was fitted as a whole ready for steps; it counts for one pass over its documents."""
-    problem.family.initialise(summary, problem.config, problem.stream)  # refuses options that cannot be had
+    """Return a model from `fit` as a start for steps; the fit counts as one pass over its documents."""
+    # Called only to raise an error for options that the stochastic schedule does not support.
+    problem.family.initialise(summary, problem.config, problem.stream)
     model, family = problem.shard_model, problem.family
     if not isinstance(model, StochasticShardModel) or not isinstance(family, Stochastic):
         raise TypeError(f"family '{problem.name}' has no stochastic schedule")
@@ -209,7 +213,7 @@ def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
 
 
 def in_order(executor: Executor, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-    """Run tasks given as (function, arguments...), a few at a time however many there are; results in their order."""
+    """Yield the results of tasks (function, arguments...) in order, with a bounded number of submitted tasks."""
     waiting: list[Any] = []
     for function, *args in tasks:
         waiting.append(executor.submit(function, *args))

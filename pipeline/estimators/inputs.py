@@ -1,4 +1,4 @@
-"""Matrices of documents x words as people hand them to estimators, in portions of documents."""
+"""Check matrices of documents x words, and convert them to chunks of documents or to a corpus."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.storage.readers.base import INT32_MAX
 
-WRITTEN = 100_000  # documents at a time
-CELLS = 1 << 24  # of a dense array that are made sparse at a time
+# Number of documents in a chunk when a corpus is written.
+WRITTEN = 100_000
+# Number of entries of a dense array that are converted to sparse ones at a time.
+CELLS = 1 << 24
 FRACTIONAL = ("error", "round")
 
 
 def as_corpus(X: Any) -> Corpus | None:
-    """Open what names a corpus of documents; None for a matrix."""
+    """Return the corpus of documents that X is, or is the path of; None for a matrix."""
     if not isinstance(X, (Corpus, str, os.PathLike)):
         return None
     corpus = X if isinstance(X, Corpus) else Corpus(X)
@@ -34,26 +36,26 @@ def as_corpus(X: Any) -> Corpus | None:
 
 
 def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Check a matrix and, of one that is fitted to, remember its columns.
+    """Return a checked matrix, and set or compare the columns of the estimator.
 
     Parameters
     ----------
     estimator : BaseEstimator
-        Whose ``n_features_in_`` and ``feature_names_in_`` are set or compared.
+        The estimator, whose ``n_features_in_`` and ``feature_names_in_`` are set or compared.
     X : array-like, sparse matrix, data frame or Dask array
         The matrix.
     reset : bool
-        Whether it is fitted to.
+        True to set the columns, as in `fit`; False to compare them.
 
     Returns
     -------
     numpy.ndarray, sparse matrix in CSR or Dask array
-        The same. The blocks of a Dask array are checked when they come.
+        The matrix. The blocks of a Dask array are checked when they are computed.
 
     Raises
     ------
     ValueError
-        It is no matrix of numbers of 0 or more, or has other columns than were fitted to.
+        X is not a matrix of non-negative numbers, or its columns differ from those of the fit.
     """
     if not is_dask(X):
         if hasattr(X, "to_dask_array"):
@@ -72,23 +74,23 @@ def is_dask(X: Any) -> bool:
 
 
 def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
-    """Give the rows of a checked matrix as documents.
+    """Yield the rows of a checked matrix as chunks of documents.
 
     Parameters
     ----------
     X : numpy.ndarray, sparse matrix in CSR or Dask array
-        As `validated` gave it. Of a Dask array one row of blocks is in memory at a time.
+        Result of `validated`. One row of blocks of a Dask array is in memory at a time.
     most : int
-        Documents in a portion; only the last has fewer.
+        Number of documents in a chunk; the last may have fewer.
     fractional : {"error", "round"}
-        What to do about counts that are not whole.
+        Treatment of counts that are not whole.
     name : str
-        Of the estimator, for errors.
+        Name of the estimator, for errors.
 
     Returns
     -------
     iterator of Documents
-        Their ids are the rows' numbers, from 1 on.
+        Their ids are the numbers of the rows, from 1.
 
     Raises
     ------
@@ -113,30 +115,30 @@ def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[D
 
 
 def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fractional: str, name: str) -> Corpus:
-    """Write a checked matrix as a corpus.
+    """Return a corpus that is written from a checked matrix.
 
     Parameters
     ----------
     X : numpy.ndarray, sparse matrix in CSR or Dask array
-        As `validated` gave it.
+        Result of `validated`.
     folder : str
-        Where; it is made.
+        The folder to make.
     words : list of str
         The vocabulary: names of the columns.
     shard_tokens : int or None
-        As for `collapsium.storage.corpus.writer.CorpusWriter`.
+        See `collapsium.storage.corpus.writer.CorpusWriter`.
     fractional, name : str
-        As for `document_chunks`.
+        See `document_chunks`.
 
     Returns
     -------
     Corpus
-        Whose word j is column j.
+        The corpus; word j is column j.
 
     Raises
     ------
     InputError
-        As for `document_chunks`, or there is no token.
+        See `document_chunks`; also if there is no token.
     """
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
@@ -152,7 +154,7 @@ def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fra
 
 
 def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
-    """Cut a matrix by rows; blocks of a Dask array are computed one after another."""
+    """Yield a matrix in parts of rows; blocks of a Dask array are computed one after another."""
     if not is_dask(X):
         rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))
         for first in range(0, X.shape[0], rows):
@@ -174,7 +176,7 @@ def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
 
 
 def _documents(part: Any, first: int, fractional: str) -> Documents:
-    """Make documents of some rows, leaving the rows as they are."""
+    """Return rows as documents, without changing the rows."""
     counts = scipy.sparse.csr_array(part, copy=True)
     counts.check_format(full_check=True)
     if counts.dtype.kind != "f":

@@ -139,12 +139,14 @@ class DaskExecutor:
                 installation = self._start(self._client.run_on_scheduler(install, asynchronous=True))
                 installation.result(timeout=TIMING.cluster_poll)
             self._start(self._client.scheduler.log_event(topic=TOPIC, msg=message))
-        except Exception as error:  # a failure of the page must not end the run
+        # A failure of the page must not end the run.
+        except Exception as error:
             self._watch.notice(f"the dashboard shows nothing of the run ({first_line(error)})")
 
     def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:
         """Submit a task, preferably to worker process `home`; others may run it if that one is lost."""
-        with self._numbering:  # members of an ensemble submit at the same time
+        # Members of an ensemble submit at the same time.
+        with self._numbering:
             self._submitted += 1
             number = self._submitted
         name = function.__name__.replace("_", "-")
@@ -177,7 +179,8 @@ class DaskExecutor:
                     try:
                         return list(results.result(timeout=TIMING.result_poll))
                     except TimeoutError:
-                        if results.done():  # the error is the cluster's, not that of this wait
+                        # The error is the cluster's, not that of this wait.
+                        if results.done():
                             raise
                     now = time.monotonic()
                     if now - checked >= interval:
@@ -200,7 +203,7 @@ class DaskExecutor:
                 self._waiting -= 1
 
     def _take_turns(self, interval: float, *, first: bool) -> None:
-        """Check the cluster, unless another waiting thread has just done so; a thread that waits alone starts anew."""
+        """Check the cluster, unless another waiting thread has just done so; a thread alone begins a new wait."""
         with self._looking:
             alone = self._waiting == 1
             if not alone and time.monotonic() - self._looked < interval / 2:
@@ -309,7 +312,8 @@ class DaskExecutor:
                     self._read_workers()
                     break
                 reason = "it has no workers"
-            except Exception as failure:  # a client without a scheduler raises errors of many kinds
+            # A client without a scheduler raises errors of many kinds.
+            except Exception as failure:
                 reason = first_line(failure)
                 self._connect(left())
             if time.monotonic() > deadline:

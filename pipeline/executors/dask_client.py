@@ -42,7 +42,8 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     def work() -> None:
         try:
             done.set_result(call())
-        except BaseException as error:  # raised in the thread that waits
+        # The error is raised in the thread that waits.
+        except BaseException as error:
             done.set_exception(error)
 
     threading.Thread(target=work, name="collapsium-within", daemon=True).start()

@@ -41,8 +41,8 @@ def start_cluster(
     """Start a Dask cluster of worker processes on this machine.
 
     It listens on 127.0.0.1 only and encrypts its messages. Loopback ports are open to all users of a machine, and
-    whoever can connect to a scheduler or worker can run code as its owner. By default the certificates are temporary
-    and exist in memory only.
+    a process that can connect to a scheduler or worker can run code as its owner. By default the certificates are
+    temporary and exist in memory only.
 
     Parameters
     ----------

@@ -135,7 +135,7 @@ class Watch:
         return stuck
 
     def answered(self, workers: Mapping[str, WorkerSign] | None) -> None:
-        """Process a report of the scheduler while all workers run a function that is no task.
+        """Process a report of the scheduler while all workers run a function that is not a task.
 
         Parameters
         ----------

@@ -40,8 +40,8 @@ def open_executor(
         ``threads`` runs worker threads in this process, ``local`` starts a Dask cluster of worker processes on this
         machine, with its dashboard, ``serial`` runs each task at once; else the address of a Dask scheduler.
     workers : int, optional
-        Number of workers to start, by default one a processor; of a cluster that runs elsewhere, how many to wait for;
-        ``serial`` takes it and runs one task after another.
+        Number of workers to start, by default one a processor, or number to wait for on a cluster that runs elsewhere.
+        ``serial`` ignores it.
     memory : int, optional
         Bytes that each worker process of ``local`` may hold; by default its share of the machine's.
     tls : TLS, optional

@@ -19,7 +19,7 @@ SECONDS_BEFORE_NOTICE = 300.0
 
 
 class _Task:
-    """A task and the future of its result; a task that nobody refers to before it begins is not run."""
+    """A task and the future of its result; a task is not run if all references to it are dropped before it begins."""
 
     __slots__ = ("__weakref__", "args", "dependents", "done", "error", "function", "number", "value", "waiting")
 
@@ -44,7 +44,8 @@ class _Task:
             if self.function is None:
                 raise RuntimeError("a task runs once")
             self.value = self.function(*(_resolved(arg) for arg in self.args))
-        except BaseException as error:  # `collect` raises it in the thread that waits
+        # `collect` raises the error in the thread that waits.
+        except BaseException as error:
             self.error = error
         self.function, self.args = None, ()
 
@@ -66,7 +67,7 @@ def _resolved(arg: object) -> object:
 
 
 class ThreadExecutor:
-    """Runs tasks in threads; of those that can begin, the one submitted first.
+    """Runs tasks in threads, in the order of submission among those whose arguments are ready.
 
     Parameters
     ----------
@@ -152,7 +153,8 @@ class ThreadExecutor:
                 self._halt.check()
                 if any(task.error is not None for task in tasks):
                     break
-                if self._ended:  # no thread is left to run them
+                # No thread is left to run the tasks.
+                if self._ended:
                     raise RuntimeError("the executor is closed")
                 if not self._change.wait(SECONDS_BEFORE_NOTICE) and self._done == before:
                     idle += SECONDS_BEFORE_NOTICE

@@ -22,13 +22,13 @@ class Chunk(ShortRepr):
     words : pyarrow.Array of string
         The word of each number.
     offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document begins.
+        First pair, or token, of each document, and the end of the last.
     numbers : numpy.ndarray of int32
-        Words of pairs, ascending in each document, or in each of its segments; of `tokens`, each token's.
+        Words of pairs, ascending in each document or segment; or words of tokens, in the order of the text.
     counts : numpy.ndarray of int32
-        Counts of pairs; of `tokens`, ones.
+        Counts of pairs; ones for tokens.
     ids : pyarrow.Array of string or None
-        The documents' ids; None where they are to be numbered.
+        The documents' ids; None if the documents will be numbered.
     extras : dict of str to pyarrow.Array
         Further columns; ``segments`` are numbers of pairs, or of tokens.
     """

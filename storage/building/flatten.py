@@ -1,4 +1,4 @@
-"""Count the segments of a corpus, and make a corpus whose documents they are."""
+"""Count the segments of a corpus, and make a corpus with the segments as documents."""
 
 from __future__ import annotations
 
@@ -117,17 +117,17 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
 
 
 def flattened(documents: Documents) -> Documents:
-    """Return documents that are the segments of others.
+    """Return the segments of documents as documents.
 
     Parameters
     ----------
     documents : Documents
-        With segments.
+        Documents with segments.
 
     Returns
     -------
     Documents
-        One a segment, with the id ``ID#1``, ``ID#2`` and so on, and the document's further columns.
+        A document for each segment, with the id ``ID#1``, ``ID#2`` and so on, and the further columns of its document.
     """
     column = documents.extras[COLUMN]
     counts, bounds = segment_counts(column), segment_bounds(column)

@@ -41,7 +41,7 @@ Part = TypeVar("Part", "Report", "SideFileColumns", "Phrasing", Cuts, ReadOption
 
 @dataclass(frozen=True, repr=False)
 class Report(ShortRepr):
-    """Counts of the documents and words that were read, and of those that were dropped, by reason.
+    """Counts of the documents and words that were read, and of the dropped ones, by reason.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class History(ShortRepr):
     frequent : tuple of str
         Words dropped because too many documents contain them; they are dropped from appended documents too.
     flattened : bool
-        True if the corpus's documents are the segments of those that were read.
+        True if the corpus's documents are the segments of the documents that were read.
     """
 
     kind: str

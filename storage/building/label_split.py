@@ -230,7 +230,7 @@ def split_labels(
 
 
 def _nothing(corpus: Corpus, field: str | None) -> str:
-    """Return the message that there is nothing to drop, with the fields that there are."""
+    """Return the message that there is nothing to drop, with the fields of the corpus."""
     fields = summary(corpus)
     names = [*fields.get("labels", {}), *fields.get("covariates", {})]
     named = f"there are {', '.join(names[:12])}" if names else "`ingest` with `labels` gives some"

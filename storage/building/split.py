@@ -63,7 +63,7 @@ def held_out_counts(documents: Documents, first: int, fraction: float, seed: int
     fraction : float
         Each token's probability of being held out.
     seed : int
-        Another seed is another split.
+        Seed of the split.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def split_documents(documents: Documents, first: int, fraction: float, seed: int
     fraction : float
         Each token's probability of being held out.
     seed : int
-        Another seed is another split.
+        Seed of the split.
 
     Returns
     -------

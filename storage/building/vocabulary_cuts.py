@@ -83,7 +83,7 @@ class Sieve:
             self.drop_named(_too_frequent(cuts), pa.array(names, pa.string()))
 
     def drop_named(self, rule: str, names: pa.Array, *, others: bool = False) -> None:
-        """Drop the words that are among `names`, or all `others`."""
+        """Drop the words in `names` or, if `others` is true, all words that are not in `names`."""
         among = np.asarray(pc.is_in(self._words, value_set=names), dtype=bool)
         self.drop(rule, ~among if others else among)
 
@@ -97,7 +97,7 @@ class Sieve:
         documents : int
             Documents of the corpus.
         spare : pyarrow.Array of string, optional
-            Words that are not to be dropped, though they count among ``max_words``, whether they are here or not.
+            Words that are never dropped. They count towards ``max_words``, even if the sieve does not contain them.
         """
         spared = pa.array([], pa.string()) if spare is None else spare
         may = ~np.asarray(pc.is_in(self._words, value_set=spared), dtype=bool)

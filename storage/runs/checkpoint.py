@@ -1,8 +1,8 @@
 """Checkpoints on disk: ``checkpoints/<iteration>/`` with Zarr groups and, last, `checkpoint.json` with their digests.
 
-`latest.json` names the latest checkpoint and is replaced last, so that an interrupted checkpoint is never read. The one
-before stays, in case the latest is damaged. Workers do not check the run's lock as they write, so that later owners of
-the run write to folders of their own: ``<iteration>-<generation>``.
+`latest.json` names the latest checkpoint and is replaced last, so that an interrupted checkpoint is never read. The
+previous checkpoint is retained in case the latest is damaged. Workers do not check the run's lock as they write, so
+later owners of the run write to folders of their own, ``<iteration>-<generation>``.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def table_faults(folder: Folder) -> list[str]:
 
 
 def runs_there(folder: Folder) -> Iterator[Run]:
-    """Yield the runs of a comparison that have a record: one a cell or, of warm fits, one a fit."""
+    """Yield the runs of a comparison that have a record: one for each cell or, with warm starts, for each fit."""
     runs = folder / RUNS
     for cell in runs.names():
         run = Run((runs / cell).url)

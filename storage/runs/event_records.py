@@ -111,7 +111,7 @@ def parse_event(line: bytes, path: str, where: str) -> JsonObject:
     Raises
     ------
     DamagedError
-        The line is no event, or lacks a field of its kind.
+        The line is not an event, or lacks a field of its kind.
     """
     record = parse_json(line, path, where, most=MAX_LINE)
     if not isinstance(record, dict) or not isinstance(record.get("event"), str):

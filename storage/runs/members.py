@@ -107,7 +107,7 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 
 def reference_of(url: str | os.PathLike[str]) -> str | None:
-    """Return the folder of an ensemble's first member, where only one can be used; None for other folders."""
+    """Return the folder of an ensemble's first member, for uses of a single model; None for other folders."""
     restarts = restarts_of(url)
     return restarts[0][1].folder.url if restarts else None
 

@@ -86,7 +86,7 @@ class ParquetWriter:
     path : Path
         The file.
     schema : pyarrow.Schema
-        The columns where no table comes.
+        The columns of the file if no table is written.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
@@ -114,7 +114,7 @@ class CsvWriter:
     path : Path
         The file.
     schema : pyarrow.Schema
-        The columns where no table comes.
+        The columns of the file if no table is written.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
@@ -184,7 +184,7 @@ class NpyWriter:
     path, ids : Path
         The files.
     schema : pyarrow.Schema
-        The columns where no table comes.
+        The columns of the file if no table is written.
     """
 
     def __init__(self, path: Path, ids: Path, schema: pa.Schema) -> None:
@@ -378,7 +378,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
 
 @contextmanager
 def _no_space(place: str) -> Iterator[None]:
-    """Name the disk that is full, which Arrow does not."""
+    """Replace errors of a full disk by a `StoreError` that names the file."""
     try:
         yield
     except OSError as error:

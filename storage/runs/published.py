@@ -109,12 +109,12 @@ class VersionRecord(BaseModel):
 
     @property
     def score_text(self) -> str:
-        """The score in words; empty where there is none."""
+        """The score with its unit, as text; empty without a score."""
         return "" if self.score is None else score_text(self.score, self.scored, self.holds)
 
     @property
     def title(self) -> str:
-        """Job, version and date, for people."""
+        """Job, version and date, as text."""
         return f"{self.job or 'model'}, version {self.number} of {self.created[:10]}"
 
 
@@ -126,9 +126,9 @@ def score_text(score: float, scored: int, holds: str) -> str:
     score : float
         As in `VersionRecord`.
     scored : int
-        How many tokens or vectors.
+        Number of tokens or vectors.
     holds : {"documents", "vectors"}
-        What the corpus holds.
+        Kind of the corpus.
 
     Returns
     -------
@@ -151,14 +151,14 @@ def read_version(folder: Folder) -> VersionRecord:
     Returns
     -------
     VersionRecord
-        Its record.
+        The record.
 
     Raises
     ------
     AbsentError
-        There is none.
+        The folder has no record.
     DamagedError
-        It does not hold what its format asks for.
+        The file does not conform to its format.
     """
     return check(VersionRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")
 
@@ -195,7 +195,7 @@ class Versions:
         Returns
         -------
         VersionRecord
-            Its record.
+            The record.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class Versions:
         Returns
         -------
         int or None
-            None where nothing is published.
+            None if nothing is published.
 
         Raises
         ------

@@ -52,7 +52,7 @@ class _Fields(BaseModel):
 
 
 class CorpusPlace(_Fields):
-    """The URL of a corpus at the begin of the run, its digest, and those of its shards' files."""
+    """The URL of a corpus at the beginning of the run, its digest, and those of its shards' files."""
 
     url: str
     digest: Digest
@@ -211,7 +211,7 @@ class Run:
         Raises
         ------
         AbsentError
-            The folder is no run.
+            The folder is not a run.
         DamagedError
             The file does not conform to its format.
         """
