@@ -59,7 +59,7 @@ def corpus_faults(folder: Folder) -> Iterator[str]:
 
 
 def _vocabulary(corpus: Corpus, documents: Counts | None, tokens: Counts) -> Iterator[str]:
-    """Yield the faults of the vocabulary, given the counts of words in the shards."""
+    """Yield the faults of the vocabulary, from the counts of words in the shards."""
     path = f"{corpus.folder.url}/{corpus.manifest.vocabulary.file}"
     try:
         vocabulary = corpus.vocabulary

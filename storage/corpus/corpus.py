@@ -18,7 +18,8 @@ from collapsium.storage.corpus.manifest import (
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, MismatchError
 from collapsium.storage.io.folder import Folder
 
-if TYPE_CHECKING:  # what reads shards imports PyArrow, which a manifest does not take
+# Readers of shards import PyArrow, which opening a manifest does not need.
+if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
@@ -109,7 +110,7 @@ class ShardReference:
         return extras
 
     def _require_fields(self, extras: Mapping[str, pa.Array]) -> None:
-        """Refuse a shard with other further columns than the manifest, as shards are concatenated."""
+        """Raise an error if the additional columns differ from the manifest's, as shards are concatenated."""
         if self.fields is not None and extras.keys() != self.fields:
             expected, actual = (", ".join(map(repr, sorted(names))) or "none" for names in (self.fields, extras))
             path = f"{self.folder.url}/{self.record.file}"

@@ -1,4 +1,4 @@
-"""Convert the column of labels, a list a document, to rows of document, field and value, and back."""
+"""Convert the column of labels, a list for each document, to rows of document, field and value, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collapsium.storage.corpus.parquet import LABELS
 
 
 def rows_of(labels: pa.Array) -> pa.Table:
-    """Return the labels as a table with a row each.
+    """Return the labels as a table with a row for each label.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def rows_of(labels: pa.Array) -> pa.Table:
 
 
 def label_lists(rows: pa.Table, documents: int) -> pa.Array:
-    """Return the labels as lists, given a table with a row each.
+    """Return the labels as lists, from a table with a row for each label.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def union(columns: Sequence[pa.Array], documents: int) -> pa.Array:
-    """Return the labels that documents have in several columns, each once.
+    """Return the labels of documents in several columns, without repetitions.
 
     Parameters
     ----------

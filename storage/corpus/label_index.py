@@ -96,7 +96,7 @@ class LabelTable(ShortRepr):
 
     @staticmethod
     def unpacked(data: npt.NDArray[np.uint8]) -> LabelTable:
-        """Read what `packed` returned."""
+        """Return the table from the result of `packed`."""
         names, documents, numbers, most, labelled = json.loads(data.tobytes())
         return LabelTable(
             tuple((name, value) for name, value in names),
@@ -107,7 +107,7 @@ class LabelTable(ShortRepr):
         )
 
     def number_of(self, text: str) -> int:
-        """Return the number of a label, given its value or field=value.
+        """Return the number of a label from its value or field=value.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[st
     Raises
     ------
     OptionError
-        The corpus has no such field.
+        The corpus does not have the field.
     InputError
         A covariate is not finite.
     """
@@ -238,7 +238,7 @@ class _LabelCounts:
         self.most = self.labelled = 0
 
     def add(self, labels: Labels) -> None:
-        """Add a shard's."""
+        """Add the labels and covariates of a shard."""
         self.fields |= {name for name, _ in labels.names}
         self.columns |= set(labels.numbers)
         for name in self.fields - set(self._taken) if self._taken else ():
@@ -257,7 +257,7 @@ class _LabelCounts:
 
 
 def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) -> NumberField:
-    """Summarise a numeric covariate."""
+    """Return the summary of a numeric covariate."""
     if not np.isfinite(values).all():
         raise InputError(corpus.url, f"expected finite numbers as covariate '{name}'")
     if not values.size:

@@ -100,7 +100,7 @@ class Labels(ShortRepr):
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> Labels:
-        """Return labels, given the result of `arrays`."""
+        """Return labels from the result of `arrays`."""
         known = json.loads(arrays["label_known"].tobytes())
         names = tuple((name, value) for name, value in known["names"])
         numbers = dict(zip(known["numbers"], arrays["label_numbers"], strict=True))

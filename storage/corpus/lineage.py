@@ -47,7 +47,7 @@ class Step(BaseModel):
         return self.model_copy(update={"corpus": other.corpus}) == other
 
     def excludes(self, other: Step) -> bool:
-        """Return True if the two parts are disjoint, given the same draws."""
+        """Return True if the two parts are disjoint when they use the same draws."""
         if (self.kind, self.seed) != (other.kind, other.seed) or self.kind == SEGMENTS:
             return False
         if self.heldout and other.heldout:

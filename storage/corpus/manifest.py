@@ -218,6 +218,6 @@ def read_manifest(folder: Folder) -> Manifest:
     arrays = () if manifest.vectors is None else tuple(one.file for one in manifest.vectors.arrays)
     for file in (manifest.vocabulary.file, *arrays, *(row.file for row in manifest.shards)):
         require_inside(folder.url, file)
-    # The digest is checked last, as a fault of a field tells more.
+    # The digest is checked last, because an error about a field is more specific.
     checked(record, path)
     return manifest

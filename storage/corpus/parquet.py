@@ -92,7 +92,7 @@ def shard_damage(path: str, holds: str = "documents") -> Iterator[None]:
 
 
 def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] = ()) -> pa.Table:
-    """Decode a Parquet file with a given number of rows.
+    """Decode a Parquet file with a known number of rows.
 
     Parameters
     ----------
@@ -130,6 +130,6 @@ def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] 
 
 
 def column_of(table: pa.Table, name: str) -> pa.Array:
-    """Return a column in one piece; `KeyError` if there is none."""
+    """Return a column in one piece; raise `KeyError` if it does not exist."""
     chunked = table.column(name)
     return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)

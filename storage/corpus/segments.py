@@ -74,12 +74,12 @@ class Segments(ShortRepr):
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> Segments:
-        """Return segments, given the result of `arrays`."""
+        """Return segments from the result of `arrays`."""
         return Segments(arrays["segment_documents"], arrays["segment_pairs"])
 
 
 def running(counts: AnyArray) -> Numbers:
-    """Return the offsets of parts, given their sizes; one more than there are parts."""
+    """Return the offsets of parts from their sizes; there is one more offset than parts."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 

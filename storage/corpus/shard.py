@@ -152,7 +152,7 @@ class Shard(ShortRepr):
     of_vectors: ClassVar[Literal[False]] = False
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays, by which Dask decides where to bring what."""
+        """Return the bytes of its arrays, which Dask uses to place tasks near their data."""
         known = sum(0 if one is None else one.__sizeof__() for one in (self.labels, self.segments))
         return self.offsets.nbytes + self.words.nbytes + self.position.nbytes + self.counts.nbytes + known
 
@@ -207,7 +207,7 @@ class Shard(ShortRepr):
         documents = documents if segmented else merge_segments(documents)
         occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
         occurs[documents.words] = True
-        # Faster than sorting the pairs, and in less memory.
+        # This is faster than sorting the pairs and uses less memory.
         position = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
         return Shard(
             number,

@@ -72,7 +72,7 @@ def ids_and_extras(table: pa.Table, path: str, other: Sequence[str] = ()) -> tup
 
 
 def _require_type(path: str, name: str, column: pa.Array) -> None:
-    """Refuse a column of another type than that of its name."""
+    """Raise an error for a column of another type than that of its name."""
     kind = column.type
     if name == "id" or name in TEXTS:
         expected, right = "strings", pa.types.is_string(kind)
@@ -98,7 +98,7 @@ def _is_lists_of_integers(kind: pa.DataType) -> bool:
 
 
 def _require_well_formed(path: str, name: str, column: pa.Array) -> None:
-    """Refuse texts that are not UTF-8, incomplete labels, lengths that may overflow, and infinite numbers."""
+    """Raise an error for texts other than UTF-8, incomplete labels, lengths that may overflow, or infinite numbers."""
     try:
         column.validate(full=True)
     except pa.ArrowException as error:
@@ -131,7 +131,7 @@ def _is_readable(column: pa.Array, row: int) -> bool:
 def integer_lists(
     table: pa.Table, name: str, low: int, high: int, path: str, expected: str
 ) -> tuple[Offsets, npt.NDArray[np.int32]]:
-    """Return a column of lists of whole numbers as offsets and values.
+    """Return a column of lists of integers as offsets and values.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def integer_lists(
     path : str
         The file's name, for errors.
     expected : str
-        What values are, for errors, such as ``counts of 1 or more``.
+        Description of valid values for errors, such as ``counts of 1 or more``.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def integer_lists(
     Raises
     ------
     DamagedError
-        There is no such column, it is of another type, or a value is missing or not in the range. The error names the
+        The column does not exist, it is of another type, or a value is missing or not in the range. The error names the
         column and the row.
     """
     column = _column(table, name, path)
@@ -201,7 +201,7 @@ def _column(table: pa.Table, name: str, path: str) -> pa.Array:
 def _require_range(
     path: str, name: str, offsets: Offsets, values: pa.Array, low: int, high: int, expected: str
 ) -> None:
-    """Refuse values that are missing or out of range, before they are cast to fewer bits."""
+    """Raise an error for values that are missing or out of range, before they are cast to fewer bits."""
     if values.null_count:
         raise DamagedError(path, f"expected {expected}, found none", _where(name, row_of(offsets, _first_null(values))))
     extremes = pc.min_max(values).as_py() if len(values) else {"min": low, "max": low}
@@ -213,11 +213,11 @@ def _require_range(
 
 
 def require_segments(column: pa.Array, offsets: Offsets, path: str) -> None:
-    """Refuse segments whose pairs are not those of their documents.
+    """Raise an error for segments whose pairs are not those of their documents.
 
     Parameters
     ----------
-    column : pyarrow.Array of list of whole numbers
+    column : pyarrow.Array of list of integers
         Numbers of pairs; a list that is null is empty.
     offsets : numpy.ndarray of int64, shape (documents + 1,)
         Where each document's pairs begin.

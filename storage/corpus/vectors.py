@@ -62,7 +62,7 @@ class Vectors(ShortRepr):
 
     @staticmethod
     def join(parts: list[Vectors]) -> Vectors:
-        """Put vectors of the same columns behind one another."""
+        """Return the concatenation of vectors with the same columns."""
         if len(parts) == 1:
             return parts[0]
         return Vectors(
@@ -79,7 +79,7 @@ class VectorShard(ShortRepr):
     Attributes
     ----------
     number : int
-        Which shard of the corpus this is.
+        Number of the shard in the corpus.
     words : numpy.ndarray of int32, shape (columns,)
         The columns, 0 to `columns` - 1.
     values : numpy.ndarray of float64, shape (vectors, columns)
@@ -94,7 +94,7 @@ class VectorShard(ShortRepr):
     of_vectors: ClassVar[Literal[True]] = True
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays, by which Dask decides where to bring what."""
+        """Return the bytes of its arrays, which Dask uses to place tasks near their data."""
         return self.words.nbytes + self.values.nbytes
 
     @property
@@ -119,12 +119,12 @@ class VectorShard(ShortRepr):
 
     @staticmethod
     def of(number: int, values: npt.NDArray[np.float64]) -> VectorShard:
-        """Make a shard of vectors."""
+        """Return a shard of vectors."""
         return VectorShard(number, np.arange(values.shape[1], dtype=np.int32), np.ascontiguousarray(values))
 
 
 AnyShard: TypeAlias = Shard | VectorShard
-"""A shard of either kind. ``of_vectors`` tells them apart without importing their classes, and PyArrow with them."""
+"""A shard of either kind. ``of_vectors`` distinguishes them without importing their classes, which import PyArrow."""
 
 
 class ArrayWriter:
@@ -201,7 +201,7 @@ def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[st
     AbsentError
         The file is not there.
     DamagedError
-        The bytes are not those that the manifest names, or not a shard's.
+        The bytes do not match the manifest's digest, or are not those of a shard.
     """
     path, data = read_part(folder, record)
     return decode_columns(data, record, path)

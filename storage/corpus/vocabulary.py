@@ -201,7 +201,7 @@ def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[st
     Raises
     ------
     InputError
-        The file is no Parquet, has no such column, or a word is missing or repeated.
+        The file is not Parquet, the column does not exist, or a word is missing or repeated.
     """
     try:
         file = BoundedFile(io.BytesIO(data), limit)
@@ -226,7 +226,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _require_distinct(path: str, words: list[str], unit: str) -> None:
-    """Refuse an empty or repeated word; `unit` is a line or row of the file."""
+    """Raise an error for an empty or repeated word; `unit` is a line or row of the file."""
     seen: dict[str, int] = {}
     for place, word in enumerate(words, start=1):
         if not word.strip():

@@ -251,7 +251,7 @@ class VectorWriter:
         Raises
         ------
         InputError
-            There is no vector, or no column.
+            No vectors were written, or they have no columns.
         """
         width, written = self._columns, self.close()
         documents = sum(row.documents for row in written.shards)
@@ -282,7 +282,7 @@ class VectorWriter:
         Raises
         ------
         InputError
-            There is no vector, or no column.
+            No vectors were written, or they have no columns.
         """
         width = self._columns
         if not width or not (self._shards or self._waiting):

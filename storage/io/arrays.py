@@ -131,7 +131,7 @@ def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, AnyArray
     AbsentError
         The folder does not exist.
     DamagedError
-        The folder is no such group, or a file is missing or damaged.
+        The folder is not such a group, or a file is missing or damaged.
     """
     return {name: pieces[...] for name, pieces in open_arrays(folder, digest).items()}
 
@@ -154,7 +154,7 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
     AbsentError
         The folder does not exist.
     DamagedError
-        The folder is no such group.
+        The folder is not such a group.
     """
     store = _open_files(folder, digest)
     arrays, attributes = _plain_arrays(store) or _zarr_arrays(store)
@@ -227,7 +227,8 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
         return [str(error)]
     broken = []
     for key in store.files:
-        if is_metadata(key):  # read by `_open_files`
+        # `_open_files` reads the metadata.
+        if is_metadata(key):
             continue
         try:
             store.read(key)
@@ -254,7 +255,7 @@ def _open_files(folder: Folder, digest: str | None) -> DigestedFiles:
 
 
 def require_plain(path: str, array: zarr.Array[zarr.core.metadata.v3.ArrayV3Metadata]) -> None:
-    """Refuse arrays of other dtypes than plain numbers, or with large chunks.
+    """Raise an error for arrays of other dtypes than plain numbers, or with large chunks.
 
     Parameters
     ----------
@@ -278,7 +279,7 @@ def require_plain(path: str, array: zarr.Array[zarr.core.metadata.v3.ArrayV3Meta
 
 
 def _require_complete(store: DigestedFiles, name: str, array: ZarrArray) -> None:
-    """Refuse an array with missing chunks."""
+    """Raise an error for an array with missing chunks."""
     path = f"{store.folder.url}/{name}"
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")
@@ -293,7 +294,7 @@ def _chunk_count(array: ZarrArray) -> int:
 
 
 def _require_bounded(store: DigestedFiles, arrays: Mapping[str, ZarrArray]) -> None:
-    """Refuse a group whose small files decompress to large arrays."""
+    """Raise an error for a group whose small files decompress to large arrays."""
     total = sum(_chunk_count(array) * math.prod(array.chunks) * array.dtype.itemsize for array in arrays.values())
     if total <= LEAST_LIMIT:
         return

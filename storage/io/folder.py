@@ -93,7 +93,7 @@ class Folder:
             yield
 
     def _checked(self, name: str) -> str:
-        """Refuse a name that leaves the folder or, in a local folder, leads through a symbolic link."""
+        """Raise an error for a name that leaves the folder or, in a local folder, leads through a symbolic link."""
         require_inside(self.url, name)
         if self.local:
             require_unlinked(self.url, self._path, name)
@@ -117,7 +117,7 @@ class Folder:
             self._fs.invalidate_cache()
 
     def _require_plain(self, name: str, most: int | None = None) -> None:
-        """Refuse a file that is too large, or a pipe or device, whose bytes may never end."""
+        """Raise an error for a file that is too large, or a pipe or device, whose bytes may never end."""
         if not self.local:
             size = None if most is None else self._do(name, lambda: self._fs.size(self._at(name)))
         else:

@@ -27,7 +27,8 @@ def sync_folder(path: Path) -> None:
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
-        if error.errno in UNSYNCED:  # systems where a folder cannot be opened
+        # Some systems cannot open a folder.
+        if error.errno in UNSYNCED:
             return
         raise
     try:
@@ -138,7 +139,8 @@ def remove_folder(path: Path, guard: Guard | None = None) -> None:
             path.rename(gone)
         except FileNotFoundError:
             return
-        except OSError:  # such as a place where a disk is mounted
+        # For example, a mount point cannot be renamed.
+        except OSError:
             shutil.rmtree(path, ignore_errors=True)
             return
     shutil.rmtree(gone, ignore_errors=True)

@@ -9,7 +9,7 @@ from collapsium.storage.errors import DamagedError
 
 
 def is_name(name: str) -> bool:
-    """Tell whether a file system or a store can have a file of this name; JSON and TOML can hold others."""
+    """Return True if file systems and stores can have a file of this name; JSON and TOML can contain others."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
@@ -18,7 +18,7 @@ def is_name(name: str) -> bool:
 
 
 def require_inside(url: str, name: str) -> str:
-    """Return a name inside the folder of a URL; a `DamagedError` where it would leave the folder."""
+    """Return a name inside the folder of a URL; raise `DamagedError` if it would leave the folder."""
     if not is_name(name):
         expected = f"the name {name[:200]!r} holds NUL or half of a surrogate pair"
         raise DamagedError(url, expected, "manifest")
@@ -29,9 +29,9 @@ def require_inside(url: str, name: str) -> str:
 
 
 def require_unlinked(url: str, path: str, name: str) -> None:
-    """Refuse a name inside a local folder that is a symbolic link, or lies behind one.
+    """Raise an error for a name inside a local folder that is a symbolic link, or lies behind one.
 
-    The folder itself may be a link: its user has named it. What lies inside may come from anybody, and a link there
+    The folder itself may be a link, because its user has named it. Its contents may come from anyone, and a link there
     would have files outside read, overwritten or deleted.
 
     Parameters

@@ -133,7 +133,7 @@ def numbers_of_names(names: Iterable[str], digits: int, suffix: str = "") -> lis
     Parameters
     ----------
     names : iterable of str
-        Names in a folder; others than such numbers are left out.
+        Names in a folder; other names are ignored.
     digits : int
         Least number of digits, with leading zeros.
     suffix : str, optional

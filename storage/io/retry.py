@@ -53,7 +53,8 @@ def with_retries(url: str, operation: Callable[[], T]) -> T:
             return operation()
         except (*_PRESENCE_ERRORS, CollapsiumError):
             raise
-        except Exception as error:  # clients of stores raise their own errors, without a common base
+        # Clients of stores raise exceptions of their own, which have no common base class.
+        except Exception as error:
             # Other built-in errors are defects of this program.
             if not isinstance(error, OSError) and type(error).__module__ in ("builtins", "numpy"):
                 raise

@@ -13,7 +13,7 @@ from collapsium.storage.io.unfinished import claimed, hidden_path, remove_abando
 
 
 def ensure_free(folder: Folder) -> None:
-    """Refuse an output folder that exists.
+    """Raise an error for an output folder that exists.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ def unfinished(folder: Folder) -> Iterator[Folder]:
             try:
                 held.enter_context(claimed(Path(place.path)))
                 break
-            except (FileNotFoundError, BlockingIOError):  # another process removed it before it was locked
+            # Another process may remove the folder before it is locked here.
+            except (FileNotFoundError, BlockingIOError):
                 continue
             except OSError as error:
                 raise StoreError(f"{folder.url}: {error.strerror or error}") from error

@@ -55,7 +55,7 @@ def claimed(path: Path) -> Iterator[None]:
 
 
 def _lock(handle: int) -> bool:
-    """Lock an open folder; False where the file system has no locks."""
+    """Lock an open folder and return True; return False if the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

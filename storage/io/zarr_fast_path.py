@@ -38,14 +38,14 @@ class Rows(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape."""
+        """Return the shape of the array."""
 
     @property
     def dtype(self) -> DType:
-        """Its type."""
+        """Return the dtype of the array."""
 
     def __getitem__(self, rows: RowIndex, /) -> AnyArray:
-        """Return the rows of a slice, or all, given an ellipsis."""
+        """Return the rows of a slice, or all rows for an ellipsis."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -148,7 +148,7 @@ def write_array(
     Parameters
     ----------
     put : callable
-        Writes a file, given its name in the group and its bytes.
+        Function that writes a file, from its name in the group and its bytes.
     name : str
         Name of the array.
     values : numpy.ndarray or Rows

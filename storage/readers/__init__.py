@@ -1,4 +1,4 @@
-"""Read sources, by what they hold: counts, texts, vectors, side files.
+"""Readers of sources: counts, texts, vectors and side files.
 
-`open` has the entry points. May import corpus and io.
+`open` has the entry points. This package may import `corpus` and `io`.
 """

@@ -1,4 +1,4 @@
-"""The interface of readers: sources of documents that can be read more than once; opening files; vocabularies."""
+"""Interface of readers: sources of documents that can be read repeatedly, input files and vocabularies."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from collapsium.storage.units import size
 
 INT32_MAX = 2**31 - 1
 EMPTY_PER_PAIR, PAIR_ALLOWANCE = 20, 50_000
-"""Bound of the number of documents: 20 for each pair, after adding 50,000 pairs."""
+"""Most documents per pair of a file, after 50,000 is added to its number of pairs."""
 
 
 class Source(Protocol):
-    """Documents of one or more files of a format."""
+    """Documents of one or more files of one format."""
 
     @property
     def name(self) -> str:
-        """Name of the source, for errors."""
+        """Return the name of the source for error messages."""
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
 
     def documents(self) -> Iterator[Documents]:
-        """Yield the documents in chunks that fit in memory; each call starts anew."""
+        """Yield the documents in chunks that fit in memory; each call starts at the first."""
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:
-    """Open a file at any fsspec URL for reading, decompressed by its name.
+    """Open a file at any fsspec URL for reading, decompressed according to its name.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
     AbsentError
         The file does not exist.
     InputError
-        It is a folder, may not be read, or its compression is unknown.
+        The path is a folder, the file is not readable, or its compression is unknown.
     """
     if not is_name(path):
         raise AbsentError(f"{path[:200]!r}: no file can have a name with NUL or half of a surrogate pair")
@@ -66,7 +66,8 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
         handle = cast(IO[bytes], opened.open())
         if opened.compression is None and not path.endswith(".zst"):
             return handle
-        if opened.compression is None:  # which fsspec knows only with a further package
+        # fsspec reads Zstandard only if a further package is installed.
+        if opened.compression is None:
             handle = cast(IO[bytes], pa.CompressedInputStream(handle, "zstd"))
         allowed = max(LEAST_LIMIT, RATIO * int(opened.fs.size(opened.path) or 0)) if limit is None else limit
     except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +82,7 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
 
 
 class _Limited(io.RawIOBase):
-    """A decompressed file with a limit, as a small compressed file can contain any number of bytes."""
+    """A decompressed file with a limit, because a small compressed file can expand to any size."""
 
     def __init__(self, handle: IO[bytes], path: str, limit: int) -> None:
         self._handle, self._path, self._left, self._limit = handle, path, limit, limit
@@ -108,21 +109,21 @@ class _Limited(io.RawIOBase):
 
 
 def require_plausible(path: str, documents: int, pairs: int, where: str) -> None:
-    """Refuse a number of documents that is implausible for the number of pairs, as empty documents take memory.
+    """Raise an error if nearly all documents would be empty, because empty documents use memory.
 
     Parameters
     ----------
     path : str
         The file.
     documents, pairs : int
-        Numbers in the file's header.
+        Numbers of documents and of pairs in the file's header.
     where : str
-        Place of the numbers in the file.
+        Place of these numbers in the file, for the error.
 
     Raises
     ------
     InputError
-        Nearly all of a great many documents would be empty.
+        The number of documents is implausible for the number of pairs.
     """
     if documents > EMPTY_PER_PAIR * (pairs + PAIR_ALLOWANCE):
         raise InputError(
@@ -131,7 +132,7 @@ def require_plausible(path: str, documents: int, pairs: int, where: str) -> None
 
 
 def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
-    """Read a file of words: one a line, or Parquet with a column of them.
+    """Read a vocabulary from a file with one word a line, or from a column of a Parquet file.
 
     Parameters
     ----------
@@ -143,14 +144,14 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
     Returns
     -------
     list of str
-        The words, the first line's or row's being word 0.
+        The words in the order of their ids; the first line or row is word 0.
 
     Raises
     ------
     AbsentError
-        There is no such file.
+        The file does not exist.
     InputError
-        A word is empty or repeated, or Parquet has no column of words.
+        A word is empty or repeated, or the Parquet file has no column of words.
     """
     with reading(path), open_input(path, limit) as handle:
         data = handle.read()
@@ -168,14 +169,14 @@ def required_words(options: ReadOptions) -> list[str] | None:
     Returns
     -------
     list of str or None
-        None if the option is not set.
+        The words; None if the option is not set.
 
     Raises
     ------
     AbsentError
-        There is no such file.
+        The file does not exist.
     InputError
-        The file is no vocabulary.
+        The file is not a vocabulary.
     """
     if isinstance(options.vocabulary, tuple):
         return list(options.vocabulary)
@@ -183,14 +184,14 @@ def required_words(options: ReadOptions) -> list[str] | None:
 
 
 def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[str]:
-    """Return the words of the option `vocabulary`, or of the first of `names` beside a source.
+    """Return the words of the option `vocabulary`, or of the first existing file of `names` in the source's folder.
 
     Parameters
     ----------
     path : str
         The source.
     names : list of str
-        Names under which corpora of its format carry their vocabulary.
+        Usual names of vocabulary files of the format.
     options : ReadOptions
         Options of reading.
 
@@ -204,7 +205,7 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
     NoVocabularyError
         The option is not set, and no such file exists.
     InputError
-        The file is no vocabulary.
+        The file is not a vocabulary.
     """
     words = required_words(options)
     if words is not None:
@@ -219,7 +220,7 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
 
 
 def distinct(paths: list[str]) -> list[str]:
-    """Return as much of the ends of paths as makes them distinct."""
+    """Return the shortest endings of the paths that are distinct."""
     parts = [path.rstrip("/").split("/") for path in paths]
     for length in range(1, max(map(len, parts)) + 1):
         stems = ["/".join(part[-length:]) for part in parts]
@@ -230,7 +231,7 @@ def distinct(paths: list[str]) -> list[str]:
 
 
 class reading:  # noqa: N801 - used as a statement: `with reading(path):`
-    """Turn what a damaged compressed or unreadable file raises into one error that names the file.
+    """Replace exceptions about a damaged or unreadable file by one error that names the file.
 
     Parameters
     ----------
@@ -242,10 +243,10 @@ class reading:  # noqa: N801 - used as a statement: `with reading(path):`
         self.path = path
 
     def __enter__(self) -> None:
-        """Start reading."""
+        """Enter the block; nothing is opened."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Name the file, where the error is not one of ours already."""
+        """Raise an error that names the file, unless the exception is already one of this package."""
         import lzma
         import zlib
 

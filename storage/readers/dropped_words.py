@@ -1,4 +1,4 @@
-"""Words that were dropped from a vocabulary, by rule."""
+"""Numbers of words that each rule dropped from a vocabulary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOO_RARE, TOO_MANY, TOO_FREQUENT = "in fewer than ", "beyond ", "in more than "
 
 @dataclass(frozen=True)
 class Dropped:
-    """The number of words that a rule has dropped, and of their tokens."""
+    """Number of words that a rule has dropped, and of their tokens."""
 
     rule: str
     words: int
@@ -19,5 +19,5 @@ class Dropped:
 
     @property
     def unknown(self) -> bool:
-        """True if the vocabulary lacks the words for their rarity, unlike stop words, which were dropped on purpose."""
+        """True if the words are absent from the vocabulary because they are rare, unlike stop words."""
         return self.rule == NOT_IN_VOCABULARY or self.rule.startswith((TOO_RARE, TOO_MANY))

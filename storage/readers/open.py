@@ -45,7 +45,7 @@ _ENDINGS = {
 
 
 class Chained:
-    """Several sources of one vocabulary behind one another.
+    """Several sources with the same vocabulary, read one after another.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Chained:
     Raises
     ------
     InputError
-        A source has another vocabulary than the first.
+        The vocabulary of a source differs from that of the first.
     """
 
     def __init__(self, sources: list[Source]) -> None:
@@ -70,7 +70,7 @@ class Chained:
         return self._sources[0].words()
 
     def documents(self) -> Iterator[Documents]:
-        """Read the documents of one source after another."""
+        """Yield the documents of one source after another."""
         for source in self._sources:
             yield from source.documents()
 
@@ -89,7 +89,7 @@ __all__ = [
 
 
 def kind_of_name(path: str) -> str | None:
-    """Return the format that a file's name implies, if it does."""
+    """Return the format that a file's name implies, or None."""
     name = path.rstrip("/").rsplit("/", 1)[-1].lower()
     for packed in (".gz", ".bz2", ".xz", ".zst"):
         name = name.removesuffix(packed)
@@ -99,13 +99,13 @@ def kind_of_name(path: str) -> str | None:
 
 
 def guess_format(path: str) -> str:
-    """Tell the format of a source from its name, or from the names in it.
+    """Return the format that the name of a source implies, or that the names of its files imply.
 
     Parameters
     ----------
     path : str
-        File, folder or glob. A folder whose files are all named as of one format of texts is of that; another is one
-        of plain texts.
+        File, folder or glob. A folder has the format of texts that the names of all its files imply; any other folder
+        has plain texts.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def guess_format(path: str) -> str:
     Raises
     ------
     OptionError
-        The name does not tell.
+        The name implies no format.
     """
     kind = kind_of_name(path)
     if kind is not None:
@@ -131,7 +131,7 @@ def guess_format(path: str) -> str:
 
 
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
-    """Return the options with the first index of files, for all of them and for those that are appended later.
+    """Return the options with the first index of the files, which later files of the corpus share.
 
     Parameters
     ----------
@@ -140,19 +140,19 @@ def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> Re
     kind : str
         Their format.
     options : ReadOptions
-        What is said of them.
+        Options of reading.
 
     Returns
     -------
     ReadOptions
-        With the first index, where the format has one.
+        The options; those of SVMlight files have `index_base` set.
 
     Raises
     ------
     InputError
         A file cannot be read.
     OptionError
-        The first index is said to be neither 0 nor 1.
+        `index_base` is neither 0 nor 1.
     """
     if options.index_base not in (None, 0, 1):
         raise OptionError(f"expected 0 or 1, found {options.index_base}", "index_base")
@@ -167,7 +167,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     paths : list of str
         Local paths or fsspec URLs.
     kind : str, optional
-        A key of `FORMATS`; by default implied by the first name.
+        A key of `FORMATS`; by default the format that the first name implies.
     options : ReadOptions, optional
         Vocabulary, fields and stop words.
 
@@ -179,11 +179,11 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     Raises
     ------
     AbsentError
-        A file is not there.
+        A file does not exist.
     InputError
-        A file does not hold what its format asks for.
+        A file violates its format.
     OptionError
-        There is no such format.
+        The format is unknown.
     """
     options = options or ReadOptions()
     kind = kind or guess_format(paths[0])
@@ -208,30 +208,30 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
 
 
 def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False) -> DenseSource:
-    """Open files of dense vectors, of whatever format each is.
+    """Open files of dense vectors; each may have a format of its own.
 
     Parameters
     ----------
     paths : list of str
         Local paths or fsspec URLs of comma-separated values, ``.npy`` or ``.npz`` files, or of Zarr arrays.
     options : ReadOptions, optional
-        Which columns are ids and labels, and how columns are named.
+        Columns of ids and labels, and names of columns.
     tagged : bool, optional
-        Whether ids that are numbers begin with the name of their file though there is one file.
+        Prefix numeric ids with the name of their file even if there is only one file.
 
     Returns
     -------
     DenseSource
-        The vectors and their columns' names.
+        The vectors and the names of their columns.
 
     Raises
     ------
     AbsentError
-        A file is not there.
+        A file does not exist.
     InputError
-        A file does not hold vectors, or of other columns than the first.
+        A file contains no vectors, or its columns differ from those of the first.
     OptionError
-        A column or array is not there.
+        A column or array does not exist.
     """
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
@@ -250,7 +250,7 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged
 
 
 class _Prefixed:
-    """A source among several, whose numbered documents carry the file's name: ids stay distinct."""
+    """A source whose numeric ids are prefixed with the file's name, so that the ids of several sources differ."""
 
     def __init__(self, source: Source, stem: str) -> None:
         self.name, self._source, self._stem = source.name, source, stem

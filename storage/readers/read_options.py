@@ -9,50 +9,50 @@ from collapsium.storage.short_repr import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class ReadOptions(ShortRepr):
-    """Options of a reader, as `ingest` sets them.
+    """Options of a reader; command `ingest` sets them.
 
     Attributes
     ----------
     vocabulary : str, tuple of str or None
         File with one word a line, or Parquet with a column of words; or the words themselves.
     id : str or None
-        Field that holds the document's id, by default ``id``; of vectors the column of ids, by default none.
+        Field of the document's id, by default ``id``; for vectors the column of ids, by default none.
     text : str or None
-        Field that holds the text, by default ``text``.
+        Field of the text, by default ``text``.
     title, date : str or None
         Fields of the title and the date, by default none.
     stop_words : str or None
-        ``english``, the default, ``none``, or codes of languages with commas between.
+        ``english`` (the default), ``none``, or codes of languages separated by commas.
     stop_list : tuple of str
-        One's own stop words, besides.
+        Further stop words of the user.
     min_letters : int or None
-        Shorter words are left out; by default none, of those that the tokenizer yields.
+        Fewest letters of a word; shorter words are dropped. By default all words of the tokenizer are retained.
     normalise : str or None
-        ``stem:LANGUAGE`` or ``lemma:LANGUAGE``: words stand in their normal form; by default as they are written.
+        ``stem:LANGUAGE`` or ``lemma:LANGUAGE`` to replace words by stems or lemmas; by default words are unchanged.
     normalised_by : str or None
-        The library that made the forms, with its version, as `ingest` records it.
+        Library that computed the stems or lemmas, with its version, which `ingest` records.
     labels : tuple of str
-        Fields that are labels, each perhaps with a name for it, ``topic=topics``; of vectors columns, by name or
-        number, ``class=-1``.
+        Fields of labels, each optionally with a name, as in ``topic=topics``; for vectors columns, by name or number,
+        as in ``class=-1``.
     covariates : tuple of str
-        Fields of numbers, each perhaps with a name for it.
+        Fields of numbers, each optionally with a name.
     tokenizer : str or None
-        ``module:function``, from a text to a list of words; by default Unicode words in lower case.
+        ``module:function`` of a function from a text to a list of words; by default Unicode words in lower case.
     bad_bytes : str or None
-        ``error``, the default, or ``replace``: what to do with text that is not UTF-8.
+        Treatment of text that is not UTF-8: ``error`` (the default) or ``replace``.
     values : str or None
-        Of vectors: the array that holds them, where there are several.
+        Array of the vectors, if a file has several arrays.
     header : str or None
-        Of vectors: ``yes`` or ``no``; by default what the first line looks like.
+        ``yes`` or ``no``, for files of vectors; by default the first line decides.
     max_decompressed : int or None
-        Bytes that may come out of each compressed file; see `open_input`.
+        Limit of the decompressed bytes of each compressed file; see `open_input`.
     index_base : int or None
-        Of SVMlight: the first index, 0 or 1; by default 0 where a file has it.
+        First index of SVMlight files, 0 or 1; by default 0 if a file has the index 0, else 1.
     segments : str or None
-        How texts are cut into segments; see `collapsium.storage.readers.texts.segment.cutter_of`. By default they are
-        not.
+        Rule that cuts texts into segments, see `collapsium.storage.readers.texts.segment.cutter_of`; by default texts
+        are not cut.
     optional : tuple of str
-        Those of the fields of titles, dates, labels and covariates that no record needs to have.
+        Fields of titles, dates, labels and covariates that may be absent from all records.
     """
 
     vocabulary: str | tuple[str, ...] | None = None

@@ -13,7 +13,7 @@ NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL
 
 
 def open_gate(path: Path) -> int | None:
-    """Open and lock a file; None on a file system without locks, `BlockingIOError` if another process holds it."""
+    """Open and lock a file, or return None without file locks; raise `BlockingIOError` if another process holds it."""
     try:
         import fcntl
     except ImportError:
@@ -21,7 +21,8 @@ def open_gate(path: Path) -> int | None:
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
-    except PermissionError:  # made by another user
+    # Another user may have made the file.
+    except PermissionError:
         handle = os.open(path, os.O_RDONLY | flags)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

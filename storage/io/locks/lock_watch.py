@@ -91,7 +91,8 @@ class LockWatch:
             number = numbers.pop()
             try:
                 return self._judged(number, self._folder.read(file_of(number), MOST_BYTES))
-            except AbsentError:  # a later owner has just removed it
+            # A later owner has just removed the file.
+            except AbsentError:
                 continue
             except DamagedError as error:
                 return self._judged(number, str(error).encode())

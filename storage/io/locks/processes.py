@@ -1,4 +1,4 @@
-"""Find out whether a process of this machine is alive."""
+"""Detect whether a process of this machine is alive."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def start_time(process: int) -> str | None:
     Returns
     -------
     str or None
-        Ticks since the boot; on other systems than Linux, the system's time. None if there is no such process or it is
-        a zombie.
+        Ticks since the boot; on other systems than Linux, the system's time. None if the process does not exist or is a
+        zombie.
     """
     if Path("/proc/self/stat").exists():
         try:

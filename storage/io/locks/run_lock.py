@@ -128,7 +128,7 @@ class RunLock:
                 try:
                     self._require_own()
                     if not self._gated and clock.now() - self._renewed > self._lease / 2:
-                        # A watcher starts its lease anew.
+                        # A watcher starts its lease again from here.
                         self._write()
                     yield
                 finally:
@@ -145,7 +145,8 @@ class RunLock:
             self.require()
         except TakenOverError:
             return Folder(self._place).exists()
-        except CollapsiumError:  # the store does not answer
+        # The store does not respond.
+        except CollapsiumError:
             return False
         return False
 

@@ -105,7 +105,7 @@ class BoundedFile:
     Raises
     ------
     ValueError
-        It is no Parquet file. Arrow may raise other errors.
+        The file is not Parquet. Arrow may raise other errors.
     """
 
     def __init__(self, handle: IO[bytes], limit: int | None = None) -> None:

@@ -11,7 +11,7 @@ from collapsium.storage.data_types import AnyArray
 
 def numbers_of(column: pa.Array | pa.ChunkedArray) -> AnyArray:
     """Return the numbers of a column as an array."""
-    # PyArrow imports pandas, where it is installed, for other conversions to NumPy than this one.
+    # PyArrow's other conversions to NumPy import pandas if it is installed.
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
     return np.from_dlpack(column) if plain else np.asarray(column)

@@ -1,4 +1,4 @@
-"""Parse Thrift's compact protocol, the format of Parquet's metadata; PyArrow does not show that of pages."""
+"""Parse Thrift's compact protocol, the format of Parquet's metadata; PyArrow does not expose that of pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value: TypeAlias = "bool | int | bytes | list[Value] | list[tuple[Value, Value]]
 
 
 class Thrift:
-    """Parses structures of Thrift's compact protocol; `ValueError` for damaged bytes."""
+    """Parses structures of Thrift's compact protocol; raises `ValueError` for damaged bytes."""
 
     def __init__(self, data: bytes, place: int = 0) -> None:
         self._data, self.place = data, place
@@ -86,14 +86,14 @@ class Thrift:
 
 
 def natural_number(value: Value, most: int = 1 << 62) -> int:
-    """Return a field's value if it is an integer from 0 to `most`; `ValueError` otherwise."""
+    """Return a field's value, an integer from 0 to `most`; raise `ValueError` for other values."""
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"expected a whole number in the metadata, found {str(value)[:40]}")
     return value
 
 
 def structures(value: Value) -> list[Structure]:
-    """Return a field's value if it is a list of structures; `ValueError` otherwise."""
+    """Return a field's value, a list of structures; raise `ValueError` for other values."""
     entries = [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
     if not isinstance(value, list) or len(entries) < len(value):
         raise ValueError("expected a list of structures in the metadata")

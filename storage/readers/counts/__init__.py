@@ -1,1 +1,1 @@
-"""Formats of counted words."""
+"""Readers of counted words."""

@@ -1,6 +1,6 @@
-"""LDA-C: a line a document, ``PAIRS WORD:COUNT WORD:COUNT ...``, words counted from 0.
+"""Reader of LDA-C files: a line a document, ``PAIRS WORD:COUNT WORD:COUNT ...``, words numbered from 0.
 
-A line ``0`` is an empty document and is kept.
+A line ``0`` is an empty document, which is retained.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LDACSource:
     Raises
     ------
     InputError
-        There is no vocabulary.
+        No vocabulary exists.
     """
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
@@ -48,7 +48,7 @@ class LDACSource:
         return self._words
 
     def documents(self) -> Iterator[Documents]:
-        """Read the documents, in portions of about a million pairs."""
+        """Yield chunks of documents with about a million pairs each."""
         rows: list[npt.NDArray[np.int64]] = []
         waiting, written = 0, 0
         with reading(self.name), open_input(self.name, self._limit) as handle:

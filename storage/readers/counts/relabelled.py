@@ -1,4 +1,4 @@
-"""Counted documents in the numbers of another vocabulary, matched by the words' spelling."""
+"""Counted documents with the word ids of another vocabulary; words are matched by their spelling."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
 
 
 class RelabelledSource:
-    """A source of counted documents whose words are numbered by another vocabulary; words that it lacks are dropped.
+    """A source of counted documents with the word ids of another vocabulary; words outside it are dropped.
 
     Parameters
     ----------
     source : Source
         Documents without segments.
     words : sequence of str
-        The vocabulary to number words by.
+        The other vocabulary.
     """
 
     def __init__(self, source: Source, words: Sequence[str]) -> None:
@@ -38,12 +38,12 @@ class RelabelledSource:
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """Words, and their tokens, that the documents read so far have and the vocabulary lacks."""
+        """Numbers of words outside the vocabulary, and of their tokens, in the documents read so far."""
         words = int(np.count_nonzero(self._unknown))
         return (Dropped(NOT_IN_VOCABULARY, words, int(self._unknown.sum())),) if words else ()
 
     def documents(self) -> Iterator[Documents]:
-        """Read the documents, in portions of the source; each call counts unknown words anew."""
+        """Yield the chunks of documents of the source; each call counts unknown words from zero."""
         self._unknown[:] = 0
         for part in self._source.documents():
             numbers = self._number[part.words]

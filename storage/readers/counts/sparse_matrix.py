@@ -1,4 +1,4 @@
-"""Sparse matrices of documents x words: Matrix Market and SciPy's .npz, read whole, into memory."""
+"""Reader of sparse matrices of documents x words in Matrix Market and SciPy's .npz, which are loaded into memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MatrixSource:
     Raises
     ------
     InputError
-        The file is no such matrix, or the vocabulary has another length.
+        The file is not such a matrix, or the length of the vocabulary differs from the number of columns.
     """
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
@@ -61,15 +61,17 @@ class MatrixSource:
             self._require_sound_archive(data)
             matrix = scipy.sparse.load_npz(io.BytesIO(data))
             if hasattr(matrix, "check_format"):
-                matrix.check_format(full_check=True)  # what indexes memory is looked at first
+                # Its arrays are used as memory indices later, so they are checked first.
+                matrix.check_format(full_check=True)
         except InputError:
             raise
-        except Exception as error:  # what the parsers of archives, headers and arrays raise has no common kind
+        # The parsers of archives, headers and arrays raise exceptions that have no common base class.
+        except Exception as error:
             raise InputError(self.name, f"{EXPECTED} ({error})") from None
         return matrix
 
     def _parse(self, data: bytes) -> Any:
-        """Parse a Matrix Market file; SciPy's reader reads beyond the end of some damaged ones (SciPy 1.17)."""
+        """Parse a Matrix Market file without SciPy, whose reader overruns some damaged files (SciPy 1.17)."""
         import scipy.sparse
 
         lines = io.BytesIO(data)
@@ -93,7 +95,8 @@ class MatrixSource:
         if entries and not ((places >= 0).all() and (places.max(axis=1) < [rows, columns]).all()):
             raise InputError(self.name, f"{EXPECTED} (rows from 1 to {rows}, columns from 1 to {columns})")
         counts = values[2] if len(values) == 3 else np.ones(entries)
-        if banner[4] == b"symmetric":  # only one triangle is written
+        # A symmetric file contains only one triangle.
+        if banner[4] == b"symmetric":
             other = places[0] != places[1]
             places = np.concatenate([places, places[::-1, other]], axis=1)
             counts = np.concatenate([counts, counts[other]])
@@ -102,7 +105,7 @@ class MatrixSource:
         return scipy.sparse.coo_matrix((counts, (places[0], places[1])), shape=(rows, columns))
 
     def _numbers(self, body: bytes, entries: int, width: int) -> npt.NDArray[np.float64]:
-        """Read so many entries of so many numbers each, shape (width, entries)."""
+        """Return the numbers of a body as an array of shape (width, entries)."""
         if body.translate(None, b"0123456789+-.eE \t\r\n"):
             raise InputError(self.name, "expected numbers, three a line")
         with warnings.catch_warnings():
@@ -117,7 +120,7 @@ class MatrixSource:
         return numbers.reshape(entries, width).T
 
     def _require_sound_archive(self, data: bytes) -> None:
-        """Refuse an archive that holds far more than its size, or arrays that promise more than it holds."""
+        """Raise an error if an archive expands to far more than its size, or an array header exceeds its data."""
         limit = max(LEAST_LIMIT, RATIO * len(data)) if self._limit is None else self._limit
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
@@ -163,7 +166,8 @@ class MatrixSource:
                 f"row {rows[at] + 1}, column {columns[at] + 1}",
             )
         counts = scipy.sparse.csr_matrix(coordinates.astype(np.int64))
-        counts.sum_duplicates()  # at most 2^31 of less than 2^31 each, which 64 bits hold
+        # At most 2^31 entries of less than 2^31 each are added, which 64 bits can represent.
+        counts.sum_duplicates()
         counts.eliminate_zeros()
         counts.sort_indices()
         if counts.nnz and int(counts.data.max()) > INT32_MAX:
@@ -180,7 +184,7 @@ class MatrixSource:
         return self._words
 
     def documents(self) -> Iterator[Documents]:
-        """Give the documents, in portions of 100,000."""
+        """Yield chunks of 100,000 documents."""
         for first in range(0, self._matrix.shape[0], PORTION):
             part = self._matrix[first : first + PORTION]
             yield Documents(

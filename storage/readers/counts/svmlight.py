@@ -1,6 +1,6 @@
-"""SVMlight, and libsvm's likes: a line a document, ``LABEL[,LABEL ...] INDEX:COUNT INDEX:COUNT ... # comment``.
+"""Reader of SVMlight and libsvm files: a line a document, ``LABEL[,LABEL ...] INDEX:COUNT INDEX:COUNT ... # comment``.
 
-Indices count from 1, or from 0 where any of the files that are read together has the index 0. A ``qid`` is left out.
+Indices begin at 1, or at 0 if any of the files read together has the index 0. A ``qid`` is ignored.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ZERO = re.compile(rb"\s0+:")
 
 
 def index_base(paths: Sequence[str], options: ReadOptions) -> int:
-    """Find out from where files count their indices, which are of one vocabulary.
+    """Return the first index of files that share a vocabulary.
 
     Parameters
     ----------
     paths : sequence of str
         The files.
     options : ReadOptions
-        What was said of it, if anything, and how much may come out of a compressed file.
+        Its ``index_base``, if set, is returned; its ``max_decompressed`` limits compressed files.
 
     Returns
     -------
@@ -52,19 +52,19 @@ def index_base(paths: Sequence[str], options: ReadOptions) -> int:
 
 
 class SVMlightSource:
-    """One file of SVMlight's format, plain or compressed.
+    """One SVMlight file, plain or compressed.
 
     Parameters
     ----------
     path : str
         The file.
     options : ReadOptions
-        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file, its ``index_base`` to what the file says.
+        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file, its ``index_base`` to that of the file.
 
     Raises
     ------
     InputError
-        There is no vocabulary.
+        No vocabulary exists.
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
@@ -77,7 +77,7 @@ class SVMlightSource:
         return self._words
 
     def documents(self) -> Iterator[Documents]:
-        """Read the documents, in portions of about a million pairs."""
+        """Yield chunks of documents with about a million pairs each."""
         rows: list[dict[int, int]] = []
         labels: list[list[str]] = []
         waiting, written = 0, 0

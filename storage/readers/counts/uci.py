@@ -1,6 +1,6 @@
-"""UCI bag of words: three header lines (documents, words, pairs), then a line a pair: document word count.
+"""Reader of UCI bags of words: three header lines (documents, words, pairs), then lines ``DOCUMENT WORD COUNT``.
 
-Ids count from 1; pairs are sorted by document and word. Documents without a line are empty and are kept.
+Ids begin at 1; pairs are sorted by document and word. Documents without a line are empty and are retained.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UCISource:
     Raises
     ------
     InputError
-        The header is wrong, or there is no vocabulary of its length.
+        The header is invalid, or no vocabulary has the number of words in it.
     """
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
@@ -71,8 +71,8 @@ class UCISource:
         return self._words
 
     def documents(self) -> Iterator[Documents]:
-        """Read the documents, in portions of some megabytes."""
-        written, pairs = 0, 0  # documents given out, pairs read
+        """Yield chunks of documents, each from some megabytes of the file."""
+        written, pairs = 0, 0  # documents yielded, pairs read
         rest: npt.NDArray[np.int64] = np.zeros((3, 0), dtype=np.int64)
         with reading(self.name), open_input(self.name, self._limit) as handle:
             for _ in range(3):
@@ -80,7 +80,8 @@ class UCISource:
             while block := handle.read(BLOCK):
                 block += handle.readline()
                 if len(block) < BLOCK:
-                    block = block.rstrip() + b"\n"  # empty lines at the end are no fault
+                    # Empty lines at the end of the file are valid.
+                    block = block.rstrip() + b"\n"
                     if block == b"\n":
                         break
                 rows = self._parse(block, first_line=pairs + 4)
@@ -88,7 +89,8 @@ class UCISource:
                 self._check(rows, block, pairs + 4, previous)
                 pairs += rows.shape[1]
                 rest = np.concatenate([rest, rows], axis=1)
-                done = int(rest[0, -1]) - 1 if rest.size else written  # the last document may go on
+                # The last document may continue in the next block.
+                done = int(rest[0, -1]) - 1 if rest.size else written
                 cut = int(np.searchsorted(rest[0], done, side="right"))
                 require_plausible(self.name, done, pairs, f"line {pairs + 3}")
                 if done > written:
@@ -109,7 +111,7 @@ class UCISource:
         )
 
     def _parse(self, block: bytes, first_line: int) -> npt.NDArray[np.int64]:
-        """Parse fast what is as it should be; what is not is read again line by line, to say where."""
+        """Parse a block at once; parse an invalid block again by lines, to find the line for the error."""
         try:
             table = pyarrow.csv.read_csv(
                 io.BytesIO(block),

@@ -1,1 +1,1 @@
-"""Read side files: labels and covariates of documents in files of their own."""
+"""Readers of side files, which have labels and covariates of documents."""

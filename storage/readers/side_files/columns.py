@@ -29,9 +29,9 @@ class SideFileRequest:
     Attributes
     ----------
     files : tuple of str
-        The files, each perhaps with a name for its field, ``author=doc_authors.txt``.
+        The files, each optionally with a name for its field, as in ``author=doc_authors.txt``.
     names : tuple of str
-        Files with a name a line for the numbers of a field of labels, ``author=authors.txt``.
+        Files with a name a line for the numbers of a field of labels, as in ``author=authors.txt``.
     """
 
     files: tuple[str, ...] = ()
@@ -49,16 +49,16 @@ class Chosen:
 def chosen_of(
     file: SideFile, request: Fields, numbered: Sequence[str], covariates_of: Collection[str] | None = None
 ) -> Chosen:
-    """Choose the fields of a side file that are labels and covariates.
+    """Return the fields of a side file that are labels and covariates.
 
     Parameters
     ----------
     file : SideFile
         The file.
     request : Fields
-        Names of labels and covariates; if the file has none of them, all of its fields are taken.
+        Names of labels and covariates; if the file has none of them, all of its fields are used.
     numbered : sequence of str
-        Fields of labels that are numbers of names.
+        Fields of labels that are numbers, with a file of names.
     covariates_of : collection of str, optional
         Fields that may be covariates; other fields of numbers are labels.
 
@@ -70,9 +70,9 @@ def chosen_of(
     Raises
     ------
     InputError
-        The file has no field but the ids.
+        The file has no field except the ids.
     OptionError
-        The file is given a name, and has several fields.
+        The option sets a name for the file, which has several fields.
     """
     labels = tuple(pair for pair in request.labels if pair[1] in file.fields)
     covariates = tuple(pair for pair in request.covariates if pair[1] in file.fields)
@@ -109,7 +109,7 @@ def chosen_of(
 
 
 def _is_numbers(values: list[Any], texts: bool) -> bool:
-    """Return True if a field has numbers only, and at least one."""
+    """Return True if all values of a field are numbers, and at least one exists."""
     there = [value for value in values if value is not None and not (isinstance(value, str) and not value.strip())]
     if not texts:
         return bool(there) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in there)
@@ -120,26 +120,26 @@ def _is_numbers(values: list[Any], texts: bool) -> bool:
 
 
 def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:
-    """Return the columns of a side file.
+    """Return the labels and covariates of a side file as columns.
 
     Parameters
     ----------
     file : SideFile
-        What was read.
+        The contents of the file.
     chosen : Chosen
-        Which fields are what.
+        Fields of labels and covariates.
     names : mapping of str to (str, list of str)
-        Of fields of labels that are numbers, the file of their names, and those.
+        File of names and its names, for each field of labels that are numbers.
 
     Returns
     -------
     Side
-        A row for each line or id.
+        Columns with a row for each line or id.
 
     Raises
     ------
     InputError
-        A value is of another kind, a number has no name, or an id has two values of a covariate.
+        A value has the wrong type, a number has no name, or an id has two values of a covariate.
     """
     codes, keys = np.arange(len(next(iter(file.fields.values()), []))), None
     if file.ids is not None:
@@ -189,7 +189,7 @@ def _covariate(file: SideFile, field: str, codes: npt.NDArray[np.int64], count: 
 
 
 def _name_of(label: str, names: tuple[str, list[str]], path: str, where: str) -> str:
-    """Return the name of a label that is a number, counted from 1."""
+    """Return the name of a numbered label; number 1 is the first name."""
     file, every = names
     number = int(label) if re.fullmatch("[0-9]{1,9}", label) else 0
     if not 1 <= number <= len(every) or not every[number - 1]:
@@ -208,7 +208,7 @@ class SideFileContents:
     files : tuple of Side
         The files.
     labels, covariates : tuple of str
-        ``NAME=FIELD`` of the fields of records that were taken, so that others are read the same way.
+        ``NAME=FIELD`` of the chosen fields, so that later files are read the same way.
     fields : frozenset of str
         All fields of the files' records.
     """

@@ -20,11 +20,11 @@ from collapsium.storage.readers.texts.values import clean
 from collapsium.storage.short_repr import ShortRepr
 
 RECORDS = ("csv", "jsonl", "parquet")
-"""Formats of side files whose rows have ids."""
+"""Formats of side files that have an id in each row."""
 
 
 class _Records:
-    """Collects the records of a side file: a list of values a field."""
+    """Collects the records of a side file as a list of values for each field."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._id_option = options.id
@@ -38,7 +38,7 @@ class _Records:
         return names
 
     def _choose_id(self, path: str, names: Collection[str], where: Callable[[], str]) -> None:
-        """Choose the field of the ids: that of the option `id` if the file has it, or else ``id``."""
+        """Set the field of the ids to the option `id` if the file has that field, or else to ``id``."""
         field = next((name for name in (self._id_option, "id") if name and name in names), None)
         if field is None:
             sought = self._id_option or "id"
@@ -58,7 +58,7 @@ class _Records:
             column.append(value)
 
     def fields(self) -> dict[str, list[Any]]:
-        """Return all fields except the ids, with a value a record; None for missing values."""
+        """Return the values of all fields except the ids, a value for each record; None for missing values."""
         rows = len(self.ids)
         padded = {name: values + [None] * (rows - len(values)) for name, values in self.columns.items()}
         return {name: values for name, values in padded.items() if name != self.id}
@@ -73,13 +73,13 @@ class SideFile(ShortRepr):
     path : str
         The file.
     name : str
-        Name for its field; empty without one.
+        Name of its field; empty if the option sets none.
     ids : list of str or None
-        Ids of its records; None for lines.
+        Ids of the records; None for files of lines.
     fields : dict of str to list
-        Values of each field, one a record; of lines one field, a list of labels each.
+        Values of each field, one for each record; files of lines have one field, a list of labels for each line.
     texts : bool
-        True if all values are texts, including those of numbers, as in comma-separated values.
+        True if all values are texts, even numbers, as in comma-separated values.
     """
 
     path: str
@@ -107,9 +107,9 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
     Raises
     ------
     AbsentError
-        There is no such file.
+        The file does not exist.
     InputError
-        It is damaged, or its records have no ids.
+        The file is damaged, or its records have no ids.
     OptionError
         The name is empty.
     """
@@ -132,7 +132,7 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
 
 
 def named_file(source: str, flag: str) -> tuple[str, str]:
-    """Split ``NAME=FILE``; an existing file with an equals sign in its name is a file.
+    """Return the parts of ``NAME=FILE``; an existing file with an equals sign in its name has no NAME.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def named_file(source: str, flag: str) -> tuple[str, str]:
     Returns
     -------
     name, path : str
-        The name may be empty.
+        Name and path; the name may be empty.
 
     Raises
     ------
@@ -177,14 +177,14 @@ def _text_lines(span: Span, options: ReadOptions) -> list[str]:
 
 
 def _labels_of_lines(span: Span, options: ReadOptions) -> list[list[str]]:
-    """Split lines at tabs or semicolons if the file has any, else at commas, else at white space."""
+    """Return the labels of each line, split at tabs or semicolons, else at commas, else at white space."""
     lines = _text_lines(span, options)
     sign = next((one for one in ("[\t;]", ",") if any(re.search(one, line) for line in lines)), r"\s+")
     return [[part.strip() for part in re.split(sign, line) if part.strip()] for line in lines]
 
 
 def read_names(source: str, options: ReadOptions) -> tuple[str, str, list[str]]:
-    """Read a file with a name a line.
+    """Return the names of a file with one name a line.
 
     Parameters
     ----------
@@ -196,18 +196,18 @@ def read_names(source: str, options: ReadOptions) -> tuple[str, str, list[str]]:
     Returns
     -------
     field : str
-        The field of the labels; empty without one.
+        The field of the labels; empty if the option sets none.
     path : str
         The file.
     names : list of str
-        Names of the numbers 1, 2, and so on; an empty line is no name.
+        Names of the numbers 1, 2 and so on; empty for numbers without a name.
 
     Raises
     ------
     AbsentError
-        There is no such file.
+        The file does not exist.
     InputError
-        It is damaged.
+        The file is damaged.
     """
     field, path = named_file(source, "label_names")
     files = find_files([path], None, kind_of_name)

@@ -1,4 +1,4 @@
-"""Labels and covariates of side files, by the documents' order or by their ids."""
+"""Assign labels and covariates of side files to documents, by order or by id."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Side(ShortRepr):
     path : str
         The file.
     ids : pyarrow.Array of string or None
-        Document of each row, each once; None if row d belongs to document d.
+        Unique id of each row; None if row d belongs to document d.
     columns : dict of str to pyarrow.Array
-        ``labels`` as (field, value) lists, and covariates.
+        ``labels`` as (field, value) lists, and the covariates.
     """
 
     path: str
@@ -45,14 +45,14 @@ class Side(ShortRepr):
 
 
 class Sides:
-    """Several side files, and the rows of them that documents have used.
+    """Several side files, with a record of the rows that documents have used.
 
     Parameters
     ----------
     files : sequence of Side
         The files.
     further : mapping of str to pyarrow.DataType, optional
-        Columns that documents have, whether or not a file has something for them.
+        Additional columns of documents, which files need not have.
     """
 
     def __init__(self, files: Sequence[Side], further: Mapping[str, pa.DataType] | None = None) -> None:
@@ -61,7 +61,7 @@ class Sides:
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
-        """Further columns of documents, with their types."""
+        """Return the additional columns of documents with their types."""
         columns = dict(self._further)
         for side in self.files:
             columns.update({name: LABELS if name == "labels" else pa.float64() for name in side.columns})
@@ -80,12 +80,12 @@ class Sides:
         ids : pyarrow.Array of string
             The documents' ids.
         first : int
-            Number of the first of them among all documents that are read.
+            Number of the first of these documents among all documents.
 
         Returns
         -------
         dict of str to pyarrow.Array
-            All of `columns`: no label is an empty list, no covariate null.
+            All of `columns`; an empty list for no labels, null for no covariate.
         """
         columns: dict[str, pa.Array] = {name: pa.nulls(len(ids), kind) for name, kind in self.columns.items()}
         for side, seen in zip(self.files, self._seen, strict=True):
@@ -97,7 +97,7 @@ class Sides:
         return merged(columns, {})
 
     def judge(self, documents: int) -> int:
-        """Compare the files with the documents after all documents were looked up.
+        """Return the number of unmatched rows after the last document; raise an error if a file does not fit.
 
         Parameters
         ----------
@@ -107,12 +107,12 @@ class Sides:
         Returns
         -------
         int
-            Rows whose id no document has.
+            Number of rows whose id no document has.
 
         Raises
         ------
         InputError
-            A file does not have a line for each document, or none of its ids is a document's.
+            A file has more or fewer lines than documents, or no document has any of its ids.
         """
         unmatched = 0
         for side, seen in zip(self.files, self._seen, strict=True):
@@ -133,12 +133,12 @@ class Sides:
 
 
 def merged(own: Mapping[str, pa.Array], other: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Merge columns of the same documents.
+    """Return the merged columns of the same documents.
 
     Parameters
     ----------
     own, other : mapping of str to pyarrow.Array
-        Columns. In columns of the same name, labels are united, and a covariate of `own` takes precedence.
+        Columns to merge. If both have a column, labels are united, and a covariate of `own` takes precedence.
 
     Returns
     -------

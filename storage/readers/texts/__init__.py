@@ -1,1 +1,1 @@
-"""Formats of texts."""
+"""Readers of texts."""

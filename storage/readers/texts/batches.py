@@ -1,4 +1,4 @@
-"""Reading blocks of sources of texts as batches of documents that are still to be tokenized."""
+"""Read blocks of text files as batches of documents that are not yet tokenized."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ GATHER: dict[str, Callable[[Span, ReadOptions, Into], Iterator[None]]] = {
     "parquet": gather_parquet,
     "text": gather_file,
 }
-TEXTS = tuple(GATHER)  # formats whose documents are texts
-FIXED = {"mallet": ("label=label",), "text": ()}  # formats whose fields nobody names, with their labels
+TEXTS = tuple(GATHER)  # formats of texts
+# Formats whose fields have fixed names, with their labels.
+FIXED = {"mallet": ("label=label",), "text": ()}
 
 
 def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
-    """Return the options with the fields that a format has by itself.
+    """Return the options with the fixed fields of a format.
 
     Parameters
     ----------
     options : ReadOptions
-        What the user said.
+        Options of reading.
     kind : str
         One of `TEXTS`.
 
     Returns
     -------
     ReadOptions
-        The same, with the fields that the format has by itself.
+        The options, with the fixed fields of the format.
 
     Raises
     ------
     OptionError
-        A field is named where the format has none, or twice, or texts cannot be cut so into segments.
+        A field is set twice or for a format without fields, or the format does not allow the rule of segments.
     """
     if kind in FIXED:
         for flag, value in (
@@ -67,7 +68,7 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
 
 
 def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool = False) -> Iterator[Batch]:
-    """Read the documents of a block.
+    """Yield the documents of a block in batches.
 
     Parameters
     ----------
@@ -76,19 +77,19 @@ def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool =
     kind : str
         One of `TEXTS`.
     options : ReadOptions
-        As `fields_of` gave them.
+        Result of `fields_of`.
     numbered : bool, optional
-        Whether documents get no ids yet.
+        True if documents are numbered later and get no ids here.
 
     Yields
     ------
     Batch
-        Documents with some megabytes of text together.
+        Documents with some megabytes of text in total.
 
     Raises
     ------
     InputError
-        A file is damaged, or a field is not there.
+        A file is damaged, or a field does not exist.
     """
     gathering = Gathering(Fields.of(options), numbered)
     for span in block:
@@ -100,7 +101,7 @@ def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool =
 
 
 def are_numbered(files: list[Span], kind: str, options: ReadOptions) -> bool:
-    """Look into the first file whether documents have ids; where they have none, they are numbered.
+    """Return True if the first file has no ids, so that documents are numbered.
 
     Parameters
     ----------
@@ -109,17 +110,17 @@ def are_numbered(files: list[Span], kind: str, options: ReadOptions) -> bool:
     kind : str
         One of `TEXTS`.
     options : ReadOptions
-        As `fields_of` gave them.
+        Result of `fields_of`.
 
     Returns
     -------
     bool
-        Never true but of tables.
+        True only for tables.
 
     Raises
     ------
     InputError
-        The file lacks a column that is asked for.
+        The file lacks a requested column.
     """
     if kind not in ("csv", "parquet"):
         return False

@@ -1,6 +1,6 @@
-"""Finding the files of sources, and cutting them into blocks that are read side by side.
+"""Find the files of sources, and cut them into blocks that are read in parallel.
 
-Blocks follow from the files' names and bytes alone, so that a corpus is the same however many read them.
+Blocks depend only on the names and bytes of the files, so a corpus does not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from collapsium.storage.io.retry import with_retries
 from collapsium.storage.readers.texts.spans import Span
 
 BLOCK = 1 << 24  # bytes
-GROWTH = 4  # what text of a byte of a compressed file is taken to be
-SPLITTABLE = ("jsonl", "mallet")  # at any byte: a line is a document, and no quotes are around lines' ends
-BELOW = "/./"  # in a file's path, before what it is called
+# Assumed bytes of text for each byte of a compressed file.
+GROWTH = 4
+# These formats are split at any line end: a line is a document, and quotes never contain line ends.
+SPLITTABLE = ("jsonl", "mallet")
+# In a file's path this separates the folder from the name of the file in the corpus.
+BELOW = "/./"
 _MAGIC = "*?["
 
 
@@ -30,22 +33,22 @@ Block = tuple[Span, ...]
 
 
 def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list[Span]:
-    """List the files of sources, in the order of the sources and, below a folder, of their names.
+    """Return the files of sources in the order of the sources; the files of a folder are sorted by name.
 
     Parameters
     ----------
     sources : sequence of str
-        Files, folders and globs, local or fsspec URLs. Names that begin with a dot are left out. A file that is named
-        ``texts/./a/1.txt`` is called ``a/1.txt``, as below the folder ``texts``.
+        Files, folders and globs, local or fsspec URLs. Names that begin with a dot are skipped. The file
+        ``texts/./a/1.txt`` has the name ``a/1.txt``, as if the source were the folder ``texts``.
     kind : str or None
-        The format; of a folder only files that are named as such are taken, where there are any. None for all.
+        The format. If any files of a folder have names of this format, the others are skipped; None for all files.
     ending_of : callable
         From a file's name to its format, or None.
 
     Returns
     -------
     list of Span
-        Each a whole file.
+        A span for each file.
 
     Raises
     ------
@@ -90,7 +93,7 @@ def _files_of(source: str, number: int) -> Iterator[Span]:
 
 
 def _root(source: str, path: str) -> tuple[str, str]:
-    """Return the part of a glob before the first folder with a pattern, as it was given and in its file system."""
+    """Return the part of a glob before the first folder with a pattern, as in `source` and as in its file system."""
     tail = source[min(source.index(letter) for letter in _MAGIC if letter in source) :]
     head = source[: len(source) - len(tail)].rpartition("/")[0]
     inner = path[: min(path.index(letter) for letter in _MAGIC if letter in path)].rpartition("/")[0]
@@ -98,13 +101,13 @@ def _root(source: str, path: str) -> tuple[str, str]:
 
 
 def _constants(name: str) -> tuple[tuple[str, str], ...]:
-    """Read fields off folders named as Hive names them."""
+    """Return the fields in the names of Hive-style folders."""
     pairs = (part.partition("=") for part in name.split("/")[:-1])
     return tuple((field, unquote(value)) for field, equals, value in pairs if equals and field)
 
 
 def absolute(files: list[Span]) -> list[Span]:
-    """Name local files so that processes in other folders find them."""
+    """Replace relative local paths by absolute ones, for processes with other working directories."""
 
     @functools.cache
     def folder_of(path: str) -> bool:
@@ -114,7 +117,7 @@ def absolute(files: list[Span]) -> list[Span]:
 
 
 def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Block]:
-    """Cut files into blocks of about as many bytes; small ones share a block.
+    """Yield blocks of about `block` bytes; small files share a block.
 
     Parameters
     ----------
@@ -128,7 +131,7 @@ def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Blo
     Yields
     ------
     tuple of Span
-        Files and parts of them, in order.
+        Files and parts of files, in order.
     """
     waiting: list[Span] = []
     weight = 0

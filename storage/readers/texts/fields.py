@@ -1,4 +1,4 @@
-"""Fields of records that the documents of a corpus are made of."""
+"""Fields of records that become ids, texts, labels and covariates of documents."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.values import clean
 
-TAKEN = ("id", "words", "counts", *EXTRAS)  # columns that no covariate can be
+# No covariate can have the name of one of these columns.
+TAKEN = ("id", "words", "counts", *EXTRAS)
 ABSENT = object()
-"""Stands for the value of a field that a record does not have; None is a value."""
+"""Placeholder for a field that a record does not have, because None is a valid value."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Names of the fields that hold what a corpus keeps of a document.
+    """Names of the fields that a corpus stores of a record.
 
     Attributes
     ----------
     id, text : str
-        Of the id and the text.
+        Fields of the id and the text.
     id_is_set : bool
-        Whether the user named the field of the id; if not, and where the format lets it, documents may be numbered.
+        True if the option `id` is set; otherwise documents may be numbered if the format allows it.
     title, date : str or None
-        Of the title and the date.
+        Fields of the title and the date.
     labels, covariates : tuple of (str, str)
-        What each is called in the corpus, and its field.
+        Name in the corpus and field of each.
     segments : str or None
-        How texts are cut into segments.
+        Rule that cuts texts into segments.
     optional : frozenset of str
-        Fields that no record needs to have.
+        Fields that may be absent from all records.
     """
 
     id: str
@@ -50,7 +51,7 @@ class Fields:
 
     @staticmethod
     def of(options: ReadOptions) -> Fields:
-        """Take them from what the user said."""
+        """Return the fields that the options name."""
         labels, covariates = (
             tuple((name, field or name) for name, _, field in (text.partition("=") for text in texts))
             for texts in (options.labels, options.covariates)
@@ -79,7 +80,7 @@ class Fields:
 
     @property
     def flags(self) -> dict[str, str]:
-        """The fields that a document is made of, each with the option that names it."""
+        """All fields, each with the option that names it."""
         flags = {self.id: "id", self.text: "text"}
         flags.update({field: "labels" for _, field in self.labels})
         flags.update({field: "covariates" for _, field in self.covariates})
@@ -88,14 +89,14 @@ class Fields:
 
     @property
     def required(self) -> dict[str, str]:
-        """The fields of `flags` without which a table, or all records together, are refused."""
+        """Fields of `flags` that a table, or at least one record, must have."""
         return {
             field: flag for field, flag in self.flags.items() if flag in ("id", "text") or field not in self.optional
         }
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
-        """The further columns that a corpus of such documents has."""
+        """Additional columns of a corpus of such documents, with their types."""
         columns = {
             "title": self.title, "date": self.date, "labels": self.labels or None, "segments": self.segments
         }  # fmt: skip
@@ -122,12 +123,12 @@ def id_of(path: str, record: Mapping[str, Any], field: str, where: Callable[[], 
     Returns
     -------
     str
-        The id; a number is written out.
+        The id; a number is converted to text.
 
     Raises
     ------
     InputError
-        There is none, or it is neither a text nor a whole number.
+        The id is missing, or it is neither a text nor an integer.
     """
     name = record.get(field, ABSENT)
     if isinstance(name, bool) or not isinstance(name, (str, int)):
@@ -137,7 +138,7 @@ def id_of(path: str, record: Mapping[str, Any], field: str, where: Callable[[], 
 
 
 def require_columns(path: str, names: list[str], fields: Fields) -> None:
-    """Refuse a table that lacks a column.
+    """Raise an error if a table lacks a column.
 
     Parameters
     ----------
@@ -146,12 +147,12 @@ def require_columns(path: str, names: list[str], fields: Fields) -> None:
     names : list of str
         Its columns.
     fields : Fields
-        What is asked for.
+        The requested fields.
 
     Raises
     ------
     InputError
-        One is not there; the error names those that are.
+        A column does not exist; the error names the existing columns.
     """
     for field, flag in fields.required.items():
         if field not in names and not (flag == "id" and not fields.id_is_set):
@@ -159,7 +160,7 @@ def require_columns(path: str, names: list[str], fields: Fields) -> None:
 
 
 def require_field(path: str, record: Mapping[str, Any], field: str, flag: str, where: Callable[[], str]) -> None:
-    """Refuse a record that lacks a field, which the option `flag` names; the error names those that are there."""
+    """Raise an error if a record lacks the field of the option `flag`; the error names the existing fields."""
     if field not in record:
         raise InputError(
             path, f"no field {field!r} (`{flag}`){near(field, record)}; there are {named(record)}", where()
@@ -167,6 +168,6 @@ def require_field(path: str, record: Mapping[str, Any], field: str, flag: str, w
 
 
 def named(names: Iterable[str]) -> str:
-    """Return some names of fields, for a message."""
+    """Return a list of field names for an error message, shortened if it is long."""
     texts = [str(name)[:40] for name in names]
     return ", ".join(texts[:12]) + (f" and {len(texts) - 12} more" if len(texts) > 12 else "") or "none"

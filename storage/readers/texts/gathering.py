@@ -1,4 +1,4 @@
-"""Records of files, gathered into batches of documents that are still to be tokenized."""
+"""Collect the records of files into batches of documents that are not yet tokenized."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Batch(ShortRepr):
     Attributes
     ----------
     ids : pyarrow.Array of string or None
-        Their ids; None where they are to be numbered.
+        Ids; None if the documents are numbered later.
     texts : pyarrow.Array of large_string
-        Their texts, or their segments' texts, none null.
+        Texts of the documents or of their segments, without nulls.
     extras : dict of str to pyarrow.Array
-        Further columns of the corpus, but for their segments.
+        Additional columns of the corpus except the segments.
     missing, replaced : int
-        Documents without a text, and with bytes that were not UTF-8.
+        Number of documents without a text, and with bytes that were not UTF-8.
     origins : tuple of (str, int)
-        The files that they come from, in order, and how many from each.
+        Files of the documents, in order, with the number of documents of each.
     seen : frozenset of str
-        Fields of labels, covariates, titles and dates that a record had.
+        Fields of labels, covariates, titles and dates that at least one record has.
     segments : numpy.ndarray of int64, shape (documents,), or None
-        How many of the texts are each document's; None where each has one, and there are no segments.
+        Number of texts of each document; None if documents are not cut into segments.
     """
 
     ids: pa.Array | None
@@ -54,7 +54,7 @@ class Batch(ShortRepr):
         return len(self.texts) if self.segments is None else self.segments.size
 
     def take(self, keep: pa.Array) -> Batch:
-        """Return the documents for which `keep` is true; what is said of the others is kept."""
+        """Return the documents for which `keep` is true; `missing`, `replaced` and `seen` still cover all documents."""
         flags = iter(keep.to_pylist())
         origins = tuple((path, sum(next(flags) for _ in range(count))) for path, count in self.origins)
         extras = {name: column.filter(keep) for name, column in self.extras.items()}
@@ -69,7 +69,7 @@ class Batch(ShortRepr):
 
 
 class Into(Protocol):
-    """Takes the records of a file.
+    """Interface of collectors of the records of a file.
 
     ``replaced`` counts documents with bytes that were not UTF-8.
     """
@@ -77,21 +77,21 @@ class Into(Protocol):
     replaced: int
 
     def requested(self, path: str, names: list[str]) -> list[str]:
-        """Return those of a table's columns that are asked for."""
+        """Return the columns of a table to read."""
 
     def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
         """Add a record of a file."""
 
 
 class Gathering:
-    """Gathers records into a batch.
+    """Collects records into a batch.
 
     Parameters
     ----------
     fields : Fields
-        What to take of a record.
+        Fields to store.
     numbered : bool, optional
-        Whether documents get no ids yet.
+        True if documents are numbered later and get no ids here.
     """
 
     def __init__(self, fields: Fields, numbered: bool = False) -> None:
@@ -114,7 +114,7 @@ class Gathering:
         return len(self._segments)
 
     def requested(self, path: str, names: list[str]) -> list[str]:
-        """Return those of a table's columns that are asked for; `InputError` where one is not there."""
+        """Return the columns of a table to read; raise `InputError` if a requested column does not exist."""
         require_columns(path, names, self._fields)
         return [name for name in self._fields.flags if name in names]
 
@@ -133,7 +133,7 @@ class Gathering:
         Raises
         ------
         InputError
-            A field is not there, or of another kind.
+            A field does not exist, or its value has the wrong type.
         """
         fields = self._fields
         if not self._numbered:
@@ -152,7 +152,7 @@ class Gathering:
             self._origins.append((path, 1))
 
     def _parts_of(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> list[str]:
-        """Return the text of a record, as one or as its segments."""
+        """Return the text of a record as a list of its segments, or as a list of one text."""
         field, cut = self._fields.text, self._cut
         text = record.get(field, ABSENT)
         if text is None:
@@ -193,7 +193,7 @@ class Gathering:
             raise InputError(path, f"expected {error} in field {field!r}", where()) from None
 
     def batch(self) -> Batch:
-        """Return what was gathered, and begin anew."""
+        """Return the collected documents as a batch, and clear the collection."""
         ids = None if self._numbered else pa.array(self._ids, pa.string())
         texts = pa.array(self._texts, pa.large_binary()).view(pa.large_string())
         extras = {name: pa.array(self._columns[name], kind) for name, kind in self._kinds.items()}

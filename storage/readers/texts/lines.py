@@ -1,4 +1,4 @@
-"""Records of files of lines, JSON or MALLET's of a name, a label and a text, and of files that are one text."""
+"""Read records from JSON lines, from MALLET lines (name, label and text), and from files with one text each."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from collapsium.storage.readers.texts.gathering import Into
 from collapsium.storage.readers.texts.spans import Span
 
 PIECE = 1 << 24  # bytes that are read at once
-_MALLET = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)", re.DOTALL)  # as MALLET's import-file has it by default
+# The default pattern of MALLET's import-file.
+_MALLET = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)", re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
 
 
 def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable[[], str]]]:
-    """Read the lines that begin in a span.
+    """Yield the lines that begin in a span.
 
     Parameters
     ----------
     span : Span
-        A file, or some of its bytes.
+        A file, or a range of its bytes.
     options : ReadOptions
-        How much may come out of a compressed file.
+        Limit of decompressed bytes.
 
     Yields
     ------
     line : bytes
-        Without its end.
+        The line without its line end.
     where : callable
         Returns the line's number in the file, for errors.
     """
-    before: list[int] = []  # lines before the span, counted when somebody asks
+    # The lines before the span are counted only if an error needs the line number.
+    before: list[int] = []
 
     def numbered(number: int) -> Callable[[], str]:
         def where() -> str:
@@ -57,7 +59,7 @@ def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable
 
 
 def _pieces(handle: IO[bytes], span: Span) -> Iterator[bytes]:
-    """Read whole lines, some megabytes at a time."""
+    """Yield complete lines, some megabytes at a time."""
     place, last = span.first, span.last
     if place:
         handle.seek(place - 1)
@@ -73,21 +75,21 @@ def _pieces(handle: IO[bytes], span: Span) -> Iterator[bytes]:
 
 
 def lines_before(span: Span, place: int, options: ReadOptions) -> int:
-    """Count the lines of a file that end before a byte.
+    """Return the number of lines of a file that end before a byte.
 
     Parameters
     ----------
     span : Span
-        The file, or some of it.
+        The file, or a range of its bytes.
     place : int
-        The byte.
+        Position of the byte.
     options : ReadOptions
-        How much may come out of a compressed file.
+        Limit of decompressed bytes.
 
     Returns
     -------
     int
-        How many.
+        Number of lines.
     """
     count, left = 0, place
     with open_input(span.path, options.max_decompressed) as handle:
@@ -98,26 +100,26 @@ def lines_before(span: Span, place: int, options: ReadOptions) -> int:
 
 
 def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Gather JSON lines: an object a line.
+    """Read JSON lines, an object a line, into a collector.
 
     Parameters
     ----------
     span : Span
-        A file, or some of its bytes.
+        A file, or a range of its bytes.
     options : ReadOptions
-        How to treat bytes that are not UTF-8, and how much may come out of a compressed file.
+        Treatment of bytes that are not UTF-8, and limit of decompressed bytes.
     into : Into
         Receives each record.
 
     Yields
     ------
     None
-        After each record.
+        None after each record.
 
     Raises
     ------
     InputError
-        A line is no such object.
+        A line is not a JSON object.
     """
     constants = dict(span.constants)
     for line, where in lines_of(span, options):
@@ -136,7 +138,7 @@ def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
 
 
 def refuse_array(path: str, line: bytes, where: Callable[[], str]) -> None:
-    """Refuse a JSON array, and say how to make lines of it; nothing happens if a line does not begin as one."""
+    """Raise an error with instructions for conversion if a line begins a JSON array."""
     if not line.removeprefix(_BOM).lstrip().startswith(b"["):
         return
     raise InputError(
@@ -149,7 +151,8 @@ def refuse_array(path: str, line: bytes, where: Callable[[], str]) -> None:
 
 def _parsed(line: bytes, options: ReadOptions, into: Into) -> Any:
     try:
-        return json.loads(line.decode("utf-8-sig"))  # told the encoding, it need not look for it
+        # Text, unlike bytes, spares the parser the detection of the encoding.
+        return json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
         if options.bad_bytes != "replace":
             raise
@@ -158,7 +161,7 @@ def _parsed(line: bytes, options: ReadOptions, into: Into) -> Any:
 
 
 def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Gather lines of a name, a label and a text, as MALLET's ``import-file`` reads them.
+    """Read lines of a name, a label and a text into a collector, by the rules of MALLET's ``import-file``.
 
     Parameters
     ----------
@@ -168,7 +171,7 @@ def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None
     Yields
     ------
     None
-        After each line.
+        None after each line.
 
     Raises
     ------
@@ -185,7 +188,7 @@ def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None
 
 
 def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Gather a file that is one text.
+    """Read a file with one text into a collector.
 
     Parameters
     ----------
@@ -195,12 +198,12 @@ def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     Yields
     ------
     None
-        Once.
+        None, once.
 
     Raises
     ------
     InputError
-        It is not UTF-8.
+        The text is not UTF-8.
     """
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
         data = handle.read()
@@ -210,12 +213,12 @@ def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
 
 
 def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Callable[[], str]) -> str:
-    """Decode UTF-8, or replace what is none where that is asked for.
+    """Return decoded UTF-8; invalid bytes are replaced if `bad_bytes` is ``replace``.
 
     Parameters
     ----------
     data : bytes
-        Of a document.
+        Bytes of a document.
     path, options, into, where
         As for `gather_json` and `Into.add`.
 
@@ -227,7 +230,7 @@ def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Cal
     Raises
     ------
     InputError
-        It is not UTF-8.
+        The text is not UTF-8.
     """
     try:
         return data.decode()

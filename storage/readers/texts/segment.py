@@ -1,16 +1,16 @@
-"""Cutting a text into segments: paragraphs, sentences, lines, or what headings begin.
+"""Cut a text into segments: paragraphs, sentences, lines, or sections that begin with headings.
 
-A segment has some text that is not white space, nothing but white space is lost between two of them, and they stand in
-the text's order. A text that is all white space has none. Each rule looks at a character once or twice, so that a book
-in one piece takes no longer than its sentences would.
+Segments are in the order of the text. Each has a character other than white space, and only white space is lost between
+two segments. A text of white space has no segments. Each rule inspects a character once or twice, so the time is linear
+in the length of the text.
 
 A line ends at a line feed, a carriage return, or both. A blank line has only white space. A sentence ends
 
-* at ``.``, ``!``, ``?`` or an ellipsis, and the closing quotes and brackets behind it, if white space follows and then
-  a letter that is no small one, a digit, a quote or a bracket; or at a blank line;
-* but not at the full stop of an initial (``J. Smith``, ``U.S. Navy``), of ``e.g.``, ``i.e.`` and their like, or of a
+* at ``.``, ``!``, ``?`` or an ellipsis, with the closing quotes and brackets behind it, if white space follows and then
+  a letter other than a lower-case one, a digit, a quote or a bracket; or at a blank line;
+* but not at the full stop of an initial (``J. Smith``, ``U.S. Navy``), of ``e.g.``, ``i.e.`` and similar ones, or of a
   word of `ABBREVIATIONS`; nor of one of `BEFORE_NUMBERS` if a digit follows (``No. 5``, but ``He said no. Then``);
-* and not where it would have no letter, so that ``1.`` or ``2.3.`` belongs to what it numbers.
+* and not if it would have no letter, so that ``1.`` or ``2.3.`` belongs to the sentence that it numbers.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ Cutter = Callable[[str], list[str]]
 
 
 def cutter_of(how: str) -> Cutter:
-    """Return what cuts a text into segments.
+    """Return the function that cuts a text into segments.
 
     Parameters
     ----------
     how : str
-        ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` for texts that are cut already, as a
-        list, where a text by itself is one segment.
+        ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` for lists of texts, each of
+        which is a segment; a single text is one segment.
 
     Returns
     -------
     callable
-        From a text to its segments.
+        Function from a text to the list of its segments.
 
     Raises
     ------
     OptionError
-        There is no such way, or the regular expression is none.
+        The rule is unknown, or the regular expression is invalid.
     """
     if how.startswith(HEADINGS) and how != HEADINGS:
         return functools.partial(_by_headings, _heading(how))
@@ -134,7 +134,7 @@ def _begins(letter: str) -> bool:
 
 
 def _goes_on(text: str, stop: int, following: str) -> bool:
-    """Tell whether a full stop is of an initial or an abbreviation."""
+    """Return True if a full stop belongs to an initial or an abbreviation."""
     before = text[max(stop - _LONGEST, 0) : stop]
     last = _LAST_WORD.search(before)
     if text[stop] != "." or last is None:

@@ -1,4 +1,4 @@
-"""Spans of bytes in text files."""
+"""Spans: files, or parts of files, that are read as one piece."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Span:
     Attributes
     ----------
     path : str
-        The file as it is named in errors, and opened.
+        Path or URL of the file.
     name : str
-        What it is called below its source: the id of a document that is a file.
+        Path below the source; it is the id if the file is a document.
     size : int
-        The bytes of the file, or of these groups of rows.
+        Bytes of the file, or of its row groups in the span.
     source : int
-        Which of the sources it is of.
+        Number of the source.
     first, last : int or None
-        The bytes, or of Parquet the groups of rows, from `first` to `last` - 1; None for all.
+        The bytes, or the row groups of Parquet, from `first` to `last` - 1; None for the entire file.
     constants : tuple of (str, str)
-        Fields that are the same in all its records, from folders such as ``year=1987``.
+        Fields with the same value in all records, from folders such as ``year=1987``.
     """
 
     path: str
@@ -37,5 +37,5 @@ class Span:
 
     @property
     def packed(self) -> bool:
-        """True if its name has the ending of a compressed file."""
+        """True if the file name has the ending of a compressed file."""
         return self.path.lower().endswith(PACKED)

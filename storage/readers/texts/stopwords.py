@@ -1,4 +1,4 @@
-"""Lists of stop words: those of languages, and files of one's own."""
+"""Stop words of languages and of the user's files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collapsium.storage.errors import AbsentError, InputError, MissingError, Opt
 from collapsium.storage.readers.base import open_input, reading
 
 DEFAULT, NONE = "english", "none"
-# Closed classes of English that scikit-learn's list holds in part only: auxiliaries, pronouns, and their contractions.
-# Contractions with 's, 're, 've, 'd, 'll and 'm follow from the words that they are made of.
+# Scikit-learn's list has only some of the English auxiliaries, pronouns and contractions, so these are added to it.
+# Contractions with 's, 're, 've, 'd, 'll and 'm are formed from their words.
 _NEGATIONS = (
     "ain't aren't can't couldn't daren't didn't doesn't don't hadn't hasn't haven't isn't mayn't mightn't mustn't "
     "needn't oughtn't shan't shouldn't wasn't weren't won't wouldn't"
@@ -23,29 +23,29 @@ ENGLISH_CONTRACTIONS = frozenset(
 
 
 def parse_stop_words(requested: str | Sequence[str] | None) -> tuple[str | None, tuple[str, ...]]:
-    """Read which stop words are requested: languages, and files of one's own words.
+    """Return the languages and the words of files that an option of stop words requests.
 
     Parameters
     ----------
     requested : str, sequence of str or None
-        ``english``, ``none``, languages' codes of ISO 639-1 such as ``de``, and names of files with one's own words;
-        one or several, in a string with commas between.
+        ``english``, ``none``, ISO 639-1 codes such as ``de``, and names of files of stop words; one or
+        several, in a string separated by commas.
 
     Returns
     -------
     languages : str or None
-        The languages, with commas between; ``none`` where there are only files, and None where nothing is requested.
+        The languages, separated by commas; ``none`` if only files are requested, None if nothing is requested.
     words : tuple of str
         The words of the files, sorted.
 
     Raises
     ------
     OptionError
-        There is no such language and no such file.
+        An entry is neither a known language nor an existing file.
     InputError
-        A file is not text.
+        A file is not UTF-8 text.
     MissingError
-        Languages are named, and the lists are not installed.
+        A language is requested, and the package with its list is not installed.
     """
     if requested is None:
         return None, ()
@@ -64,12 +64,12 @@ def parse_stop_words(requested: str | Sequence[str] | None) -> tuple[str | None,
 
 
 def is_file_name(entry: str) -> bool:
-    """Return whether an entry of the option is the name of a file, which has a dot or a slash."""
+    """Return True if an entry of the option has a dot or a slash, and so is the name of a file."""
     return re.search(r"[./\\]", entry) is not None
 
 
 def _read_list(path: str) -> AbstractSet[str]:
-    """Read words with white space between; what follows a # is a comment."""
+    """Return the words of a file, separated by white space; a # begins a comment."""
     try:
         with reading(path), open_input(path) as handle:
             lines = handle.read().decode("utf-8-sig").splitlines()
@@ -86,8 +86,8 @@ def stop_words(languages: str | None) -> frozenset[str]:
     Parameters
     ----------
     languages : str or None
-        ``english``, the default, for scikit-learn's list and what it lacks of auxiliaries, pronouns and contractions;
-        ``none``; or codes of ISO 639-1 with commas between, such as ``de,fr``, for the lists of Stopwords ISO.
+        ``english`` (the default) for scikit-learn's list with further auxiliaries, pronouns and contractions; ``none``;
+        or ISO 639-1 codes separated by commas, such as ``de,fr``, for the lists of Stopwords ISO.
 
     Returns
     -------
@@ -97,9 +97,9 @@ def stop_words(languages: str | None) -> frozenset[str]:
     Raises
     ------
     OptionError
-        There is no such language.
+        A language is unknown.
     MissingError
-        Languages are named, and the lists are not installed.
+        A language is requested, and the package with its list is not installed.
     """
     return frozenset().union(*(list_of(language.strip()) for language in (languages or DEFAULT).split(",")))
 
@@ -109,7 +109,8 @@ def list_of(language: str) -> AbstractSet[str]:
     if language == NONE:
         return frozenset()
     if language == DEFAULT:
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # slow to import, and needed for text only
+        # The import is slow, and only texts need it.
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         return ENGLISH_CONTRACTIONS.union(ENGLISH_STOP_WORDS)
     try:

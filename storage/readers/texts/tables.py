@@ -1,4 +1,4 @@
-"""Records of tables: comma-separated values with a header, and Parquet."""
+"""Read records from tables: comma-separated values with a header, and Parquet."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from collapsium.storage.readers.texts.spans import Span
 
 _TABS = (".tsv", ".tab")
 _BOM = b"\xef\xbb\xbf"
-LONGEST = 1 << 28  # bytes of a row that a file is cut behind
+LONGEST = 1 << 28  # bytes of a row
 
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
 def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Gather comma-separated values with a header; of files whose name ends in ``.tsv``, with tabs between.
+    """Read comma-separated values with a header, or tab-separated values of ``.tsv`` files, into a collector.
 
-    Values may stand in quotes, and then hold line ends. An empty value is a missing one, but of the text.
+    Values in quotes may contain line ends. An empty value is missing, except in the field of the text.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]
     Yields
     ------
     None
-        After each row.
+        None after each row.
 
     Raises
     ------
     InputError
-        A row has another number of values than the header, a quote is not closed, or a column is not there.
+        A row has more or fewer values than the header, a quote is not closed, or a column does not exist.
     """
     lenient = options.bad_bytes == "replace"
     header = _header(span, options)
@@ -56,7 +56,8 @@ def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
         part: Any = handle if span.last is None else _Part(handle, span.first, span.last)
         rows = _rows(part, span, "replace" if lenient else "strict")
-        before: list[int] = []  # lines before the span, counted when somebody asks
+        # The lines before the span are counted only if an error needs the line number.
+        before: list[int] = []
 
         def where() -> str:
             if not before:
@@ -79,7 +80,7 @@ def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]
 
 
 def _header(span: Span, options: ReadOptions) -> list[str]:
-    """Read the names of a table's columns."""
+    """Return the names of a table's columns."""
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
         rows = _rows(handle, span, "replace" if options.bad_bytes == "replace" else "strict")
         header = _next(rows, span, lambda: "line 1")
@@ -114,7 +115,7 @@ def _next(rows: Any, span: Span, where: Callable[[], str]) -> list[str] | None:
 
 
 class _Part(io.RawIOBase):
-    """Some bytes of a file, as a file that stays open when this is closed."""
+    """A range of a file's bytes as a file; closing it leaves the underlying file open."""
 
     def __init__(self, handle: IO[bytes], first: int, last: int) -> None:
         self._handle, self._left = handle, last - first
@@ -131,21 +132,21 @@ class _Part(io.RawIOBase):
 
 
 def row_spans(file: Span, block: int) -> Iterator[Span]:
-    """Cut a table of comma-separated values between rows, wherever its quotes are.
+    """Yield spans of a table of comma-separated values that end between rows, also if values contain line ends.
 
-    Where quotes stand wrongly it may be cut within a row, and then is not cut any more: who reads the rows finds it.
+    If quotes are misplaced, a span may end within a row, and the rest is one span; reading the rows raises the error.
 
     Parameters
     ----------
     file : Span
-        A whole file, not compressed.
+        An uncompressed file.
     block : int
-        Bytes of a part, about.
+        Approximate bytes of a span.
 
     Yields
     ------
     Span
-        Some of the rows below the header; the whole file where it has no more than a part.
+        Some of the rows below the header; the entire file if it fits in one span.
     """
     delimiter = _delimiter(file).encode()
     rows, row = _pattern(delimiter, b"*+"), _pattern(delimiter, b"")
@@ -170,7 +171,7 @@ def row_spans(file: Span, block: int) -> Iterator[Span]:
 
 
 def _pattern(delimiter: bytes, times: bytes) -> re.Pattern[bytes]:
-    """Match whole rows from the beginning of one; nothing is tried twice, so that it takes a time that is linear."""
+    """Return a pattern of complete rows; it never backtracks, so matching takes linear time."""
     quoted = rb'"[^"]*+(?:""[^"]*+)*+"[^%b\r\n]*+' % delimiter
     plain = rb'[^"%b\r\n][^%b\r\n]*+' % (delimiter, delimiter)
     value = rb"(?:%b|%b|)" % (quoted, plain)
@@ -178,7 +179,7 @@ def _pattern(delimiter: bytes, times: bytes) -> re.Pattern[bytes]:
 
 
 def is_numbered(names: list[str], fields: Fields) -> bool:
-    """Say whether a table's documents are numbered: no column is said to hold ids, and none is called so."""
+    """Return True if a table's documents are numbered: no field of ids is set, and no column has its default name."""
     return not fields.id_is_set and fields.id not in names
 
 
@@ -192,17 +193,17 @@ def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
     kind : str
         ``csv`` or ``parquet``.
     options : ReadOptions
-        How much may come out of a compressed file.
+        Limit of decompressed bytes.
 
     Returns
     -------
     list of str
-        Those of folders such as ``year=1987`` too.
+        Names of the columns, and of the fields of folders such as ``year=1987``.
 
     Raises
     ------
     InputError
-        It is no such table.
+        The file is not a table of this kind.
     """
     further = [field for field, _ in span.constants]
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
@@ -226,19 +227,19 @@ def _first_line(error: BaseException) -> str:
 
 
 def row_groups(span: Span, block: int) -> Iterator[Span]:
-    """Cut a Parquet file between its groups of rows.
+    """Yield spans of a Parquet file that end between row groups.
 
     Parameters
     ----------
     span : Span
         The file.
     block : int
-        Bytes of a part, about.
+        Approximate bytes of a span.
 
     Yields
     ------
     Span
-        Some of the groups.
+        Some of the row groups.
     """
     with reading(span.path), open_input(span.path) as handle:
         sizes = _opened(handle, span).footer.sizes
@@ -251,7 +252,7 @@ def row_groups(span: Span, block: int) -> Iterator[Span]:
 
 
 def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Gather rows of Parquet.
+    """Read rows of Parquet into a collector.
 
     Parameters
     ----------
@@ -261,12 +262,12 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
     Yields
     ------
     None
-        After each row.
+        None after each row.
 
     Raises
     ------
     InputError
-        The file is damaged, or a column is not there.
+        The file is damaged, or a column does not exist.
     """
     with reading(span.path), open_input(span.path) as handle:
         file = _opened(handle, span, options)
@@ -283,7 +284,7 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
 
 
 def _values(span: Span, name: str, column: Any, before: int) -> list[Any]:
-    """Return the values of a column of a batch; `InputError`, with the row, where one cannot be read."""
+    """Return the values of a column of a batch; raise `InputError` with the row if one cannot be read."""
     try:
         column.validate(full=True)
         return _as_lists(column)

@@ -1,6 +1,6 @@
-"""Plain text: a folder of files, single files, or JSON lines; tokenized by scikit-learn's analyzer.
+"""Reader of plain text (folders, files or JSON lines), tokenized by scikit-learn's analyzer.
 
-The text is read twice, once for the vocabulary and once for the documents, and is never held whole.
+The texts are read twice, for the vocabulary and for the documents, and are never in memory together.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr
 
 PORTION = 1_000_000  # pairs
-WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two characters or more, the first a letter
+WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two or more characters, the first a letter
 
 
 @dataclass(frozen=True, repr=False)
 class Text(ShortRepr):
-    """A document before it is tokenized.
+    """A document that is not yet tokenized.
 
     Attributes
     ----------
     id : str
-        Its id, unlike all others.
+        Unique id.
     sections : tuple of str
-        Its text, in one or more parts.
+        Text in one or more sections.
     title : str
-        Shown beside the id.
+        Title, shown next to the id.
     labels : tuple of (str, str)
         Fields and values.
     """
@@ -48,19 +48,20 @@ class Text(ShortRepr):
 
 
 def tokenizer(stop_words: str = "english") -> Callable[[str], list[str]]:
-    """Return scikit-learn's analyzer of words: lower case, Unicode letters first, stop words out.
+    """Return scikit-learn's analyzer, which yields lower-case words that begin with a letter, without stop words.
 
     Parameters
     ----------
     stop_words : str, optional
-        ``english``, or ``none`` to keep all words.
+        ``english``, or ``none`` to retain all words.
 
     Returns
     -------
     callable
-        From a text to its words, in order.
+        Function from a text to its words, in order.
     """
-    from sklearn.feature_extraction.text import CountVectorizer  # slow to import, and needed for text only
+    # The import is slow, and only texts need it.
+    from sklearn.feature_extraction.text import CountVectorizer
 
     analyzer: Callable[[str], list[str]] = CountVectorizer(
         token_pattern=WORD, stop_words=None if stop_words == "none" else stop_words
@@ -74,13 +75,13 @@ class TextSource:
     Parameters
     ----------
     paths : list of str
-        What to read; `texts` says how.
+        Paths that `texts` reads.
     options : ReadOptions
-        Stop words, and the vocabulary where one is given; words outside it are dropped.
+        Stop words, and optionally the vocabulary; words outside it are dropped.
     texts : callable
-        From a path to its texts.
+        Function from a path to its texts.
     structured : bool, optional
-        Keep titles, labels and sections in the corpus, the sections as segments.
+        Store titles, labels and sections in the corpus, the sections as segments.
 
     Raises
     ------
@@ -127,11 +128,11 @@ class TextSource:
         return sorted(words)
 
     def words(self) -> list[str]:
-        """Return the vocabulary: the file's, or all words of the text, sorted."""
+        """Return the vocabulary of the option `vocabulary`, or all words of the texts in sorted order."""
         return self._words
 
     def documents(self) -> Iterator[Documents]:
-        """Read the documents, in portions of about a million pairs."""
+        """Yield chunks of documents with about a million pairs each."""
         number = {word: position for position, word in enumerate(self._words)}
         portion = _Portion()
         for text in self._all():
@@ -146,7 +147,7 @@ class TextSource:
 
 
 class _Portion:
-    """Tokenized documents on their way into arrays."""
+    """Collects tokenized documents and converts them to arrays."""
 
     def __init__(self) -> None:
         self.texts: list[Text] = []
@@ -178,19 +179,19 @@ class _Portion:
 
 
 def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:
-    """Read a text file, or all files below a folder in the order of their names.
+    """Yield the text of a file, or of each file below a folder in the order of their names.
 
     Parameters
     ----------
     path : str
         File or folder.
     options : ReadOptions
-        How much may come out of a compressed file.
+        Limit of decompressed bytes.
 
     Yields
     ------
     Text
-        With the file's path below the folder as its id.
+        A text whose id is the file's path below the folder.
 
     Raises
     ------
@@ -222,19 +223,19 @@ def _decoded(path: str, options: ReadOptions) -> str:
 
 
 def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
-    """Read JSON lines, plain or compressed: an object a line, with the document's id and text.
+    """Yield the texts of JSON lines, plain or compressed: an object a line, with the document's id and text.
 
     Parameters
     ----------
     path : str
         The file.
     options : ReadOptions
-        Names of the two fields, and how much may come out of a compressed file.
+        Names of the two fields, and limit of decompressed bytes.
 
     Yields
     ------
     Text
-        One a line.
+        A text for each line.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Values of a record's fields as a corpus has them: texts, dates, labels and numbers."""
+"""Convert values of a record's fields to titles, dates, labels and covariates."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def clean(text: str) -> str:
-    """Return a text that UTF-8 can write: halves of surrogate pairs become question marks."""
+    """Return a text that UTF-8 can encode, with question marks for lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def as_text(value: Any) -> str | None:
-    """Return a title as text; `ValueError` where it holds something else."""
+    """Return a title as text; raise `ValueError` for values other than texts, integers and dates."""
     if value is None or isinstance(value, str):
         return None if value is None else clean(value)
     if isinstance(value, (datetime.date, datetime.time)):
@@ -25,7 +25,7 @@ def as_text(value: Any) -> str | None:
 
 
 def as_date(value: Any) -> str | None:
-    """Return a date as text, numbers too: years and Unix times are floats in columns where some are missing."""
+    """Return a date as text; integral floats lose their point, because columns with missing years are floats."""
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
@@ -34,7 +34,7 @@ def as_date(value: Any) -> str | None:
 
 
 def as_labels(value: Any) -> list[str]:
-    """Return the labels in a field of a record; `ValueError` where it holds something else."""
+    """Return the labels of a field; raise `ValueError` for values other than texts, integers and lists of them."""
     if value is None or value == "":
         return []
     if isinstance(value, (list, tuple)):
@@ -47,7 +47,7 @@ def as_labels(value: Any) -> list[str]:
 
 
 def as_number(value: Any) -> float | None:
-    """Return a covariate; what is missing is no zero. `ValueError` where it is no finite number."""
+    """Return a covariate, None if missing; raise `ValueError` for values that are not finite numbers."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):

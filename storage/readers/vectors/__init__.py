@@ -1,1 +1,1 @@
-"""Formats of vectors."""
+"""Readers of dense vectors."""

@@ -1,4 +1,4 @@
-"""Dense vectors: the interface of their files, several files as one source, and the columns that are values."""
+"""Dense vectors: the interface of their files, several files as one source, and the layout of columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collapsium.storage.readers.base import required_words
 from collapsium.storage.readers.read_options import ReadOptions
 
 CHUNK_VALUES = 4_000_000
-"""Number of values of a chunk."""
+"""Number of values in a chunk."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -33,9 +33,9 @@ class VectorChunk:
     values : numpy.ndarray of float64, shape (vectors, columns)
         The vectors.
     ids : pyarrow.Array of string or None
-        Their ids, where a column has them.
+        Ids; None if no column has ids.
     labels : tuple of pyarrow.Array of string
-        Values of each label field; an empty text is none.
+        Values of each label field; an empty text means no label.
     """
 
     values: npt.NDArray[np.float64]
@@ -52,11 +52,11 @@ class Layout:
     values : tuple of int
         Columns of values.
     id : int or None
-        That of the ids.
+        Column of the ids.
     labels : tuple of (str, int)
         Field and column of each label.
     names : tuple of str
-        Names of the values' columns; empty where the file has none.
+        Names of the values' columns; empty if the file has no names.
     """
 
     values: tuple[int, ...]
@@ -68,7 +68,7 @@ class Layout:
 class DenseFile(Protocol):
     """One file of dense vectors.
 
-    ``name`` is what it is called in an error, ``fields`` the label fields, ``layout`` says which columns are values.
+    ``name`` is its name in error messages, ``fields`` are the label fields, and ``layout`` describes the columns.
     """
 
     name: str
@@ -76,18 +76,18 @@ class DenseFile(Protocol):
     layout: Layout
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Read the vectors in portions; each call starts anew."""
+        """Yield chunks of vectors; each call starts at the first."""
 
 
 def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) -> int:
-    """Find a column that is named, or numbered from the left (1) or the right (-1).
+    """Return the index of a column from its name, or from its number from the left (1) or the right (-1).
 
     Parameters
     ----------
     text : str
-        What was given.
+        Name or number of the column.
     names : sequence of str
-        Names of all columns; none where the file has no header.
+        Names of all columns; empty if the file has no header.
     width : int
         Number of columns.
     path, flag : str
@@ -101,7 +101,7 @@ def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) 
     Raises
     ------
     OptionError
-        There is no such column.
+        The column does not exist.
     """
     if text in names:
         return list(names).index(text)
@@ -118,14 +118,14 @@ def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) 
 
 
 def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str) -> Layout:
-    """Tell which columns of a file are values.
+    """Return the columns of a file that are values, ids and labels.
 
     Parameters
     ----------
     options : ReadOptions
-        Which columns are ids and labels.
+        Columns of ids and labels.
     names : sequence of str
-        Names of all columns; none where the file has no header.
+        Names of all columns; empty if the file has no header.
     width : int
         Number of columns.
     path : str
@@ -134,14 +134,14 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
     Returns
     -------
     Layout
-        All others are values.
+        The layout; all columns except ids and labels are values.
 
     Raises
     ------
     OptionError
-        A column is not there, or named twice.
+        A column does not exist, or is named twice.
     InputError
-        No column is left, there are too many, or two have one name.
+        No column of values remains, there are too many, or two have the same name.
     """
     if width > MOST_COLUMNS:
         raise InputError(path, f"expected at most {MOST_COLUMNS} columns, found {width}")
@@ -171,26 +171,26 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
 
 
 class DenseSource:
-    """Files of dense vectors behind one another.
+    """Files of dense vectors, read one after another.
 
-    ``named`` says whether a file names its columns, ``numbered`` whether the vectors of a file have no ids; ``file`` is
-    the name of the file that is being read.
+    ``named`` is true if a file names its columns, ``numbered`` if the vectors of a file have no ids; ``file`` is the
+    name of the file that is being read.
 
     Parameters
     ----------
     files : list of DenseFile
         At least one.
     stems : list of str
-        What ids that are numbers begin with, a text for each file; they do where there are several files.
+        Prefix of numeric ids for each file, used if there are several files.
     options : ReadOptions
         Its ``vocabulary`` names the columns.
     tagged : bool, optional
-        Whether ids that are numbers begin with the text of their file though there is one file.
+        Prefix numeric ids even if there is only one file.
 
     Raises
     ------
     InputError
-        A file has other columns than the first.
+        The columns of a file differ from those of the first.
     """
 
     def __init__(self, files: list[DenseFile], stems: list[str], options: ReadOptions, *, tagged: bool = False) -> None:
@@ -225,12 +225,12 @@ class DenseSource:
         return self._columns
 
     def vectors(self) -> Iterator[Vectors]:
-        """Read the vectors of one file after another; each call starts anew.
+        """Yield the vectors of one file after another; each call starts at the first.
 
         Yields
         ------
         Vectors
-            A chunk.
+            A chunk of vectors.
 
         Raises
         ------
@@ -278,14 +278,14 @@ def _require_new(path: str, ids: pa.Array, seen: set[str], first: int) -> None:
 
 
 def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
-    """Make the (field, value) lists of vectors.
+    """Return the labels of vectors as (field, value) lists.
 
     Parameters
     ----------
     fields : sequence of str
         Names of the fields.
     labels : sequence of pyarrow.Array of string
-        Each field's values; an empty text is none.
+        Values of each field; an empty text means no label.
 
     Returns
     -------

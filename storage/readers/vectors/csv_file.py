@@ -1,4 +1,4 @@
-"""Comma-separated values, with a header or none: a vector a line, read in blocks."""
+"""Reader of comma-separated values, a vector a line, with or without a header."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class TableFile:
     path : str
         The file.
     options : ReadOptions
-        Which columns are ids and labels, and whether the first line is a header: by default it is, if none of its
-        values is a number.
+        Columns of ids and labels, and whether the first line is a header; by default it is one if none of its values is
+        a number.
 
     Raises
     ------
     InputError
         The file is empty, or a column has no name in its header.
     OptionError
-        A column is not there.
+        A column does not exist.
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
@@ -83,17 +83,17 @@ class TableFile:
         return not any(_is_number(first[place]) for place in layout.values)
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Read the vectors, in chunks of some megabytes of text.
+        """Yield the vectors in chunks of some megabytes of text.
 
         Yields
         ------
         VectorChunk
-            Whole lines.
+            The vectors of complete lines.
 
         Raises
         ------
         InputError
-            A line has another number of values, or a value is no number.
+            A line has more or fewer values than the first, or a value is not a number.
         """
         rows = 0
         with reading(self.name), open_input(self.name, self._limit) as handle:
@@ -115,7 +115,7 @@ class TableFile:
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(block),
-                # One thread: only then does an error name the row.
+                # Arrow's errors name the row only if one thread reads.
                 pyarrow.csv.ReadOptions(
                     use_threads=False, block_size=len(block) + 1, column_names=[str(n) for n in range(self._width)]
                 ),
@@ -131,7 +131,7 @@ class TableFile:
         return VectorChunk(values, ids, tuple(_text(table, place) for _, place in self.layout.labels))
 
     def _fault(self, message: str, rows: int) -> InputError:
-        """Say what Arrow says of a block that begins after so many rows."""
+        """Return the error for Arrow's message about a block that begins after `rows` rows."""
         if match := _LENGTH.search(message):
             row, expected, actual = match.groups()
             where = f"row {rows + int(row)}" if row else ""
@@ -153,7 +153,7 @@ def _text(table: pa.Table, place: int) -> pa.Array:
 
 
 def _named(first: list[str], options: ReadOptions) -> bool:
-    """Say whether a column is asked for by a name, which only a header can have."""
+    """Return True if an option refers to a column by name, which requires a header."""
     columns = [text if text in first else text.partition("=")[2] or text for text in options.labels]
     return any(not text.lstrip("-").isdigit() for text in [*columns, options.id or "1"])
 

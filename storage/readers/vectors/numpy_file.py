@@ -1,4 +1,4 @@
-"""Dense arrays of vectors x columns in NumPy's .npy and .npz, read as streams."""
+"""Reader of dense arrays of vectors x columns in NumPy's .npy and .npz, in chunks of rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.vectors.base import CHUNK_VALUES, DenseFile, VectorChunk, layout_of
 from collapsium.storage.units import size
 
-NUMBERS = "biuf"  # kinds of plain numbers
+NUMBERS = "biuf"  # dtype kinds of plain numbers
 EXPECTED = "expected a dense array of vectors x columns"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 Values = AnyArray
@@ -37,28 +37,29 @@ class _Header:
             self.shape, self.fortran, self.dtype = _HEADERS[version](file)
         except InputError:
             raise
-        except Exception as error:  # what the parser of headers raises has no common kind
+        # NumPy's parser of headers raises exceptions that have no common base class.
+        except Exception as error:
             raise InputError(path, f"expected an array in NumPy's format ({error})", where) from None
         if self.dtype.hasobject:
             raise InputError(path, "expected plain numbers, found a pickle", where)
 
 
 class MatrixFile:
-    """An array of vectors x columns in NumPy's format, some of whose columns may be ids or labels.
+    """An array of vectors x columns in NumPy's format, where some columns may be ids or labels.
 
     Parameters
     ----------
     path : str
         A ``.npy`` file, plain or compressed.
     options : ReadOptions
-        Which columns are ids and labels.
+        Columns of ids and labels.
 
     Raises
     ------
     InputError
-        It is no dense array of numbers.
+        The file is not a dense array of numbers.
     OptionError
-        A column is not there.
+        A column does not exist.
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
@@ -71,12 +72,12 @@ class MatrixFile:
         self.fields = tuple(field for field, _ in self.layout.labels)
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Read the vectors, in chunks of 4 million values.
+        """Yield the vectors in chunks of 4 million values.
 
         Yields
         ------
         VectorChunk
-            Whole rows.
+            The vectors of complete rows.
         """
         with reading(self.name), open_input(self.name, self._limit) as handle:
             for rows in _rows(self.name, handle, _Header(self.name, handle)):
@@ -84,19 +85,19 @@ class MatrixFile:
 
 
 def chunk_of(file: DenseFile, rows: Values) -> VectorChunk:
-    """Take the values, the ids and the labels out of rows of numbers.
+    """Return the values, ids and labels in rows of numbers.
 
     Parameters
     ----------
     file : DenseFile
-        Whose layout says which columns are what.
+        The file, which has the layout of the columns.
     rows : numpy.ndarray, shape (vectors, columns)
         All columns.
 
     Returns
     -------
     VectorChunk
-        The same rows.
+        The same rows, split into values, ids and labels.
     """
     layout = file.layout
     all_values = len(layout.values) == rows.shape[1]
@@ -106,7 +107,7 @@ def chunk_of(file: DenseFile, rows: Values) -> VectorChunk:
 
 
 def _texts(column: Values) -> pa.Array:
-    """Write numbers as texts, whole ones without a point; texts stay."""
+    """Return numbers as texts, integers without a point; texts are unchanged."""
     if column.dtype.kind == "S":
         column = np.char.decode(column, "utf-8", "replace")
     if column.dtype.kind != "f":
@@ -116,24 +117,24 @@ def _texts(column: Values) -> pa.Array:
 
 
 def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
-    """Return the columns of an array, which must be one of vectors x columns.
+    """Return the number of columns of an array of vectors x columns.
 
     Parameters
     ----------
     path : str
         The file, for the error.
     shape, dtype
-        The array's.
+        Shape and dtype of the array.
 
     Returns
     -------
     int
-        The columns.
+        Number of columns.
 
     Raises
     ------
     InputError
-        It has other dims, no columns, or no numbers.
+        The array is not of two dimensions, or has no columns, or is not of numbers.
     """
     if len(shape) != 2 or not shape[1]:
         raise InputError(path, f"{EXPECTED}, found the shape {' x '.join(map(str, shape)) or '()'}")
@@ -143,7 +144,7 @@ def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
 
 
 def _rows(path: str, file: IO[bytes], header: _Header) -> Iterator[Values]:
-    """Read an array's rows from where its header ends; one in column order is read whole."""
+    """Yield the rows behind an array's header; an array in column order is loaded into memory first."""
     count, width = header.shape
     if header.fortran:
         values = np.frombuffer(_exactly(path, file, count * width * header.dtype.itemsize), dtype=header.dtype)
@@ -164,7 +165,7 @@ def chunks_of(rows: Values) -> Iterator[Values]:
 
 
 def _exactly(path: str, file: IO[bytes], count: int) -> bytes:
-    """Read so many bytes, as many as there are at a time: a header may promise anything."""
+    """Return `count` bytes, read in steps because the count of a damaged header may exceed memory."""
     parts, left = [], count
     while left and (data := file.read(min(left, 1 << 26))):
         parts.append(data)
@@ -175,22 +176,22 @@ def _exactly(path: str, file: IO[bytes], count: int) -> bytes:
 
 
 class ArchiveFile:
-    """An archive of dense arrays: one of values and, perhaps, one of ids and some of labels.
+    """An archive of dense arrays: one of values and optionally others of ids and labels.
 
     Parameters
     ----------
     path : str
         A ``.npz`` file.
     options : ReadOptions
-        ``values`` names the array of vectors, where there are several; ids and labels are arrays of one dimension by
-        their names, or columns of the values by their numbers.
+        ``values`` names the array of vectors if there are several; ids and labels are names of one-dimensional arrays
+        or numbers of columns.
 
     Raises
     ------
     InputError
-        It is no such archive.
+        The file is not such an archive.
     OptionError
-        There is no such array.
+        The array does not exist.
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
@@ -220,7 +221,7 @@ class ArchiveFile:
                 )
 
     def _headers(self, handle: IO[bytes]) -> dict[str, tuple[tuple[int, ...], DType]]:
-        """Read the header of each array; refuse archives that decompress to far more than their size."""
+        """Return the shape and dtype of each array; raise an error if the archive expands to far more than its size."""
         headers = {}
         with _archive(self.name, handle) as (archive, bytes_):
             limit = max(LEAST_LIMIT, RATIO * bytes_) if self._limit is None else self._limit
@@ -246,12 +247,12 @@ class ArchiveFile:
         return names[0]
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Read the vectors, in chunks of 4 million values.
+        """Yield the vectors in chunks of 4 million values.
 
         Yields
         ------
         VectorChunk
-            Whole rows.
+            The vectors of complete rows.
         """
         with (
             reading(self.name),
@@ -270,7 +271,7 @@ class ArchiveFile:
                     first = last
 
     def _column(self, archive: zipfile.ZipFile, name: str) -> pa.Array:
-        """Read an array of one dimension as texts."""
+        """Return a one-dimensional array as texts."""
         with archive.open(f"{name}.npy") as file:
             header = _Header(self.name, file, name)
             if header.dtype.kind not in f"{NUMBERS}US":
@@ -281,7 +282,7 @@ class ArchiveFile:
 
 
 class _archive:  # noqa: N801 - used as a statement
-    """Open a zip archive in a file, which is read whole where it cannot be searched; give it and its size."""
+    """Open a zip archive and return it with its size; a file without random access is loaded into memory."""
 
     def __init__(self, path: str, handle: IO[bytes]) -> None:
         self._path, self._handle = path, handle

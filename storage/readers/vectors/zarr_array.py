@@ -1,4 +1,4 @@
-"""Zarr arrays of vectors x columns, of anybody's making, read a few chunks at a time."""
+"""Reader of Zarr arrays of vectors x columns from any program, a few chunks at a time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from collapsium.storage.readers.vectors.base import CHUNK_VALUES, VectorChunk, l
 from collapsium.storage.readers.vectors.numpy_file import chunk_of, chunks_of, width_of
 from collapsium.storage.units import size
 
-FEW_CHUNKS, MISSING = 1000, 20  # chunks that may be missing anyhow, and for each that is there
-# Codecs that only move and compress numbers: others could be pickles.
+# An array may claim `MISSING` chunks for each existing chunk, after `FEW_CHUNKS` is added to the existing ones.
+FEW_CHUNKS, MISSING = 1000, 20
+# Only codecs that move and compress numbers are accepted, because others could unpickle objects.
 _CODECS = ("BytesCodec", "ZstdCodec", "GzipCodec", "BloscCodec", "Crc32cCodec", "TransposeCodec")  # of zarr.codecs
 _OLD_CODECS = ("zstd", "blosc", "gzip", "zlib", "lz4", "bz2", "lzma")  # of Zarr's format 2
 
@@ -31,14 +32,14 @@ class ZarrFile:
     path : str
         Folder or fsspec URL of the array, or of a group of arrays.
     options : ReadOptions
-        ``values`` names the array of a group; which columns are ids and labels.
+        ``values`` names the array of a group; other options name the columns of ids and labels.
 
     Raises
     ------
     InputError
-        It is no dense array of numbers.
+        The array is not a dense array of numbers.
     OptionError
-        There is no such array or column.
+        The array or a column does not exist.
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
@@ -74,12 +75,12 @@ class ZarrFile:
         return arrays[name if name is not None else next(iter(arrays))]
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Read the vectors, whole chunks of about 4 million values at a time.
+        """Yield the vectors in complete Zarr chunks, about 4 million values at a time.
 
         Yields
         ------
         VectorChunk
-            Whole rows.
+            The vectors of complete rows.
         """
         count, width = self._array.shape
         chunk = self._array.chunks[0]
@@ -92,7 +93,7 @@ class ZarrFile:
 
 
 def _require_plain(path: str, array: Any) -> None:
-    """Refuse an array whose reading could run or fill what it likes."""
+    """Raise an error if reading an array could execute code or exhaust memory."""
     metadata = array.metadata
     if metadata.zarr_format == 2:
         compressor = metadata.compressor
@@ -110,14 +111,14 @@ def _require_plain(path: str, array: Any) -> None:
 
 
 def _require_there(path: str, array: Any, limit: int | None) -> None:
-    """Refuse an array of which far more would come out than its files hold, or most of whose chunks are missing.
+    """Raise an error if an array expands to far more than its files, or if most of its chunks are missing.
 
-    Missing chunks stand for zeros, so that an empty folder could be any array.
+    Zarr reads missing chunks as zeros, so an empty folder could claim any size.
     """
     expected = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True))
     folder = Folder(path) / array.path if array.path else Folder(path)
     if expected > FEW_CHUNKS:
-        # Files are counted, as Zarr would look for each chunk by itself, for minutes where millions are promised.
+        # Zarr would look up each chunk, for minutes if the metadata claims millions, so files are counted instead.
         names = (name.rsplit("/", 1)[-1] for name in folder.files())
         each = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
         present = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
@@ -144,13 +145,13 @@ def _is_plain(codec: Any) -> bool:
 
 
 class _fault:  # noqa: N801 - used as a statement
-    """Turn what Zarr raises for a damaged array into an error that names it."""
+    """Replace Zarr's exceptions about a damaged array by an error that names the array."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
-        """Start reading."""
+        """Enter the block; nothing is opened."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, FAULTS) and not isinstance(error, (InputError, OptionError)):
