@@ -130,7 +130,7 @@ class LabelTable(ShortRepr):
             return matches[0]
         if matches:
             several = " or ".join("=".join(self.names[place]) for place in matches)
-            raise OptionError(f"label '{text}': several fields have it; say {several}")
+            raise OptionError(f"label '{text}': several fields have it; name one as {several}")
         known = ["=".join(name) for name in self.names] if "=" in text else [value for _, value in self.names]
         raise OptionError(f"unknown label '{text}'{suggestion(text, known, 3)}")
 

@@ -127,7 +127,7 @@ def guess_format(path: str) -> str:
         return only if only in TEXTS else "text"
     if not folder.exists():
         raise AbsentError(f"{path}: no such file or folder")
-    raise OptionError(f"{path}: the name does not tell its format; say `format` {'|'.join(FORMATS)}")
+    raise OptionError(f"{path}: its format does not follow from its name; name it with `format` {'|'.join(FORMATS)}")
 
 
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:

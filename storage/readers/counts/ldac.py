@@ -16,7 +16,7 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
-PORTION = 1_000_000  # pairs
+CHUNK_PAIRS = 1_000_000  # pairs
 
 
 class LDACSource:
@@ -55,7 +55,7 @@ class LDACSource:
             for line, text in enumerate(handle, start=1):
                 rows.append(self._parse(text, line))
                 waiting += rows[-1].shape[1]
-                if waiting >= PORTION:
+                if waiting >= CHUNK_PAIRS:
                     yield self._documents(rows, written)
                     written, rows, waiting = written + len(rows), [], 0
         if rows:

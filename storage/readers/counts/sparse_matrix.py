@@ -20,7 +20,7 @@ from collapsium.storage.readers.base import INT32_MAX, open_input, reading, requ
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import size
 
-PORTION = 100_000  # documents
+CHUNK_DOCUMENTS = 100_000  # documents
 EXPECTED = "expected a sparse matrix in Matrix Market or SciPy's .npz"
 _FAULTS = (ValueError, TypeError, IndexError, OverflowError)
 
@@ -185,8 +185,8 @@ class MatrixSource:
 
     def documents(self) -> Iterator[Documents]:
         """Yield chunks of 100,000 documents."""
-        for first in range(0, self._matrix.shape[0], PORTION):
-            part = self._matrix[first : first + PORTION]
+        for first in range(0, self._matrix.shape[0], CHUNK_DOCUMENTS):
+            part = self._matrix[first : first + CHUNK_DOCUMENTS]
             yield Documents(
                 numbered_ids(self._first_id + first, part.shape[0]),
                 part.indptr.astype(np.int64),

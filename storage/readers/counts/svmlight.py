@@ -17,7 +17,7 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
-PORTION = 1_000_000  # pairs
+CHUNK_PAIRS = 1_000_000  # pairs
 FIELD = "label"
 _ZERO = re.compile(rb"\s0+:")
 
@@ -89,7 +89,7 @@ class SVMlightSource:
                 labels.append(text[0].decode("utf-8", "replace").split(","))
                 rows.append(self._parse(text[1:], line))
                 waiting += len(rows[-1])
-                if waiting >= PORTION:
+                if waiting >= CHUNK_PAIRS:
                     yield _documents(rows, labels, written)
                     written, rows, labels, waiting = written + len(rows), [], [], 0
         if rows:

@@ -244,7 +244,7 @@ def read_sides(
         A file or field is missing or damaged, or a number has no name.
     """
     if request.names and not request.files:
-        raise OptionError(f"`label_names` {request.names[0]}: names labels of side files; say `label_files` FILE too")
+        raise OptionError(f"`label_names` {request.names[0]}: applies only to side files; `label_files` names them")
     files = [read_side(file, options) for file in request.files]
     fields = Fields.of(options)
     lists = [read_names(file, options) for file in request.names]

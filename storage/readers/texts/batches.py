@@ -9,7 +9,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.blocks import Block
 from collapsium.storage.readers.texts.fields import Fields, require_columns
-from collapsium.storage.readers.texts.gathering import PORTION, Batch, Gathering, Into
+from collapsium.storage.readers.texts.gathering import CHUNK_BYTES, Batch, Gathering, Into
 from collapsium.storage.readers.texts.lines import gather_file, gather_json, gather_mallet
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
 from collapsium.storage.readers.texts.spans import Span
@@ -94,7 +94,7 @@ def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool =
     gathering = Gathering(Fields.of(options), numbered)
     for span in block:
         for _ in GATHER[kind](span, options, gathering):
-            if gathering.bytes >= PORTION:
+            if gathering.bytes >= CHUNK_BYTES:
                 yield gathering.batch()
     if len(gathering):
         yield gathering.batch()

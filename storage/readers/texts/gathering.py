@@ -16,7 +16,7 @@ from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
 from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text
 from collapsium.storage.short_repr import ShortRepr
 
-PORTION = 1 << 24  # bytes of text that are tokenized together
+CHUNK_BYTES = 1 << 24  # bytes of text that are tokenized together
 
 
 @dataclass(frozen=True, repr=False)

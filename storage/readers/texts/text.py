@@ -21,7 +21,7 @@ from collapsium.storage.readers.base import open_input, reading, required_words
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr
 
-PORTION = 1_000_000  # pairs
+CHUNK_PAIRS = 1_000_000  # pairs
 WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two or more characters, the first a letter
 
 
@@ -134,19 +134,19 @@ class TextSource:
     def documents(self) -> Iterator[Documents]:
         """Yield chunks of documents with about a million pairs each."""
         number = {word: position for position, word in enumerate(self._words)}
-        portion = _Portion()
+        chunk = _Chunk()
         for text in self._all():
             sections = text.sections if self._structured else (" ".join(text.sections),)
             counts = [Counter(number[word] for word in self._analyze(part) if word in number) for part in sections]
-            portion.add(text, counts)
-            if len(portion.words) >= PORTION:
-                yield portion.documents(self._structured)
-                portion = _Portion()
-        if portion.texts:
-            yield portion.documents(self._structured)
+            chunk.add(text, counts)
+            if len(chunk.words) >= CHUNK_PAIRS:
+                yield chunk.documents(self._structured)
+                chunk = _Chunk()
+        if chunk.texts:
+            yield chunk.documents(self._structured)
 
 
-class _Portion:
+class _Chunk:
     """Collects tokenized documents and converts them to arrays."""
 
     def __init__(self) -> None:

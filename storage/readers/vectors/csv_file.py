@@ -107,9 +107,9 @@ class TableFile:
                     block += line
                 rest = b""
                 if block.strip():
-                    portion = self._parsed(block, rows)
-                    rows += len(portion.values)
-                    yield portion
+                    chunk = self._parsed(block, rows)
+                    rows += len(chunk.values)
+                    yield chunk
 
     def _parsed(self, block: bytes, rows: int) -> VectorChunk:
         try:

@@ -113,7 +113,7 @@ def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_fac
                 ingest(path, place / "c", segments=how, **options)
             return
         plain = ingest(path, place / "plain", scheduler="serial", **options)
-        monkeypatch.setattr(batches, "PORTION", block)
+        monkeypatch.setattr(batches, "CHUNK_BYTES", block)
         monkeypatch.setattr(lines, "PIECE", block)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))
         one = ingest(path, place / "one", segments=how, scheduler="serial", **options)

@@ -78,7 +78,7 @@ def test_side_files__give_the_columns_that_records_would(tmp_path_factory, monke
         random.shuffle(beside)
         side = put_rows(place / f"side{ending}", beside)
         texts = put_lines(place / "texts.jsonl", [{name: row[name] for name in ("id", "text")} for row in rows])
-        for module, name in ((blocks, "BLOCK"), (batches, "PORTION")):
+        for module, name in ((blocks, "BLOCK"), (batches, "CHUNK_BYTES")):
             monkeypatch.setattr(module, name, 40)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (40,))
         for scheduler, workers in (("serial", None), ("threads", 3)):
@@ -239,7 +239,7 @@ WRONG = {
     "no id matches": ("d.jsonl", {"label_files": ["side.csv"]}, "found none among 4 (such as '5', '9', '2')"),
     "absent": ("d.jsonl", {"label_files": ["none.txt"]}, "none.txt: no such file"),
     "names out of range": ("d.ldac", {"label_files": ["who.txt"], "label_names": ["two"]}, "from 1 to 2"),
-    "names of nothing": ("d.ldac", {"label_names": ["names.txt"]}, "say `label_files` FILE too"),
+    "names of nothing": ("d.ldac", {"label_names": ["names.txt"]}, "`label_files` names them"),
     "names of another": (
         "d.ldac",
         {"label_files": ["who.txt"], "label_names": ["whom=names.txt"]},

@@ -95,7 +95,11 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
                 ingest(path, place / "c", shard_tokens=shard_tokens, **cuts)
             return
         found = []
-        for module, name, value in ((blocks, "BLOCK", block), (batches, "PORTION", portion), (lines, "PIECE", portion)):
+        for module, name, value in (
+            (blocks, "BLOCK", block),
+            (batches, "CHUNK_BYTES", portion),
+            (lines, "PIECE", portion),
+        ):
             monkeypatch.setattr(module, name, value)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))
         for scheduler, workers in (("serial", None), ("threads", 3)):

@@ -239,7 +239,7 @@ def test_cuts__drop_words_by_document_frequency_and_keep_documents(tmp_path):
     corpus = Corpus(tmp_path / "corpus")
     assert corpus.vocabulary.words == ["dog"]
     assert rows_of(corpus) == [{0: 1}, {0: 1}, {}, {}]
-    with pytest.raises(InputError, match="no word is left of 4 after the cuts"):
+    with pytest.raises(InputError, match="no word is left of 4 after pruning"):
         ingest(open_source([path]), tmp_path / "none", cuts=Cuts(min_documents=9))
     assert not (tmp_path / "none").exists()
 
@@ -267,7 +267,7 @@ def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
     for name in ("docword.none.txt", "none.ldac", "none.mtx", "none.npz", "none.jsonl", "none.txt"):
         with pytest.raises(AbsentError, match="no such file"):
             open_source([str(tmp_path / name)])
-    with pytest.raises(OptionError, match="does not tell its format"):
+    with pytest.raises(OptionError, match="its format does not follow from its name"):
         guess_format(put(tmp_path, "data.bin", "x"))
     with pytest.raises(OptionError, match="did you mean 'ldac'"):
         open_source(["x"], "lda-c")
