@@ -2,7 +2,7 @@
 Comparison of families
 ======================
 
-`compare` fits each family with each number of topics and several seeds, to the same training tokens. The picture
+`compare` fits each family to the same training tokens, with each number of topics and with several seeds. The picture
 shows the mean score of the held-out tokens, with its standard error.
 """
 

@@ -3,7 +3,7 @@ Predicted labels
 ================
 
 `predict` finds the label under which the words of a document are most probable. The picture compares the predictions
-with the labels that the documents have. A fifth of the documents was not fitted.
+with the labels that the documents have. They are a fifth of the corpus, which was not fitted.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -35,7 +35,7 @@ page = cluster.dashboard_link.replace("/status", "/collapsium")
 Path("dashboard.url").write_text(page)
 
 # %%
-# The course of the fit is in the run's folder as well.
+# `plot` draws the score and the sizes of topics from the run's folder, also after the cluster is closed.
 
 cluster.close()
 plot("library", "course.svg", what=["score", "sizes"])

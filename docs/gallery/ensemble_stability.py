@@ -2,7 +2,7 @@
 Stability of topics
 ===================
 
-Six fits that differ in their random seed alone are an ensemble. A topic's stability is one minus its mean Hellinger
+Six fits that differ only in their random seed are an ensemble. A topic's stability is one minus its mean Hellinger
 distance to the matching topics of the other members. Large topics tend to be found by every member.
 """
 

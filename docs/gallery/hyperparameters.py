@@ -2,8 +2,8 @@
 Hyperparameters over iterations
 ===============================
 
-CV-HDP keeps posteriors of its concentrations. The picture shows the expectations of alpha, which governs how many
-topics a document has, and gamma, which governs how many topics the corpus has.
+The family `hdp` infers posterior distributions of its concentrations. The picture shows the expectations of alpha,
+which governs how many topics a document has, and gamma, which governs how many topics the corpus has.
 """
 
 # sphinx_gallery_capture_repr = ()

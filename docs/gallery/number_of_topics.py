@@ -2,8 +2,8 @@
 Number of topics over iterations
 ================================
 
-CV-HDP merges, deletes and splits topics between iterations. It begins here with forty topics, on documents that were
-drawn from a model of ten.
+The family `hdp` merges, deletes and splits topics between iterations. Here it begins with forty topics. The documents
+were drawn from a model of ten.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -2,8 +2,8 @@
 Report page
 ===========
 
-A report is one HTML file that asks for nothing from the network. It shows each topic with its words and example
-documents, the map of the topics, what labels have most of a topic, and the course of the fit.
+A report is one HTML file that needs no network. It shows each topic with its words and example documents, the map of
+the topics, the labels whose documents have most of a topic, and the score over the iterations.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -32,7 +32,7 @@ events = [json.loads(line) for line in Path("library/events.jsonl").read_text().
 ours = [(event["elapsed"], event["score"]) for event in events if event["event"] == "iteration"]
 
 # %%
-# The same for scikit-learn: proportions from the training tokens, the log probability of the held-out tokens.
+# The same score for scikit-learn: proportions are fitted to the training tokens, and the held-out tokens are scored.
 
 
 def counts(folder):

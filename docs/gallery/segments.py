@@ -2,8 +2,8 @@
 Segments along a text
 =====================
 
-Sequential LDA lets the proportions of each segment vary about those of the segment before it. The picture shows the
-topics' shares along the document of most segments.
+In sequential LDA the proportions of each segment are drawn around those of the segment before it. The picture shows the
+topics' shares along the document with the most segments.
 """
 
 # %%
@@ -29,6 +29,6 @@ fit(
 )
 
 # %%
-# The picture says how far neighbouring segments lie apart, in mean Hellinger distance.
+# The picture also states the mean Hellinger distance between the proportions of neighbouring segments.
 
 print(*plot("library", "segments.svg", what=["segments"]))

@@ -2,8 +2,8 @@
 Sizes of topics
 ===============
 
-The share of the tokens that each topic holds, the largest first. `gibbs-hdp` samples the number of topics as well: it
-begins with fifty here, and opens and closes topics as the texts support them.
+The picture shows the share of the tokens that belongs to each topic, the largest first. `gibbs-hdp` samples the number
+of topics as well. It begins with fifty here, and adds and removes topics as it samples.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -2,8 +2,9 @@
 Tree of topics
 ==============
 
-The nested Chinese restaurant process puts each document on a path down a tree. The root has the words of all
-documents, and the leaves those of a subject. A node shows its share of the tokens and its most probable words.
+The nested Chinese restaurant process puts each document on a path from the root of a tree to a leaf. The root has the
+words of all documents, and the leaves those of a subject. A node shows its share of the tokens and its most probable
+words.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -2,8 +2,8 @@
 Tree of components
 ==================
 
-Hierarchical component analysis fits a tree to dense vectors. Each vector lies in the span of the directions along its
-path. The vectors are scikit-learn's images of handwritten digits, 8 by 8 pixels each.
+Hierarchical component analysis fits a tree to dense vectors. Each vector is close to a weighted sum of the directions
+on its path. The vectors are scikit-learn's images of handwritten digits, 8 by 8 pixels each.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -39,7 +39,8 @@ texts[["id", "subject", "text"]].head()
 # `ingest` counts words. Rare words are dropped, since they say little
 # about topics, and so are very common ones. With `phrases`, words that
 # often follow one another become one word, such as
-# ``regular_expression``. The manifest says what the corpus holds.
+# ``regular_expression``. `ingest` returns the manifest, the record of
+# what the corpus holds.
 
 manifest = ingest(
     "texts.jsonl",
@@ -54,8 +55,8 @@ manifest = ingest(
 print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 
 # %%
-# A tenth of each document's tokens is held out, to see how well the
-# model predicts.
+# A token is one occurrence of a word. A tenth of each document's tokens
+# is held out, to see how well the model predicts.
 
 split("corpus", "train", "heldout", fraction=0.1)
 
@@ -80,9 +81,9 @@ topics["words"] = topics.words.str.join(" ")
 topics[["share", "words"]].head(10)
 
 # %%
-# The index is the topic's number, which never changes. `share` is the
-# part of the tokens that belongs to the topic. The words are the most
-# probable ones.
+# The index of the frame is the topic's number, which never changes.
+# `share` is the part of the tokens that belongs to the topic. The words
+# are the most probable ones.
 #
 # Did the fit converge? The score after each iteration levels off. The
 # score is the mean log probability of a held-out token, in nats.
@@ -99,8 +100,9 @@ plot("run", "topic_map.svg", what=["map"])
 # -----------
 #
 # The score compares models that are fitted to the same corpus.
-# Perplexity is its exponential, negated. Coherence looks at the topics'
-# words instead: do they occur in the same documents?
+# Perplexity is the exponential of the negated score. Coherence looks at
+# the topics' words instead: do they occur in the same documents?
+# Diversity is the share of different words among all top words.
 
 score = evaluate("run", heldout="heldout")
 print(
@@ -146,8 +148,8 @@ pd.read_parquet("proportions.parquet").head(3)
 # A report
 # --------
 #
-# One HTML file shows all of it, with passages of the texts. It loads
-# nothing from anywhere.
+# One HTML file shows all of it, with passages of the texts. It needs no
+# network.
 
 report("run", "report.html", texts="texts.jsonl")
 

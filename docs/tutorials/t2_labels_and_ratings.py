@@ -81,8 +81,8 @@ pd.read_parquet("subjects.parquet")[
 ].head()
 
 # %%
-# A row of the picture has the documents of a true label, a column those
-# with a predicted one.
+# In the picture, a row has the documents with one true label, and a
+# column the documents with one predicted label.
 #
 # `evaluate` gives the figures. *Macro* F1 averages over the labels, so
 # that rare ones count as much as common ones.
@@ -111,7 +111,7 @@ fit(
 plot("scaled", "labels.svg", what=["labels"])
 
 # %%
-# What does a document about networking let one expect?
+# Which topics does one expect in a document about networking?
 
 for one in expected_topics("scaled", ["networking"], words=5)[:4]:
     print(
@@ -132,9 +132,9 @@ for row, name in enumerate(weights.titles):
 # -------
 #
 # A rating is a number. ``hdsp`` with ``scaling="linear"`` gives each
-# topic a slope for each number. These reviews are drawn at random: the
-# more stars, the more words of praise. The slopes find the two kinds of
-# words.
+# topic a slope: how the topic changes with the number. These reviews
+# are drawn at random: the more stars, the more words of praise. The
+# slopes find the two kinds of words.
 
 draw = random.Random(0)
 praise = [
@@ -200,8 +200,8 @@ for topic, slope in zip(slopes.topics, slopes.weights[0], strict=True):
     )
 
 # %%
-# Files of texts need no corpus: they are read as the model's own
-# documents were.
+# New texts need not be ingested first. Files are read with the options
+# by which the model's own documents were read.
 
 predict("ratings", "later.jsonl", "stars.csv", field="stars")
 later = pd.read_csv("stars.csv")

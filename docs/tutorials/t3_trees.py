@@ -66,8 +66,8 @@ for node in topics("tree", words=6):
 # The root has words that all documents use. Inner nodes are subjects,
 # leaves are special.
 #
-# Small nodes are folded in the picture; each "... more" says what they
-# share.
+# Small nodes are folded in the picture. An entry "... more" has the
+# share of the tokens that belongs to the nodes folded there.
 
 plot("tree", "tree.svg", what=["tree"], min_share=0.012)
 
@@ -95,9 +95,9 @@ by_leaf.nlargest(5, "size")
 # Shape and prediction
 # --------------------
 #
-# The defaults make a bushy tree that predicts well. With
-# ``posterior="dirichlet"``, the tree has far fewer nodes and its
-# objective is a bound of the evidence.
+# The defaults make a tree of many nodes that predicts well. With
+# ``posterior="dirichlet"``, the tree has far fewer nodes, and its
+# objective is a lower bound of the texts' log probability.
 
 fit(
     "train",
@@ -113,7 +113,7 @@ for run in ("tree", "sparse"):
     print(f"{run}: {len(topics(run))} nodes, {score:.3f} nats a token")
 
 # %%
-# A report opens folded branches in place.
+# In a report, a click opens a folded branch.
 
 report("sparse", "report.html", texts="texts.jsonl")
 
@@ -121,7 +121,7 @@ report("sparse", "report.html", texts="texts.jsonl")
 # Where to go next
 # ----------------
 #
-# * :doc:`t5_vectors`: trees of components of vectors.
+# * :doc:`t5_vectors`: trees for vectors.
 # * :doc:`/algorithms/index`: the model, both forms of the bound, moves,
 #   and the Gibbs sampler ``gibbs-ncrp``.
 # * :doc:`/benchmarks/index`: the experiments of Wang and Blei (2009).

@@ -11,9 +11,10 @@ segment, and to compare models of segments with models of documents.
 # ---------------------
 #
 # Here a document is a package of Python's standard library, and each of
-# its modules, classes and functions is a segment. A list of strings
-# keeps the segments as they are (``segments="column"``). Other ways cut
-# at paragraphs, sentences, lines or headings.
+# its modules, classes and functions is a segment. The text field is a
+# list of strings, one for each segment (``segments="column"``). Other
+# values of `segments` split texts at paragraphs, sentences, lines or
+# headings.
 
 import json
 from pathlib import Path
@@ -59,9 +60,10 @@ print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 # Segments that vary about their document
 # ---------------------------------------
 #
-# In ``segmented-lda`` the proportions of a segment vary about those of
-# its document. For comparison, LDA is fitted to the segments as if they
-# were documents by themselves: `flatten` makes such a corpus.
+# In ``segmented-lda`` the proportions of a segment are drawn around
+# those of its document. For comparison, LDA is fitted to the segments
+# as if they were documents by themselves: `flatten` makes such a
+# corpus.
 
 fit(
     "packages",
@@ -87,14 +89,14 @@ plot(
 
 # %%
 # How much do neighbouring segments differ? The mean Hellinger distance
-# is 0 for equal proportions and 1 for disjoint ones. Topics do not need
-# to match for this.
+# of their proportions is 0 for equal proportions and 1 for disjoint
+# ones. The two models need not have the same topics for this.
 
 for run in ("segmented", "alone"):
     print(f"{run}: {neighbour_distance(run, document='email'):.2f}")
 
 # %%
-# `infer` with `segments` writes a row a segment.
+# `infer` with `segments` writes a row for each segment.
 
 infer("segmented", "packages", "shares.parquet", segments=True)
 pd.read_parquet("shares.parquet").head(3)
@@ -103,9 +105,9 @@ pd.read_parquet("shares.parquet").head(3)
 # A sequence
 # ----------
 #
-# In ``sequential-lda`` each segment varies about the one before. One
-# document is enough: this one has the packages of the library in the
-# order of their subjects.
+# In ``sequential-lda`` the proportions of each segment are drawn around
+# those of the segment before it. One document is enough: this one has
+# the packages of the library in the order of their subjects.
 
 book = {
     "id": "library",
@@ -126,8 +128,9 @@ plot("sequence", "sequence.svg", what=["segments"])
 # Which predicts better?
 # ----------------------
 #
-# Half of the tokens of unseen documents are given, and the other half
-# is scored: the same tokens for both models.
+# Both models are fitted to the same training documents. Proportions of
+# the test documents are then fitted to half of their tokens, and the
+# other half is scored. The tokens are the same for both models.
 
 split("packages", "train", "test", documents=True, fraction=0.2)
 split("test", "given", "scored", fraction=0.5)
@@ -153,8 +156,8 @@ for run in ("of_segments", "of_documents"):
 # Where to go next
 # ----------------
 #
-# * :doc:`/algorithms/index`: networks of Dirichlet and Pitman-Yor
-#   vectors, which ``dirichlet-network`` reads from a file: sections of
-#   papers of years, for example.
+# * :doc:`/algorithms/index`: ``dirichlet-network``, for topics that
+#   depend on several things at once, such as years, journals and
+#   sections.
 # * :doc:`/benchmarks/index`: papers of NIPS by sentences, and *The
 #   Prince* by chapters.

@@ -10,7 +10,7 @@ the components, and to reconstruct vectors that were not fitted.
 # Vectors
 # -------
 #
-# Scikit-learn brings 1797 pictures of handwritten digits, of 8 by 8
+# Scikit-learn comes with 1797 pictures of handwritten digits, of 8 by 8
 # pixels. A row of the file is a picture; its last column is the digit,
 # which is a label.
 
@@ -45,8 +45,10 @@ split("digits", "train", "unseen", folds=5, fold=0)
 # --------------------
 #
 # ``hca``, hierarchical component analysis, puts each vector on a path
-# of a tree. The vector lies near the span of its path's directions. The
-# root's direction serves all vectors, a leaf's those of one kind.
+# of a tree, from the root to a leaf. Each node has a component, which
+# is a direction. A vector is close to a weighted sum of the directions
+# on its path. All vectors share the root's direction; vectors of one
+# kind share a leaf's.
 
 model = fit(
     "train", "run", family="hca", depth=3, max_nodes=14, iterations=60
@@ -54,8 +56,9 @@ model = fit(
 plot("run", "tree.svg", what=["tree"])
 
 # %%
-# A component is a row of loadings, one for each column. Here that is a
-# picture. Blue loadings are negative, red ones positive.
+# A component's loadings are its coordinates, one for each column of the
+# data. Here they make a picture. Negative loadings are blue, positive
+# ones red.
 
 nodes = topics("run", words=64)
 figure, axes = plt.subplots(2, (len(nodes) + 1) // 2, figsize=(10, 3.2))
@@ -89,9 +92,10 @@ pd.crosstab(paths.digit, paths.path.str[-1])
 # Reconstruction
 # --------------
 #
-# The error is the mean squared norm of what is left of an unseen
-# vector. For comparison: PCA with as many factors for each vector as
-# the tree has levels.
+# The reconstruction error is the mean squared norm of what is left of
+# an unseen vector when the components on its path are subtracted. For
+# comparison, principal component analysis (PCA) has as many factors for
+# each vector as the tree has levels.
 
 left = evaluate("run", unseen="unseen").reconstruction_error
 unseen = np.isin(np.arange(1, 1798).astype(str), paths.id.astype(str))

@@ -11,9 +11,10 @@ scores.
 # Several seeds
 # -------------
 #
-# A fit ends in one of many optima. `restarts` fits several seeds on the
-# same shards; each is a run of its own, in ``run/members``. `evaluate`
-# scores the mean of their predictive probabilities, and each member.
+# A fit ends in one of many optima. `restarts` fits several seeds to the
+# same corpus. Together they are an ensemble; each is a member, with a
+# run of its own in ``run/members``. `evaluate` scores each member, and
+# the mean of their predictive probabilities.
 
 import pandas as pd
 
@@ -59,9 +60,10 @@ for topic in [*by_stability[:4], *by_stability[-4:]]:
 # How many topics?
 # ----------------
 #
-# There are two ways. The first is a family that infers the number. Of a
-# corpus that is drawn from ten topics, ``hdp`` with a truncation of 40
-# keeps about ten. It merges, splits and deletes topics as it goes.
+# There are two ways. The first is a family that infers the number. Here
+# a corpus is drawn from ten topics, and ``hdp`` may use at most 40 (its
+# truncation). It merges, splits and deletes topics between iterations,
+# and about ten remain.
 
 simulate(
     "drawn",

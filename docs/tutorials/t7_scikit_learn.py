@@ -10,9 +10,9 @@ a number of topics, and to learn from minibatches.
 # Topics as features
 # ------------------
 #
-# The estimators follow scikit-learn's interface: they stand in
-# pipelines and searches, are cloned and pickled, and pass its checks.
-# Rows are documents, columns are words.
+# The estimators follow scikit-learn's interface. They work in pipelines
+# and searches, can be cloned and pickled, and pass scikit-learn's
+# checks of estimators. Rows are documents, columns are words.
 
 import pandas as pd
 from sklearn.feature_extraction.text import CountVectorizer
@@ -53,9 +53,10 @@ for row in pipeline[1].components_[:4]:
 # A search
 # --------
 #
-# `score` completes documents: proportions are fitted to a random half
-# of each document's tokens, and the mean log probability of a token of
-# the other half is the score, in nats. So a search needs no labels.
+# `score` measures document completion. Proportions are fitted to a
+# random half of each document's tokens. The score is the mean log
+# probability of a token of the other half, in nats; higher is better.
+# So a search needs no labels.
 
 search = GridSearchCV(
     make_pipeline(words, CollapsedLDA(max_iter=40, random_state=0)),
@@ -70,8 +71,9 @@ results[["param_collapsedlda__n_components", "mean_test_score"]]
 # Minibatches
 # -----------
 #
-# `partial_fit` makes a step of the stochastic schedule.
-# `total_documents` says how many documents there will be.
+# `partial_fit` updates the model from one batch of documents, as the
+# stochastic schedule does. `total_documents` says how many documents
+# there will be in all.
 
 counts = words.fit_transform(texts.text)
 online = CollapsedLDA(

@@ -3,16 +3,16 @@ Notebooks
 =========
 
 You will be able to watch a fit in a notebook, to look at its results as
-frames and pictures, and to stop and resume it. Each cell of this page
-is a cell of a notebook; download it at the end of the page.
+frames and pictures, and to stop and resume it. Each block of code is a
+cell of a notebook, which you can download at the end of the page.
 """
 
 # %%
 # Texts from a frame
 # ------------------
 #
-# Without a folder, a fit leaves nothing on disk. Its temporary folder
-# is removed when the model is closed or collected. Until then, all
+# If you name no folder, a fit uses a temporary one. It is removed when
+# the model is closed, or when Python frees the model. Until then, all
 # functions take the model in place of a run.
 
 import subprocess
@@ -40,7 +40,7 @@ model = fit(texts, family="hdp", topics=40, iterations=60, **reading)
 model
 
 # %%
-# The last line of a cell is shown as text. It says what the model is.
+# A model on the last line of a cell is shown as a short description.
 #
 # Frames
 # ------
@@ -57,7 +57,7 @@ shares.groupby(texts.set_index("id").subject).mean()[
 ].round(3).head()
 
 # %%
-# Arrays are there too: topics x words, and documents x topics.
+# The same as arrays: topics x words, and documents x topics.
 
 model.topic_word.shape, model.document_topic.shape
 
@@ -66,9 +66,10 @@ model.topic_word.shape, model.document_topic.shape
 # -----------
 #
 # `sinks` are functions that receive each event of the fit, a dict. This
-# one draws the curve of the change after every tenth iteration. In a
-# notebook, replace the previous picture with
-# ``IPython.display.clear_output(wait=True)`` and ``display(figure)``.
+# one draws a curve after every tenth iteration: the part of the
+# expected counts that moved between topics. In a notebook, replace the
+# previous picture with ``IPython.display.clear_output(wait=True)`` and
+# ``display(figure)``.
 
 changes = []
 figure, axis = plt.subplots(figsize=(6, 2.5), layout="constrained")
@@ -98,9 +99,10 @@ fit(
 # Stop and resume
 # ---------------
 #
-# *Interrupt kernel* stops a fit and keeps its last complete iteration,
-# if the fit has a folder. `resume` continues, also with more
-# iterations. The result has the same bits as one fit without a stop.
+# *Interrupt kernel* in the notebook's menu stops a fit. If the fit has
+# a folder, its last complete iteration is saved. `resume` continues,
+# also with more iterations. The result has the same bits as one fit
+# without a stop.
 
 resume("run", iterations=80)
 
@@ -109,7 +111,8 @@ resume("run", iterations=80)
 # ---------------
 #
 # `fit` and `watch` show a live view in a terminal. In a notebook,
-# ``!collapsium watch run --once`` prints how a run stands.
+# ``!collapsium watch run --once`` prints the state of a run. The next
+# cell does the same in plain Python.
 
 command = [
     sys.executable,
