@@ -1,9 +1,9 @@
 """Runs: corpora, fits, models and workflows, with the public functions of Collapsium.
 
 Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`, and `sample_texts` for trying things out. Fits: `estimate`,
-`fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `topic_shares`, `expected_topics`, `label_topics`,
-`neighbour_distance`, `evaluate`, `coherence`, `infer`, `predict`, `report`, `plot` and `export`. Jobs: `batch`,
-`versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name.
+`fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `topic_shares`, `expected_topics`,
+`label_topics`, `neighbour_distance`, `evaluate`, `coherence`, `infer`, `predict`, `report`, `plot` and `export`. Jobs:
+`batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         expected_topics,
         label_topics,
     )
+    from collapsium.pipeline.analysis.naming.naming import name_topics
     from collapsium.pipeline.analysis.segments import neighbour_distance
     from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
     from collapsium.pipeline.analysis.topics import Topic, topics
@@ -78,6 +79,7 @@ _HOMES = {
     "info": "collapsium.pipeline.analysis.info",
     "ingest": "collapsium.pipeline.corpora.ingest",
     "label_topics": "collapsium.pipeline.analysis.labels.expected_topics",
+    "name_topics": "collapsium.pipeline.analysis.naming.naming",
     "neighbour_distance": "collapsium.pipeline.analysis.segments",
     "plot": "collapsium.pipeline.reporting.plots.run",
     "predict": "collapsium.pipeline.reporting.predict",
@@ -123,6 +125,7 @@ __all__ = [
     "info",
     "ingest",
     "label_topics",
+    "name_topics",
     "neighbour_distance",
     "plot",
     "predict",

@@ -18,6 +18,7 @@ from collapsium.storage.runs import (
     published,
     run,
     summary,
+    topic_names,
 )
 
 
@@ -54,6 +55,7 @@ VERSIONS = [
     ("digests.json", arrays.KIND, arrays.VERSION, arrays.VERSION),
     ("model.json", model.KIND, model.VERSION, model.VERSION),
     ("summary.json", summary.KIND, f"{summary.UNSEGMENTED} to {summary.MEANS}", "2 to 5"),
+    ("names.json", topic_names.KIND, topic_names.VERSION, topic_names.VERSION),
     ("compare.json", comparison.KIND, comparison.VERSION, comparison.VERSION),
     ("cells/*.json", comparison.CELL_KIND, comparison.VERSION, comparison.VERSION),
     ("state.json of a batch job", journal.KIND, journal.VERSION, journal.VERSION),

@@ -249,12 +249,12 @@ def require_pandas() -> Any:
     return pd
 
 
-def topics_frame(model: Model, words: int) -> pd.DataFrame:
+def topics_frame(model: Model, words: int, **ranking: object) -> pd.DataFrame:
     """Return the topics that have tokens as a frame; see `collapsium.pipeline.Model.topics`."""
     from collapsium.pipeline.analysis.topics import topics
 
     rows: list[dict[str, Any]] = []
-    for topic in topics(model, words):
+    for topic in topics(model, words, **ranking):
         row: dict[str, Any] = {"topic": topic.id, "share": topic.share, "words": topic.names}
         row["probabilities" if not topic.signed else "loadings"] = [value for _, value in topic.words]
         if topic.stability is not None:

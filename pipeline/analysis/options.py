@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from collapsium.pipeline.options import Location, Locations, Names, Options, Texts, Value
+from collapsium.storage.errors import OptionError
 
 
 class TopicOptions(Options):
-    """Number of words shown for each topic."""
+    """Number of words shown for each topic, and their names."""
 
     words: Annotated[int | None, Value("N")] = Field(
         None, description="number of words shown for each topic (default: 10, and 5 in pictures)"
+    )
+    name: Annotated[str | None, Value("NAMER")] = Field(
+        None,
+        description="name the topics, and save the names with the model: MODULE:FUNCTION is called with a topic's "
+        "words and texts of its example documents; 'command:COMMAND ARGUMENTS' gets them as JSON on its standard "
+        "input, and prints the name",
+    )
+
+
+class RankOptions(Options):
+    """Measure that orders a topic's words."""
+
+    rank_by: Literal["probability", "frex", "lift", "relevance"] = Field(
+        "probability",
+        description="order a topic's words by probability; by frex, which prefers words that are both frequent in the "
+        "topic and exclusive to it; by lift, the probability divided by the word's share of the corpus; or by "
+        "relevance, between probability and lift",
+    )
+    rank_weight: Annotated[float | None, Value("X", expected="a weight from 0 to 1")] = Field(
+        None,
+        ge=0,
+        le=1,
+        description="weight of exclusivity in frex (default: 0.5), or of probability in relevance (default: 0.6)",
+    )
+
+    @model_validator(mode="after")
+    def _only_weighted_measures(self) -> RankOptions:
+        if self.rank_weight is not None and self.rank_by not in ("frex", "relevance"):
+            raise OptionError(f"applies to `rank_by` frex and relevance, found {self.rank_by}", "rank_weight")
+        return self
+
+
+class NamerOptions(Options):
+    """Texts that a namer is shown."""
+
+    texts: Annotated[Locations | None, Value("SOURCE")] = Field(
+        None,
+        description="source texts of the corpus (files, folders or globs): a namer is shown passages of each topic's "
+        "example documents instead of their titles; may be repeated",
     )
 
 

@@ -1,17 +1,21 @@
-"""List the topics of a model, or the nodes of its tree, with their most probable words."""
+"""List the topics of a model, or the nodes of its tree, with their first words by probability or another measure."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.stability import stability
+from collapsium.pipeline.analysis.words.ranking import BY_PROBABILITY, ranked_words
 from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.description import Shape, shape_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import leaves, restarts_of, samples_of
@@ -29,8 +33,8 @@ class Topic:
     share : float
         Its share of the training tokens; for a node, without the nodes below it.
     words : list of (str, float)
-        Its most probable words with their probabilities, in decreasing order. If `signed`, columns of vectors with
-        their loadings, by decreasing magnitude.
+        Its first words with their probabilities, in decreasing order of probability or of another measure. If
+        `signed`, columns of vectors with their loadings, by decreasing magnitude.
     stability : float or None
         One minus the mean Hellinger distance to the matching topics of the other members of an ensemble; see
         `collapsium.pipeline.analysis.stability`. None without other members, or without tokens.
@@ -43,7 +47,8 @@ class Topic:
     signed : bool
         True if `words` are columns with loadings.
     title : str or None
-        A name such as the label that the topic belongs to; None for families without names.
+        Its name, such as the label that the topic belongs to, or the name that a namer, a seed or a user gave it; None
+        without a name.
     """
 
     id: int
@@ -58,8 +63,8 @@ class Topic:
 
     @property
     def label(self) -> str:
-        """The node's text in a drawing of a tree."""
-        return str(self.id)
+        """The node's text in a drawing of a tree: its id and its title."""
+        return str(self.id) if self.title is None else plain(f"{self.id} {self.title}")
 
     @property
     def names(self) -> list[str]:
@@ -67,8 +72,8 @@ class Topic:
         return [("-" if p < 0.0 else "") + word for word, p in self.words]
 
 
-@keywords()
-def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
+@keywords(ranking=RankOptions)
+def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions) -> list[Topic]:
     """List the topics of a model, the largest first, or the nodes of its tree, depth-first.
 
     For an ensemble, these are the topics of its first member, with their stability.
@@ -79,6 +84,8 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
         Folder of a run, a model, or a simulated corpus with its ground truth.
     words : int, optional
         Number of words for each topic.
+    ranking : RankOptions
+        Measure that orders a topic's words.
 
     Returns
     -------
@@ -91,12 +98,13 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     AbsentError
         There is no model.
     OptionError
-        `words` is no whole number, or less than 1.
+        `words` is no whole number, or less than 1; or the components of vectors are to be ranked by another measure
+        than their loadings.
     """
     if isinstance(words, bool) or not isinstance(words, (int, np.integer)) or words < 1:
         raise OptionError(f"expected a whole number, 1 or more, found {words!r}", "words")
     model, others = _with_others(run)
-    described = describe(model, words)
+    described = _titled(describe(model, words, ranking), model.topic_names)
     stable = {} if described.signed else stability(model, others)
     shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
     tokens = described.share if shape is None else shape.below
@@ -122,7 +130,7 @@ def _topic(described: Description, row: int, names: list[str], stable: float | N
     return replace(topic, parent=None if parent < 0 else parent, level=level, below=below)
 
 
-def describe(model: Model, words: int) -> Description:
+def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) -> Description:
     """Describe the topics of a model over the whole vocabulary.
 
     Parameters
@@ -131,12 +139,40 @@ def describe(model: Model, words: int) -> Description:
         The model.
     words : int
         Maximum number of words for each topic.
+    ranking : RankOptions, optional
+        Measure that orders a topic's words.
 
     Returns
     -------
     Description
-        Its ``words`` are ids, by decreasing probability or, for signed loadings, by decreasing magnitude.
+        Its ``words`` are ids, by decreasing probability, by the measure or, for signed loadings, by decreasing
+        magnitude.
     """
+    described = _by_probability(model, words)
+    if ranking.rank_by != "probability":
+        if described.signed:
+            raise OptionError(
+                f"expected probability, found {ranking.rank_by}: components of vectors have loadings, which have no "
+                "other rank than their magnitude",
+                "rank_by",
+            )
+        top = ranked_words(model, described.ids, described.share, words, ranking)
+        described = replace(described, words=top[0], probability=top[1])
+    return described
+
+
+def _titled(described: Description, names: Mapping[int, str]) -> Description:
+    """Return a description with the names that the model has for its topics, in place of the family's titles."""
+    if not names:
+        return described
+    ids = described.ids.tolist()
+    titles = described.titles or (None,) * len(ids)
+    named = tuple(names.get(topic, title) for topic, title in zip(ids, titles, strict=True))
+    return replace(described, titles=named)
+
+
+def _by_probability(model: Model, words: int) -> Description:
+    """Describe the topics by their most probable words, or largest loadings."""
     family = load_family(model.record.family)
     parts = [family.describe(model.rows(number), model.global_state, words) for number in range(len(model.blocks))]
     lows = [low for low, _ in model.blocks]

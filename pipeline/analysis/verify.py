@@ -27,6 +27,7 @@ from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.arrays import check_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.runs import summary, topic_names
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT_RECORD
 from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there, table_faults
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
@@ -34,8 +35,6 @@ from collapsium.storage.runs.members import member_seed, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import CHECKPOINTS, DONE, EVENTS, MEMBERS, Run
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
-from collapsium.storage.runs.summary import RECORD as SUMMARY_RECORD
-from collapsium.storage.runs.summary import read_summary
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
@@ -244,15 +243,7 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
         faults = check_arrays(folder / place, digest)
         complete = complete and not faults
         yield from faults or [""]
-    if model.record.summarised or model.folder.exists(SUMMARY_RECORD):
-        try:
-            yield (
-                ""
-                if read_summary(model.folder, model.record)
-                else f"{folder.url}/{SUMMARY_RECORD}: the file is missing"
-            )
-        except CollapsiumError as error:
-            yield str(error)
+    yield from _side_files(model)
     if complete:
         try:
             yield from _invariants(model, findings)
@@ -260,6 +251,17 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
             yield str(error)
         except (KeyError, ValueError, IndexError) as error:  # arrays of other names or shapes than the family's
             yield f"{folder.url}: expected the arrays of family '{model.record.family}' ({error!r})"
+
+
+def _side_files(model: Model) -> Iterator[str]:
+    """Yield the faults of a model's summary and of the names of its topics."""
+    try:
+        topic_names.read_names(model.folder, model.record)
+        if summary.read_summary(model.folder, model.record) is None and model.record.summarised:
+            yield f"{model.folder.url}/{summary.RECORD}: the file is missing"
+        yield ""
+    except CollapsiumError as error:
+        yield str(error)
 
 
 def _parts_of_checkpoint(folder: Folder) -> Iterator[str]:

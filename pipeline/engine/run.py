@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collapsium.pipeline.engine.event_log import EventLog
@@ -15,6 +15,7 @@ from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.model_io.names import inherit_names, names_in
 from collapsium.pipeline.engine.model_io.save import save_model
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.setup.request import Request, differing_versions, fingerprint
@@ -25,6 +26,7 @@ from collapsium.pipeline.monitoring.events import initial_event
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, LockedError, TakenOverError
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE
+from collapsium.storage.runs.topic_names import TopicName
 from collapsium.workers.arrays.state import GlobalState
 
 FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
@@ -247,13 +249,23 @@ class ActiveRun:
         checkpointer.save_last()
         state = folded_in(problem, executor, checkpointer.last.state)
         seen = self._processors.seen
+        names = names_in(self._target.model)
         save_model(self._target.model, self._request.corpus, problem, executor, state, seen, self._log.notice)
+        self._inherit_names(names)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         reason = self._stop_reason if early and self._stop_reason else DONE[early]
         end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
         end.update(self._final_words(problem, executor, state))
         self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
         return Model(self._target.folder.url)
+
+    def _inherit_names(self, names: Mapping[int, TopicName]) -> None:
+        """Carry names of topics over to the new model; what cannot be carried never costs the model."""
+        warm = self._request.warm
+        try:
+            inherit_names(Model(self._target.model.url), names, None if warm is None else warm.url)
+        except CollapsiumError as error:
+            self._log.notice(f"the names of the topics were not carried over: {error}")
 
     def _stop(self, checkpointer: RunCheckpointer, error: BaseException, problem: Problem, executor: Executor) -> None:
         """Save the last complete iteration as a checkpoint, if its workers are still there, and report the end."""

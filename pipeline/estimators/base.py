@@ -13,6 +13,8 @@ import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from collapsium.pipeline.analysis.options import RankOptions
+from collapsium.pipeline.analysis.words.ranking import word_scores
 from collapsium.pipeline.engine.fit import fit
 from collapsium.pipeline.engine.loop.scoring import mean_score
 from collapsium.pipeline.engine.resources.placement import Placement
@@ -26,6 +28,7 @@ from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.errors import InputError, OptionError
+from collapsium.workers.arrays.ranking import largest
 
 # Parameter names of the estimators, by the names of the same options elsewhere.
 NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}
@@ -215,6 +218,35 @@ class TopicEstimator(DocumentEstimator):
             Perplexity, at least 1.
         """
         return math.exp(-self.score(X))
+
+    def top_words(
+        self, count: int = 10, *, rank_by: str = "probability", rank_weight: float | None = None
+    ) -> list[list[str]]:
+        """Return the first words of each topic by a measure.
+
+        Parameters
+        ----------
+        count : int, optional
+            Number of words of each topic.
+        rank_by : {"probability", "frex", "lift", "relevance"}, optional
+            Measure that orders a topic's words; see `collapsium.pipeline.topics`. A word's share of the corpus is that
+            which the topics give it.
+        rank_weight : float, optional
+            Weight of exclusivity in FREX (0.5 by default), or of probability in relevance (0.6 by default).
+
+        Returns
+        -------
+        list of list of str
+            Names of columns, in the order of `components_`.
+        """
+        check_is_fitted(self, "n_iter_")
+        options = RankOptions(rank_by=rank_by, rank_weight=rank_weight)
+        counts = self.components_
+        phi, total = counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
+        exclusivity = phi / phi.sum(axis=0)
+        top = largest(word_scores(phi, exclusivity, total / total.sum(), counts.sum(axis=1), options), count)
+        names = self._names()
+        return [[str(names[word]) for word in row] for row in top.tolist()]
 
     def to_pyldavis(self, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the arguments of ``pyLDAvis.prepare(**...)``, which draws the topics.

@@ -110,8 +110,8 @@ class Description(ShortRepr):
     signed : bool
         Whether `words` are columns of vectors and `probability` their loadings, which may be negative: `words` then
         descend by magnitude.
-    titles : tuple of str or None
-        Titles of the topics, if the family has them.
+    titles : tuple of (str or None), or None
+        Titles of the topics, if the family or the model has them.
     """
 
     ids: npt.NDArray[np.int64]
@@ -120,7 +120,7 @@ class Description(ShortRepr):
     probability: npt.NDArray[np.float64]
     parent: npt.NDArray[np.int64] | None = None
     signed: bool = False
-    titles: tuple[str, ...] | None = None
+    titles: tuple[str | None, ...] | None = None
 
 
 class FamilyOptions(BaseModel):

@@ -21,6 +21,7 @@ from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.members import reference_of
 from collapsium.storage.runs.model import RECORD, ModelRecord, ShardDocuments, StoredModel
 from collapsium.storage.runs.run import CHECKPOINTS, Run
+from collapsium.storage.runs.topic_names import read_names
 from collapsium.workers.families.family_arrays import ModelChecks
 
 if TYPE_CHECKING:
@@ -165,13 +166,24 @@ class Model(StoredModel):
         """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
         return _model_arrays().document_ids(self)
 
-    def topics(self, words: int = 10) -> pd.DataFrame:
+    @property
+    def topic_names(self) -> dict[int, str]:
+        """Names of topics by permanent id, as they were given by hand, by a namer or by seeds."""
+        if self._checkpoint is not None:
+            return {}
+        return {topic: one.name for topic, one in read_names(self.folder, self.record).items()}
+
+    def topics(
+        self, words: int = 10, *, rank_by: str = "probability", rank_weight: float | None = None
+    ) -> pd.DataFrame:
         """Return the topics that have tokens as a data frame.
 
         Parameters
         ----------
         words : int, optional
             Top words of each topic.
+        rank_by, rank_weight : str and float, optional
+            Measure that orders a topic's words, and its weight; see `collapsium.pipeline.topics`.
 
         Returns
         -------
@@ -179,7 +191,7 @@ class Model(StoredModel):
             Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
             and the share of the node with those below; of ensembles also stability.
         """
-        return _model_arrays().topics_frame(self, words)
+        return _model_arrays().topics_frame(self, words, rank_by=rank_by, rank_weight=rank_weight)
 
     def document_topics(self) -> pd.DataFrame:
         """Return `document_topic` as a data frame, indexed by the documents' ids."""
@@ -326,7 +338,7 @@ class ModelArrays(Protocol):
     def document_ids(self, model: Model) -> list[str]:
         """Return the ids of the training documents."""
 
-    def topics_frame(self, model: Model, words: int) -> pd.DataFrame:
+    def topics_frame(self, model: Model, words: int, **ranking: object) -> pd.DataFrame:
         """Return the topics as a data frame."""
 
     def document_topics_frame(self, model: Model) -> pd.DataFrame:

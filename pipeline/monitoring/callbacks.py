@@ -1,4 +1,4 @@
-"""Callbacks: functions of the user that receive the events of a fit."""
+"""Functions of the user: their import by name, and callbacks that receive the events of a fit."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from collapsium.pipeline.monitoring.events import Event, Sink
 from collapsium.storage.errors import OptionError
 
 
-def load_callback(name: str) -> Callable[[Event], object]:
-    """Import a callback.
+def load_function(name: str, option: str) -> Callable[..., object]:
+    """Import a function of the user, which the command line or a caller has named.
 
     Parameters
     ----------
     name : str
         ``module:function``, or ``module:Class`` for an instance of a class without arguments. Modules of the current
         folder are looked up after the installed ones.
+    option : str
+        The option that names it, for errors.
 
     Returns
     -------
     callable
-        Takes an event.
+        The function.
 
     Raises
     ------
@@ -34,24 +36,24 @@ def load_callback(name: str) -> Callable[[Event], object]:
     """
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise OptionError(f"expected module:function or module:Class, found {name!r}", "callback")
+        raise OptionError(f"expected module:function or module:Class, found {name!r}", option)
     here = os.getcwd()  # noqa: PTH109 - an entry of sys.path
     sys.path.append(here)
     try:
         target: Any = importlib.import_module(module)
         for part in attribute.split("."):
             target = getattr(target, part)
-        callback: Any = target() if inspect.isclass(target) else target
+        function: Any = target() if inspect.isclass(target) else target
     except OptionError:
         raise
     # Importing a module of the user may raise anything.
     except Exception as error:
-        raise OptionError(f"`callback` {name}: {type(error).__name__}: {error}") from None
+        raise OptionError(f"`{option}` {name}: {type(error).__name__}: {error}") from None
     finally:
         sys.path.remove(here)
-    if not callable(callback):
-        raise OptionError(f"`callback` {name}: expected a callable, found {type(callback).__name__}")
-    return cast("Callable[[Event], object]", callback)
+    if not callable(function):
+        raise OptionError(f"`{option}` {name}: expected a callable, found {type(function).__name__}")
+    return cast("Callable[..., object]", function)
 
 
 class Guarded:
@@ -90,7 +92,7 @@ def guarded(names: Sequence[str], notice: Callable[[str], None]) -> list[Sink]:
     Parameters
     ----------
     names : sequence of str
-        As `load_callback` takes them.
+        As `load_function` takes them.
     notice : callable
         Receives a line about each error.
 
@@ -104,4 +106,4 @@ def guarded(names: Sequence[str], notice: Callable[[str], None]) -> list[Sink]:
     OptionError
         A callback cannot be imported.
     """
-    return [Guarded(load_callback(name), name, notice) for name in names]
+    return [Guarded(load_function(name, "callback"), name, notice) for name in names]

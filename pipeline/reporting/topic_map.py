@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.stability import distances
 from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.analysis.words.ranking import RULE, relevance
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.topic_matching import distances
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate
 from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, place_texts, shortened, text_width
 
@@ -21,8 +22,6 @@ Ints = npt.NDArray[np.int64]
 WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Values of lambda that the page's slider offers."""
 WORDS = 12
-MIN_EXPECTED_TOKENS = 0.5
-"""Expected tokens of a word in a topic below which the word is not considered for it."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,6 @@ class MapOptions:
     """Margin around each circle; two circles are at least twice as far apart."""
     edge: float = 0.006
     """Margin between circles and the map's edge."""
-    name_weight: float = 0.6
-    """lambda of the words that name a topic, the best value in the study of Sievert and Shirley (2014)."""
     name_words: int = 2
     name_letters: int = 26
 
@@ -174,8 +171,8 @@ def map_names(model: Model, topics: Sequence[Topic], pools: Sequence[Pool], opti
     overall = model.vocabulary.tokens / max(float(model.vocabulary.tokens.sum()), 1.0)
     words, names = model.vocabulary.words, []
     for topic, pool in zip(topics, pools, strict=True):
-        relevance = np.log(pool.probability) - (1.0 - options.name_weight) * np.log(overall[pool.words])
-        best = pool.words[np.argsort(-relevance, kind="stable")[: options.name_words]].tolist()
+        score = relevance(np.log(pool.probability), np.log(overall[pool.words]), RULE.relevance_weight)
+        best = pool.words[np.argsort(-score, kind="stable")[: options.name_words]].tolist()
         names.append(shortened(topic.title or " ".join(words[word] for word in best), options.name_letters))
     return names
 
@@ -223,14 +220,14 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
     for number, (low, high) in enumerate(model.blocks):
         table = model.shard_model.probabilities(model.rows(number), model.global_state)["word_topic"]
         phi = np.asarray(table)[:, ids].T
-        enough = (phi * share[:, None] * tokens.sum() >= MIN_EXPECTED_TOKENS) & (overall[low:high] > 0.0)
+        enough = (phi * share[:, None] * tokens.sum() >= RULE.min_expected_tokens) & (overall[low:high] > 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs, lift = np.log(phi), -np.log(overall[low:high])
+            logs, log_overall = np.log(phi), np.log(overall[low:high])
+        log_overall = np.where(np.isfinite(log_overall), log_overall, 0.0)
         for number_of_weight, weight in enumerate(WEIGHTS):
-            # lambda log p + (1 - lambda) (log p - log p(w)) = log p + (1 - lambda) (-log p(w))
-            relevance = np.where(enough, logs + (1.0 - weight) * np.where(np.isfinite(lift), lift, 0.0), -np.inf)
-            top = np.argpartition(-relevance, min(count, relevance.shape[1] - 1), axis=1)[:, :count]
-            block = (top + low, np.take_along_axis(relevance, top, axis=1), np.take_along_axis(phi, top, axis=1))
+            scores = np.where(enough, relevance(logs, log_overall, weight), -np.inf)
+            top = np.argpartition(-scores, min(count, scores.shape[1] - 1), axis=1)[:, :count]
+            block = (top + low, np.take_along_axis(scores, top, axis=1), np.take_along_axis(phi, top, axis=1))
             best[number_of_weight] = _merged(best[number_of_weight], block, count)
     pools = []
     for topic in range(ids.size):
@@ -238,7 +235,7 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
         for ranked in best:
             if ranked is not None:
                 rows = zip(*(values[topic].tolist() for values in ranked), strict=True)
-                probability.update({word: p for word, relevance, p in rows if math.isfinite(relevance)})
+                probability.update({word: p for word, score, p in rows if math.isfinite(score)})
         order = sorted(probability, key=lambda word: (-probability[word], word))
         pools.append(Pool(np.array(order, dtype=np.int64), np.array([probability[word] for word in order])))
     return pools
@@ -252,5 +249,5 @@ def _merged(first: _Ranked | None, second: _Ranked, count: int) -> _Ranked:
     """Return the most relevant words of two blocks."""
     joined = second if first is None else tuple(np.concatenate(pair, 1) for pair in zip(first, second, strict=True))
     order = np.lexsort((joined[0], -joined[1]), axis=1)[:, :count]
-    words, relevance, phi = (np.take_along_axis(values, order, axis=1) for values in joined)
-    return words, relevance, phi
+    words, scores, phi = (np.take_along_axis(values, order, axis=1) for values in joined)
+    return words, scores, phi

@@ -135,7 +135,7 @@ def graphml(tree: Sequence[Topic]) -> bytes:
 
 def _attributes(node: Topic) -> Mapping[str, str | None]:
     return {
-        "label": " ".join(node.names[:LABEL_WORDS]),
+        "label": " ".join(node.names[:LABEL_WORDS]) if node.title is None else node.title,
         "words": ", ".join(node.names),
         "share": repr(node.share),
         "below": repr(node.below),

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
+from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -26,8 +27,9 @@ from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
 
 EPILOG = """examples:
   collapsium report RUN OUT.html
+  collapsium report RUN OUT.html --rank-by frex
   collapsium report RUN OUT.html --texts 'news/*.jsonl.gz'"""
-OPTIONS = (ReportOptions, FoldingOptions, SchedulerOptions)
+OPTIONS = (ReportOptions, RankOptions, FoldingOptions, SchedulerOptions)
 
 
 def execute(

@@ -1,9 +1,20 @@
-"""Print the topics of a model: id, share of the tokens and most probable words.
+"""Print the topics of a model: id, share of the tokens and first words.
 
 The largest topic comes first. If topics belong to labels, the label precedes the
 words. For restarts or samples, the topics of the first restart or the last sample
 are printed, with a column for their stability: 1 if all members have the very
 same topic.
+
+Words. By default the most probable words come first, which many topics may share.
+--rank-by frex shows words that are frequent in the topic and rare in others,
+--rank-by relevance and lift words that are more frequent than in the corpus. Words
+with less than half an expected token in a topic come last.
+
+Names. --name asks a namer for a name of each topic and saves the names with the
+model, so that reports, plots and exports show them too. A topic that the namer
+fails to name keeps its words, with a warning. The same command is not asked again
+about a topic whose words and documents it has seen. Names given by `edit --rename`
+or by seeds stay.
 
 Labels. --given prints the topics expected of a document with some labels, by
 falling proportion, with their share of the corpus. --labels prints each label
@@ -19,8 +30,8 @@ minus sign marks negative ones. --min-share and --levels fold branches into an
 entry "… n more". By default all nodes are printed, and pictures show the largest,
 in at most sixty entries (--min-share 0: all). GraphML files have all nodes.
 
-JSON. --json prints a list with one object for each topic: id, title (if it belongs
-to a label), share, stability (if there are several members) and words, a list of
+JSON. --json prints a list with one object for each topic: id, title (its name,
+or the label that it belongs to), share, stability (if there are several members) and words, a list of
 objects with word and probability (or loading). Nodes of trees also have parent (id
 of the node above, null for the root), level (0 for the root), below and, above
 folded nodes, folded (nodes and below). With --given each topic also has expected.
@@ -31,11 +42,12 @@ proportions, for families without factors).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from collapsium.pipeline.analysis.options import LabelOptions, TopicOptions
+from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, RankOptions, TopicOptions
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -65,6 +77,9 @@ class PrintedTopics:
 PRINTED = PrintedTopics()
 EPILOG = """examples:
   collapsium topics RUN
+  collapsium topics RUN --rank-by frex --words 8
+  collapsium topics RUN --name names:from_words
+  collapsium topics RUN --name 'command:python3 ask_model.py' --texts 'news/*.jsonl.gz'
   collapsium topics RUN --given grain,wheat --given "Cote d'Ivoire, Republic of" --given stars=4
   collapsium topics RUN --labels --csv weights.csv
   collapsium topics RUN --picture tree.svg --picture tree.png --graphml tree.graphml
@@ -83,21 +98,27 @@ def execute(
     from collapsium.pipeline.reporting.tree_folding import check_folding, fold
 
     words, labels, files = flags.of(TopicOptions).words, flags.of(LabelOptions), flags.of(TreeFileOptions)
+    namer = flags.of(TopicOptions).name
+    if namer is None and flags.named(NamerOptions):
+        raise UsageError("--texts requires --name")
     folding = dict(flags.of(FoldingOptions))
     if labels.given is not None and labels.labels:
         raise UsageError("argument --labels: not allowed with argument --given")
     if labels.csv is not None and not labels.labels:
         raise UsageError("--csv requires --labels")
     if labels.given is not None or labels.labels:
-        if flags.named(TreeFileOptions, FoldingOptions):
+        if namer is not None or flags.named(RankOptions, TreeFileOptions, FoldingOptions):
             raise UsageError(
-                "--picture, --graphml, --min-share and --levels cannot be combined with --given or --labels"
+                "--name, --rank-by, --rank-weight, --picture, --graphml, --min-share and --levels cannot be combined "
+                "with --given or --labels"
             )
         _print_labelled(run, flags, PRINTED.words if words is None else words)
         return
     check(files.picture, files.graphml)
     check_folding(**folding)
-    entries = topics(run, PRINTED.words if words is None else words)
+    if namer is not None:
+        _name(run, namer, flags)
+    entries = topics(run, PRINTED.words if words is None else words, **flags.named(RankOptions))
     for name, value in flags.named(FoldingOptions).items():
         if any(topic.level is None for topic in entries):
             raise OptionError(f"`{name}` {value}: the family's topics are not a tree; leave the option out")
@@ -113,6 +134,18 @@ def execute(
     _print(entries)
     for path in [*files.picture, *([] if files.graphml is None else [files.graphml])]:
         print(f"{path}: a tree of {count:,} nodes")
+
+
+def _name(run: str, namer: str, flags: Flags) -> None:
+    """Name the topics, with a warning for each that the namer fails to name."""
+    from collapsium.pipeline.analysis.naming.naming import name_topics
+    from collapsium.pipeline.monitoring.console import counting
+
+    def warn(line: str) -> None:
+        print(f"collapsium: warning: {plain(line)}", file=sys.stderr)
+
+    with counting("naming") as progress:
+        name_topics(run, namer, **flags.named(NamerOptions, RankOptions), notice=warn, progress=progress)
 
 
 def _print_labelled(run: str, flags: Flags, words: int) -> None:
@@ -222,4 +255,8 @@ def _print(entries: Sequence[Topic]) -> None:
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_words_of(topic)}")
 
 
-COMMAND = Command(execute, (TopicOptions, JsonOptions, LabelOptions, TreeFileOptions, FoldingOptions), epilog=EPILOG)
+COMMAND = Command(
+    execute,
+    (TopicOptions, NamerOptions, RankOptions, JsonOptions, LabelOptions, TreeFileOptions, FoldingOptions),
+    epilog=EPILOG,
+)

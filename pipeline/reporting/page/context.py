@@ -11,6 +11,7 @@ import numpy as np
 from collapsium.pipeline.analysis.document_summary import SummarySource, documents_summary
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
+from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
@@ -65,6 +66,8 @@ class Material:
         Arguments of `collapsium.pipeline.reporting.tree_folding.fold`.
     version : VersionRecord or None
         The record of a published version.
+    ranked_by : str
+        Measure that orders the topics' words.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Material:
     snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     folding: dict[str, Any] = field(default_factory=dict)
     version: VersionRecord | None = None
+    ranked_by: str = "probability"
 
     @property
     def signed(self) -> bool:
@@ -95,7 +99,7 @@ class Material:
         return any(topic.level is not None for topic in self.topics)
 
 
-def gather(run: str | os.PathLike[str], source: SummarySource) -> Material:
+def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOptions) -> Material:
     """Collect the content of a report.
 
     Parameters
@@ -104,6 +108,8 @@ def gather(run: str | os.PathLike[str], source: SummarySource) -> Material:
         Folder of a run or a model.
     source : SummarySource
         Corpus and executor that make the summary of the documents if the run has none.
+    ranking : RankOptions
+        Measure that orders a topic's words.
 
     Returns
     -------
@@ -115,7 +121,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource) -> Material:
     AbsentError
         There is no model.
     """
-    run_topics = topics(run, WORDS)
+    run_topics = topics(run, WORDS, **dict(ranking))
     model = Model(run)
     ids = np.array([topic.id for topic in run_topics], dtype=np.int64)
     signed = any(topic.signed for topic in run_topics)
@@ -139,6 +145,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource) -> Material:
         samples=len(samples_of(run)),
         notes=notes + notes_of(version),
         version=version,
+        ranked_by=ranking.rank_by,
     )
 
 

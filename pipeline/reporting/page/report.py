@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from collapsium.pipeline.analysis.document_summary import SummarySource
+from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.scoring.targets import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets
 from collapsium.pipeline.executors.base import TLS
@@ -32,6 +33,7 @@ from collapsium.pipeline.reporting.page.tree import branches, view
 from collapsium.pipeline.reporting.page.view_model import (
     MAP_FONTS,
     MAP_WIDTH,
+    WORDS_BY,
     cards,
     circles,
     facts,
@@ -75,12 +77,13 @@ class Report:
     map: MapQuality | None = None
 
 
-@keywords(options=ReportOptions, folding=FoldingOptions, scheduling=SchedulerOptions)
+@keywords(options=ReportOptions, ranking=RankOptions, folding=FoldingOptions, scheduling=SchedulerOptions)
 def report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     options: ReportOptions,
+    ranking: RankOptions,
     folding: FoldingOptions,
     scheduling: SchedulerOptions,
     tls: TLS | None = None,
@@ -99,6 +102,8 @@ def report(
         HTML file to write, local or an fsspec URL.
     options : ReportOptions
         Sources of example documents and their passages.
+    ranking : RankOptions
+        Measure that orders a topic's words.
     folding : FoldingOptions
         Branches of a tree that are folded into a single entry.
     scheduling : SchedulerOptions
@@ -126,7 +131,8 @@ def report(
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
     check_folding(folding.min_share, folding.levels)
-    material = gather(run, SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress))
+    source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
+    material = gather(run, source, ranking)
     if not material.tree and (folding.min_share is not None or folding.levels is not None):
         raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
     if options.texts is not None:
@@ -168,6 +174,7 @@ def rendered(material: Material) -> str:
         "policy": _policy(style, script),
         "data": _json(script_data(material)),
         "units": unit_names(material),
+        "words_by": WORDS_BY[material.ranked_by],
         "cards": cards(material),
         "rows": topic_rows(material),
         "map_width": MAP_WIDTH,

@@ -71,7 +71,8 @@ def _view(document: SegmentedDocument, known: dict[int, Topic]) -> SegmentView:
     base, areas = np.zeros(len(document.shares[0]) if document.shares else 1), []
     for topic in drawn:
         above = np.minimum(base + rows[topic], 1.0)
-        words = " ".join(plain(word) for word in known[topic].names[:WORDS])
+        title = known[topic].title
+        words = " ".join(plain(word) for word in (known[topic].names[:WORDS] if title is None else [title]))
         areas.append(Area(topic, _path(base, above), f"s{colours[topic]}", words))
         base = above
     if (base < 0.999).any():

@@ -69,6 +69,15 @@ def _names(topic: Topic, count: int) -> list[str]:
     return [sign + plain(word) for sign, (word, _) in zip(signs, topic.words[:count], strict=True)]
 
 
+WORDS_BY = {
+    "probability": "Most probable words",
+    "frex": "Frequent and exclusive words (FREX)",
+    "lift": "Words of the largest lift",
+    "relevance": "Most relevant words",
+}
+"""Headings of the words in the table of topics, by the measure that orders them."""
+
+
 def _titled(topic: Topic) -> str:
     """Return a topic's title, if it has one, and its first words."""
     words = " ".join(_names(topic, NAME_WORDS))

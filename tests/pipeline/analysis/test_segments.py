@@ -27,8 +27,8 @@ from collapsium.pipeline import (
 )
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.analysis.segments import colours_of, compare_runs, segment_proportions
-from collapsium.pipeline.analysis.stability import distances, matched
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.families.topic_matching import distances, matched
 from collapsium.pipeline.workflows.compare.options import all_families, labelled_families
 from collapsium.storage.corpus.segments import running, segment_counts
 from collapsium.storage.corpus.writer import CorpusWriter

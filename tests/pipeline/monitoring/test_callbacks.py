@@ -8,7 +8,7 @@ import pytest
 
 from collapsium.pipeline import Model
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.monitoring.callbacks import Guarded, load_callback
+from collapsium.pipeline.monitoring.callbacks import Guarded, load_function
 from collapsium.pipeline.monitoring.mlflow_callback import MLflow
 from collapsium.storage.errors import OptionError
 
@@ -63,7 +63,7 @@ def test_a_fit__tells_callbacks_and_survives_them(here, small, capsys):
 )
 def test_wrong_names__are_refused_before_anything_runs(here, small, capsys, name, said):
     with pytest.raises(OptionError, match=said):
-        load_callback(name)
+        load_function(name, "callback")
     given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
     assert main(given) == 2
     assert said in capsys.readouterr().err

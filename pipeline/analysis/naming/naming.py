@@ -1,0 +1,179 @@
+"""Name the topics of a model by a namer, and save the names with the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from collapsium.pipeline.analysis.document_summary import SummarySource, documents_summary
+from collapsium.pipeline.analysis.naming.namers import COMMAND, Namer, load_namer
+from collapsium.pipeline.analysis.options import NamerOptions, RankOptions
+from collapsium.pipeline.analysis.snippets import example_snippets
+from collapsium.pipeline.analysis.topics import Topic, topics
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.options import keywords
+from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
+from collapsium.storage.io.records import digest_of
+from collapsium.storage.runs.model import RECORD as MODEL_RECORD
+from collapsium.storage.runs.summary import SummaryRecord
+from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
+from collapsium.storage.units import Counting, silent
+
+
+@dataclass(frozen=True)
+class NamerInput:
+    """Extent of what a namer is shown of a topic."""
+
+    words: int = 20
+    """Words of the topic."""
+    save_every: int = 10
+    """Names after which they are saved, so that an interruption loses few answers of a slow namer."""
+
+
+INPUT = NamerInput()
+
+
+@keywords(options=NamerOptions, ranking=RankOptions)
+def name_topics(
+    run: str | os.PathLike[str],
+    namer: str | Namer,
+    *,
+    options: NamerOptions,
+    ranking: RankOptions,
+    notice: Callable[[str], None] | None = None,
+    progress: Counting = silent,
+) -> dict[int, str]:
+    """Name the topics of a model by a function or a command, and save the names with the model.
+
+    Names that were given by hand or by seeds stay. An answer of a command is saved with a digest of the request,
+    so that the same command is not called for the same request again.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run that has ended, or of a model; of an ensemble, the topics of the first member are named.
+    namer : str or callable
+        ``module:function``; ``command:`` with a command and its arguments; or a function. A function takes a topic's
+        words and the texts of its example documents, two lists of strings, and returns the name. A command gets
+        both as JSON on its standard input, and prints the name.
+    options : NamerOptions
+        Texts that a namer is shown.
+    ranking : RankOptions
+        Measure that orders a topic's words.
+    notice : callable, optional
+        Called with a line about each topic that was not named; it keeps its words.
+    progress : callable, optional
+        Called with the number of topics that have been named so far.
+
+    Returns
+    -------
+    dict of int to str
+        Names of all topics that have one, by permanent id.
+
+    Raises
+    ------
+    AbsentError
+        There is no finished model.
+    OptionError
+        The namer cannot be imported.
+    """
+    function, label = (load_namer(namer), namer) if isinstance(namer, str) else (namer, "")
+    if not callable(function):
+        raise OptionError(f"expected a function or its name, found {type(function).__name__}", "namer")
+    model = Model(run)
+    if not model.folder.exists(MODEL_RECORD):
+        raise AbsentError(f"{model.folder.url}: the run is not at its end; names are saved with a finished model")
+    report: Callable[[str], object] = notice or str
+    names = read_names(model.folder, model.record)
+    run_topics = topics(run, INPUT.words, **dict(ranking))
+    examples = _examples(run, model, run_topics, options.texts, report)
+    unsaved = 0
+    try:
+        for number, topic in enumerate(run_topics, start=1):
+            before = names.get(topic.id)
+            if before is None or before.by == "namer":
+                named = _named(topic, examples.get(topic.id, []), function, label, before, report)
+                if named is not None and named != before:
+                    names[topic.id] = named
+                    unsaved += 1
+            if unsaved == INPUT.save_every:
+                write_names(model.folder, model.record, names.values())
+                unsaved = 0
+            progress(number)
+    finally:
+        # Answers so far are kept if the command is interrupted.
+        if unsaved:
+            write_names(model.folder, model.record, names.values())
+    return {topic: one.name for topic, one in sorted(names.items())}
+
+
+def _named(
+    topic: Topic,
+    documents: list[str],
+    namer: Namer,
+    label: str,
+    before: TopicName | None,
+    report: Callable[[str], object],
+) -> TopicName | None:
+    """Return the name of a topic; None if the namer fails."""
+    request = ""
+    if label.startswith(COMMAND):
+        request = digest_of({"namer": label, "words": topic.names, "documents": documents})
+        if before is not None and before.request == request:
+            return before
+    try:
+        answer = namer(list(topic.names), list(documents))
+        if not isinstance(answer, str):
+            raise TypeError(f"expected a string, found {type(answer).__name__}")
+        name = clean_name(answer.strip().strip("\"'"))
+        if not name:
+            raise ValueError("the name is empty")
+    # A function of the user may raise anything; its topic keeps its words.
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        report(f"topic {topic.id} was not named and keeps its words: {reason}")
+        return None
+    return TopicName(id=topic.id, name=name, by="namer", request=request)
+
+
+def _examples(
+    run: str | os.PathLike[str],
+    model: Model,
+    run_topics: Sequence[Topic],
+    texts: Sequence[str] | None,
+    report: Callable[[str], object],
+) -> dict[int, list[str]]:
+    """Return the texts of each topic's example documents: titles with the topic's words in them, or passages."""
+    notes: list[str] = []
+    try:
+        summary = documents_summary(model, None, SummarySource(), notes)
+    except CollapsiumError as error:
+        summary, notes = None, [str(error)]
+    if summary is None:
+        if texts is not None:
+            raise AbsentError(f"{model.folder.url}: the model has no summary of its documents, to find them in `texts`")
+        for note in notes:
+            report(note)
+        return {}
+    if texts is None:
+        return _titles(summary, model.vocabulary.words)
+    words = {topic.id: [word for word, _ in topic.words] for topic in run_topics}
+    snippets, notes = example_snippets(run, summary, words, model.vocabulary.words, list(texts))
+    for note in notes:
+        report(note)
+    passages: dict[int, list[str]] = {}
+    for (topic_id, _), passage in sorted(snippets.items()):
+        passages.setdefault(topic_id, []).append("".join(passage))
+    return passages
+
+
+def _titles(summary: SummaryRecord, vocabulary: Sequence[str]) -> dict[int, list[str]]:
+    """Return the titles of each topic's example documents, or ids, with the words that the topic explains."""
+    texts: dict[int, list[str]] = {}
+    for topic in summary.topics:
+        for example in topic.examples:
+            document = summary.examples[example.document]
+            words = " ".join(vocabulary[word] for word in example.words)
+            texts.setdefault(topic.id, []).append(f"{document.title or document.id}: {words}")
+    return texts

@@ -1,0 +1,194 @@
+"""Names of topics: who gives them, where they are shown, and what they survive."""
+
+import json
+import shutil
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import Model, export, fit, name_topics, plot, report, resume, topics, verify
+from collapsium.pipeline.analysis.naming.namers import load_namer
+from collapsium.storage.errors import AbsentError, DamagedError, OptionError
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.topic_names import MAX_LETTERS, RECORD, TopicName, clean_name, read_names, write_names
+from tests.pipeline.cli.commands import command, one_line
+
+
+@pytest.fixture(scope="module")
+def fitted(small, tmp_path_factory):
+    place = tmp_path_factory.mktemp("naming") / "run"
+    fit(small[0], place, family="lda", topics=3, iterations=6, scheduler="serial")
+    return place
+
+
+@pytest.fixture
+def run(fitted, tmp_path):
+    shutil.copytree(fitted, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def names_of(run):
+    return {topic.id: topic.title for topic in topics(run)}
+
+
+def first_word(words, documents):
+    assert documents
+    assert all(isinstance(text, str) for text in documents)
+    return f"about {words[0]}"
+
+
+def script_of(place, *lines):
+    """A command that prints a name, and notes each call."""
+    path = place / "namer.py"
+    log = place / "calls"
+    text = ["import json, sys", "asked = json.load(sys.stdin)", f"open({str(log)!r}, 'a').write('x')", *lines]
+    path.write_text("\n".join(text) + "\n")
+    return f"command:{sys.executable} {path}", log
+
+
+def test_a_function__names_all_topics_and_the_names_are_shown_everywhere(run, tmp_path, capsys):
+    named = name_topics(run, first_word)
+    assert named == {topic.id: f"about {topic.words[0][0]}" for topic in topics(run)}
+    assert names_of(run) == named
+    assert Model(run).topics()["title"].to_dict() == named
+    code, out, _ = command(capsys, "topics", run)
+    assert code == 0
+    assert all(f"{name}: " in out for name in named.values())
+    report(run, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(name in text for name in named.values())
+    export(run, tmp_path / "tables", to="csv")
+    assert all(name in (tmp_path / "tables/topics.csv").read_text() for name in named.values())
+    plot(run, tmp_path / "map.svg", what=["map"])
+    assert verify(run).broken == []
+
+
+def test_a_command__is_asked_once_for_each_topic(run, tmp_path, capsys):
+    namer, log = script_of(tmp_path, "print('\\n\"Name of ' + asked['words'][0] + '\"')")
+    code, out, err = command(capsys, "topics", run, "--name", namer, "--json")
+    assert (code, err) == (0, "")
+    shown = {topic["id"]: topic["title"] for topic in json.loads(out)}
+    assert shown == {topic.id: f"Name of {topic.words[0][0]}" for topic in topics(run)}
+    assert log.read_text() == "xxx"
+    name_topics(run, namer)
+    assert log.read_text() == "xxx"
+    name_topics(run, namer, rank_by="lift")
+    assert len(log.read_text()) > 3
+
+
+def test_a_namer_that_fails__leaves_the_words_with_one_warning(run, tmp_path, capsys):
+    second = topics(run, 20)[1]
+    fails = f"asked['words'] == {second.names!r}"
+    namer, _ = script_of(tmp_path, f"sys.exit('no answer') if {fails} else print('fine')")
+    code, _, err = command(capsys, "topics", run, "--name", namer)
+    assert code == 0
+    assert err.count("\n") == 1
+    assert f"topic {second.id} was not named and keeps its words" in err
+    assert "no answer" in err
+    assert names_of(run)[second.id] is None
+    assert [title for title in names_of(run).values() if title] == ["fine", "fine"]
+
+
+@pytest.mark.parametrize("answer", [None, "", " \x00\n\t ", 7, RuntimeError("out of\nreach")])
+def test_answers_without_a_name__leave_the_words(run, answer):
+    def namer(words, documents):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    lines = []
+    assert name_topics(run, namer, notice=lines.append) == {}
+    assert len(lines) == 3
+    assert all("\n" not in line for line in lines)
+    assert not (run / "model" / RECORD).exists()
+
+
+def test_names__are_untrusted_text(run, tmp_path):
+    name_topics(run, lambda words, documents: "<script>alert(1)</script>\x1b[31m\u202e" + "x" * 500)
+    title = topics(run)[0].title
+    assert len(title) <= MAX_LETTERS
+    assert title.isprintable()
+    report(run, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_names_by_hand_and_by_seeds__are_not_replaced_by_a_namer(run):
+    model = Model(run)
+    write_names(
+        model.folder, model.record, [TopicName(id=0, name="mine", by="hand"), TopicName(id=1, name="s", by="seed")]
+    )
+    named = name_topics(run, first_word)
+    assert (named[0], named[1]) == ("mine", "s")
+    assert named[2].startswith("about ")
+
+
+def test_names__stay_when_a_run_goes_on_and_when_a_fit_begins_from_it(run, small, tmp_path):
+    named = name_topics(run, first_word)
+    resume(run, iterations=8, scheduler="serial")
+    assert names_of(run) == named
+    fit(small[0], tmp_path / "warm", family="lda", topics=3, iterations=2, warm=run, scheduler="serial")
+    assert names_of(tmp_path / "warm") == named
+    fit(small[0], tmp_path / "other", family="lda", topics=3, iterations=2, seed=5, scheduler="serial")
+    assert set(names_of(tmp_path / "other").values()) == {None}
+
+
+@pytest.mark.parametrize(
+    "namer", ["", "nothing", "command:", "command:'", "absent.module:name", "json:absent", "json:__name__"]
+)
+def test_namers_that_cannot_be_loaded__are_refused_in_one_line(run, namer, capsys):
+    with pytest.raises(OptionError):
+        load_namer(namer)
+    code, _, err = command(capsys, "topics", run, "--name", namer)
+    assert code == 2
+    one_line(err)
+
+
+def test_commands_that_are_not_there__are_one_warning_a_topic(run, capsys):
+    code, _, err = command(capsys, "topics", run, "--name", "command:/absent/program")
+    assert code == 0
+    assert err.count("could not be run") == err.count("\n") == 3
+
+
+def test_texts_without_a_namer__are_refused(run, capsys):
+    code, _, err = command(capsys, "topics", run, "--texts", "x.jsonl")
+    assert code == 2
+    assert "--texts requires --name" in one_line(err)
+
+
+def test_names_of_another_model__are_damage(run, small, tmp_path):
+    name_topics(run, first_word)
+    fit(small[0], tmp_path / "other", family="lda", topics=3, iterations=2, seed=5, scheduler="serial")
+    shutil.copy(run / "model" / RECORD, tmp_path / "other/model" / RECORD)
+    with pytest.raises(DamagedError, match="another model"):
+        topics(tmp_path / "other")
+    assert any(RECORD in line for line in verify(tmp_path / "other").broken)
+
+
+def test_unfinished_runs__have_no_place_for_names(run):
+    shutil.rmtree(run / "model")
+    with pytest.raises(AbsentError, match="not at its end"):
+        name_topics(run, first_word)
+
+
+@given(st.text(max_size=300))
+def test_clean_names__are_one_printable_line(text):
+    name = clean_name(text)
+    assert name.isprintable()
+    assert len(name) <= MAX_LETTERS
+    assert clean_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", " x", "a\nb", "x" * 101, "\x1b[31m"])
+def test_names_that_are_not_clean__are_damage(run, name):
+    model = Model(run)
+    write_names(model.folder, model.record, [TopicName(id=0, name="mine", by="hand")])
+    written = json.loads(model.folder.read(RECORD))
+    written["names"][0]["name"] = name
+    del written["sha256"]
+    model.folder.write(RECORD, dump(written))
+    with pytest.raises(DamagedError):
+        read_names(model.folder, model.record)

@@ -1,0 +1,128 @@
+"""Rankings of words agree with their definitions, word by word."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import Model, fit, report, topics
+from collapsium.pipeline.analysis.options import RankOptions
+from collapsium.pipeline.analysis.words import ranking
+from collapsium.pipeline.analysis.words.ranking import word_scores
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.estimators import CollapsedLDA
+from collapsium.storage.errors import OptionError
+from tests.pipeline.cli.commands import command, one_line
+
+MEASURES = ("frex", "lift", "relevance")
+
+
+@pytest.fixture(scope="module")
+def run(small, tmp_path_factory):
+    place = tmp_path_factory.mktemp("ranking") / "run"
+    fit(small[0], place, family="lda", topics=4, iterations=6, scheduler="serial")
+    return place
+
+
+def naive_scores(phi, overall, rank_by, weight):
+    """Scores of each topic's words, one at a time."""
+    topics, words = phi.shape
+    scores = np.zeros((topics, words))
+    exclusivity = phi / phi.sum(axis=0)
+    for k in range(topics):
+        for w in range(words):
+            if rank_by == "lift":
+                scores[k, w] = np.log(phi[k, w] / overall[w])
+            elif rank_by == "relevance":
+                scores[k, w] = weight * np.log(phi[k, w]) + (1 - weight) * np.log(phi[k, w] / overall[w])
+            else:
+                exclusive = np.mean([exclusivity[k, v] <= exclusivity[k, w] for v in range(words)])
+                frequent = np.mean([phi[k, v] <= phi[k, w] for v in range(words)])
+                scores[k, w] = 1 / (weight / exclusive + (1 - weight) / frequent)
+    return scores
+
+
+@given(st.integers(0, 1000), st.sampled_from(MEASURES), st.floats(0, 1))
+def test_scores__are_those_of_the_definitions(seed, rank_by, weight):
+    generator = np.random.default_rng(seed)
+    phi = generator.dirichlet(np.full(12, 0.7), size=3) + 1e-9
+    phi /= phi.sum(axis=1, keepdims=True)
+    overall = phi.mean(axis=0)
+    options = RankOptions(rank_by=rank_by, rank_weight=None if rank_by == "lift" else weight)
+    found = word_scores(phi, phi / phi.sum(axis=0), overall, np.full(3, 1e12), options)
+    assert np.allclose(found, naive_scores(phi, overall, rank_by, weight))
+
+
+def test_words_with_few_tokens__come_last_by_probability():
+    phi = np.array([[0.6, 0.3, 0.06, 0.04]])
+    overall = np.array([0.7, 0.2, 0.001, 0.0])
+    found = word_scores(phi, phi, overall, np.array([5.0]), RankOptions(rank_by="lift"))[0]
+    assert np.argsort(-found).tolist() == [1, 0, 2, 3]
+
+
+@pytest.mark.parametrize("rank_by", MEASURES)
+def test_topics__are_ranked_over_the_complete_vocabulary(run, rank_by, monkeypatch):
+    model = Model(run)
+    phi, tokens = model.topic_word, model.vocabulary.tokens
+    weight = 0.5 if rank_by == "frex" else 0.6
+    with np.errstate(divide="ignore"):
+        scores = naive_scores(phi, tokens / tokens.sum(), rank_by, weight)
+    one_by_one = []
+    for topic in topics(run, 5, rank_by=rank_by):
+        allowed = np.flatnonzero((phi[topic.id] * topic.share * tokens.sum() >= 0.5) & (tokens > 0))
+        best = allowed[np.argsort(-scores[topic.id, allowed], kind="stable")[:5]]
+        words = [model.vocabulary.words[word] for word in best]
+        assert [scores[topic.id, model.vocabulary.words.index(word)] for word, _ in topic.words] == pytest.approx(
+            scores[topic.id, best].tolist()
+        ), words
+        assert [p for _, p in topic.words] == pytest.approx(
+            [phi[topic.id, model.vocabulary.words.index(w)] for w, _ in topic.words]
+        )
+        one_by_one.append(topic.names)
+    monkeypatch.setattr(ranking, "RULE", ranking.RankingRule(cells=1))
+    assert [topic.names for topic in topics(run, 5, rank_by=rank_by)] == one_by_one
+
+
+def test_the_command__ranks_as_the_function(run, capsys):
+    assert main(["topics", str(run), "--rank-by", "frex", "--rank-weight", "0.9", "--words", "4", "--json"]) == 0
+    printed = [[word["word"] for word in topic["words"]] for topic in json.loads(capsys.readouterr().out)]
+    assert printed == [topic.names for topic in topics(run, 4, rank_by="frex", rank_weight=0.9)]
+    frame = Model(run).topics(4, rank_by="frex", rank_weight=0.9)
+    assert frame["words"].tolist() == printed
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--rank-by", "fame"), ("--rank-weight", "2"), ("--rank-weight", "0.5"), ("--rank-by", "lift", "--labels")],
+)
+def test_wrong_measures_and_weights__are_refused_in_one_line(run, flags, capsys):
+    code, _, err = command(capsys, "topics", run, *flags)
+    assert code == 2
+    assert "--rank-" in one_line(err)
+
+
+def test_reports__head_the_words_by_their_measure(run, tmp_path):
+    report(run, tmp_path / "frex.html", rank_by="frex")
+    text = (tmp_path / "frex.html").read_text(encoding="utf-8")
+    assert "Frequent and exclusive words (FREX)" in text
+    assert "Most probable words" not in text
+
+
+def test_estimators__rank_words_too():
+    counts = np.array([[9, 4, 0, 0, 6], [8, 6, 0, 0, 7], [0, 0, 7, 5, 6], [0, 0, 9, 3, 8]])
+    lda = CollapsedLDA(n_components=2, beta=0.1, max_iter=30, random_state=0).fit(counts)
+    by_lift = lda.top_words(2, rank_by="lift")
+    assert sorted(map(sorted, by_lift)) == [["x0", "x1"], ["x2", "x3"]]
+    assert all("x4" in words for words in lda.top_words(3))
+    with pytest.raises(OptionError, match="rank_by"):
+        lda.top_words(2, rank_by="fame")
+
+
+def test_components_of_vectors__have_no_other_rank(tmp_path):
+    from collapsium.pipeline import simulate
+
+    simulate(tmp_path / "vectors", family="hca", documents=40, words=6, seed=1)
+    with pytest.raises(OptionError, match="loadings"):
+        topics(tmp_path / "vectors", 3, rank_by="frex")
