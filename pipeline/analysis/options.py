@@ -10,6 +10,10 @@ from collapsium.pipeline.options import Location, Locations, Names, Options, Tex
 from collapsium.storage.errors import OptionError
 
 
+Measure = Literal["probability", "frex", "lift", "relevance"]
+"""A measure that orders a topic's words."""
+
+
 class TopicOptions(Options):
     """Number of words shown for each topic, and their names."""
 
@@ -27,7 +31,7 @@ class TopicOptions(Options):
 class RankOptions(Options):
     """Measure that orders a topic's words."""
 
-    rank_by: Literal["probability", "frex", "lift", "relevance"] = Field(
+    rank_by: Measure = Field(
         "probability",
         description="order a topic's words by probability; by frex, which prefers words that are both frequent in the "
         "topic and exclusive to it; by lift, the probability divided by the word's share of the corpus; or by "

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from collapsium.pipeline.analysis.options import RankOptions
+from collapsium.pipeline.analysis.options import Measure, RankOptions
 from collapsium.pipeline.analysis.words.ranking import word_scores
 from collapsium.pipeline.engine.fit import fit
 from collapsium.pipeline.engine.loop.scoring import mean_score
@@ -220,7 +220,7 @@ class TopicEstimator(DocumentEstimator):
         return math.exp(-self.score(X))
 
     def top_words(
-        self, count: int = 10, *, rank_by: str = "probability", rank_weight: float | None = None
+        self, count: int = 10, *, rank_by: Measure = "probability", rank_weight: float | None = None
     ) -> list[list[str]]:
         """Return the first words of each topic by a measure.
 
