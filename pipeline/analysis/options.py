@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from collapsium.pipeline.options import Location, Locations, Names, Options, Texts, Value
 from collapsium.storage.errors import OptionError
 
-
 Measure = Literal["probability", "frex", "lift", "relevance"]
 """A measure that orders a topic's words."""
 
