@@ -1,0 +1,68 @@
+"""Marginal likelihoods of documents: by enumeration of all topics of all tokens, and twins of the kernels' estimates."""
+
+from itertools import pairwise, product
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from tests.naive.random import uniform
+
+
+def exact(words, word_topic, prior):
+    """log p(w) of a document, the sum over all assignments of its tokens to topics."""
+    terms = []
+    for topics in product(range(prior.size), repeat=len(words)):
+        counts = np.bincount(topics, minlength=prior.size)
+        log_prior = gammaln(prior.sum()) - gammaln(prior.sum() + len(words))
+        log_prior += (gammaln(prior + counts) - gammaln(prior)).sum()
+        terms.append(
+            log_prior + np.log([word_topic[word, topic] for word, topic in zip(words, topics, strict=True)]).sum()
+        )
+    return logsumexp(terms)
+
+
+def draw(weights, number):
+    """An index in proportion to weights."""
+    return min(int(np.searchsorted(np.cumsum(weights), number * weights.sum(), side="right")), weights.size - 1)
+
+
+def left_to_right(words, word_topic, prior, particles, key, first):
+    """Algorithm 3 of Wallach et al. (2009) for one document."""
+    predictive, number = np.zeros(len(words)), first
+    for _ in range(particles):
+        topics = []
+        for n, word in enumerate(words):
+            for before in range(n):
+                others = topics[:before] + topics[before + 1 :]
+                weights = word_topic[words[before]] * (prior + np.bincount(others, minlength=prior.size))
+                topics[before] = draw(weights, uniform(key, number))
+                number += 1
+            weights = word_topic[word] * (prior + np.bincount(topics, minlength=prior.size).astype(float))
+            predictive[n] += weights.sum() / (n + prior.sum())
+            topics.append(draw(weights, uniform(key, number)))
+            number += 1
+    return np.log(predictive / particles).sum()
+
+
+def annealed_importance(words, word_topic, prior, temperatures, runs, key, first):
+    """Annealed importance sampling for one document."""
+    log_weights, number = [], first
+    for _ in range(runs):
+        topics = []
+        for _word in words:
+            topics.append(draw(prior + np.bincount(topics, minlength=prior.size), uniform(key, number)))
+            number += 1
+        log_weight = 0.0
+        for before, after in pairwise(temperatures):
+            log_weight += (after - before) * np.log(
+                [word_topic[w, z] for w, z in zip(words, topics, strict=True)]
+            ).sum()
+            if after == temperatures[-1]:
+                break
+            for n, word in enumerate(words):
+                others = topics[:n] + topics[n + 1 :]
+                weights = word_topic[word] ** after * (prior + np.bincount(others, minlength=prior.size))
+                topics[n] = draw(weights, uniform(key, number))
+                number += 1
+        log_weights.append(log_weight)
+    return logsumexp(log_weights) - np.log(runs)

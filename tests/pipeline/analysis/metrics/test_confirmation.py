@@ -1,0 +1,91 @@
+"""Coherence in windows: the same figures as gensim's, and counts by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline.analysis.metrics import confirmation
+from collapsium.pipeline.analysis.metrics.confirmation import Probabilities
+from collapsium.workers.ingest.windows import WordPairs, count_windows
+
+MEASURES = {"c_v": 110, "c_npmi": 10, "c_uci": 10, "u_mass": None}
+
+
+def measured(measure, topics, texts, size, *, exact=False):
+    """A measure of topics, lists of words, in texts, lists of tokens."""
+    vocabulary = sorted({word for topic in topics for word in topic})
+    number = {word: position for position, word in enumerate(vocabulary)}
+    rows = np.array([[number[word] for word in topic] for topic in topics])
+    tokens = np.array([number.get(word, -1) for text in texts for word in text], dtype=np.int64)
+    offsets = np.cumsum([0, *map(len, texts)])
+    pairs = WordPairs.within(rows, len(vocabulary))
+    counts = count_windows(tokens, offsets, pairs, size, exact=exact)
+    return getattr(confirmation, measure)(Probabilities.of(counts, pairs, rows))
+
+
+def texts_and_topics(seed, documents=60, words=25):
+    generator = np.random.default_rng(seed)
+    weights = generator.dirichlet(np.full(words, 0.3), size=3)
+    texts = [
+        [f"w{word}" for word in generator.choice(words, size=int(generator.integers(1, 260)), p=weights[number % 3])]
+        for number in range(documents)
+    ]
+    seen = sorted({word for text in texts for word in text})
+    return texts, [list(generator.choice(seen, size=6, replace=False)) for _ in range(4)]
+
+
+@pytest.mark.parametrize("measure", sorted(MEASURES))
+@pytest.mark.parametrize("seed", range(3))
+def test_measures__are_those_of_gensim(measure, seed):
+    models = pytest.importorskip("gensim.models")
+    from gensim.corpora import Dictionary
+
+    texts, topics = texts_and_topics(seed)
+    dictionary = Dictionary(texts)
+    options = {"corpus": [dictionary.doc2bow(text) for text in texts]} if measure == "u_mass" else {"texts": texts}
+    expected = models.CoherenceModel(
+        topics=topics, dictionary=dictionary, coherence=measure, processes=1, topn=6, **options
+    )
+    ours = measured(measure, topics, texts, MEASURES[measure])
+    np.testing.assert_allclose(ours, expected.get_coherence_per_topic(), rtol=0, atol=1e-6)
+
+
+@given(
+    st.lists(st.lists(st.integers(-1, 4), max_size=12), max_size=4),
+    st.one_of(st.none(), st.integers(1, 6)),
+    st.booleans(),
+)
+def test_counts__are_those_of_a_loop_over_all_windows(texts, size, exact):
+    pairs = WordPairs.within(np.array([[0, 1, 2], [2, 3, 4]]), 5)
+    tokens = np.array([word for text in texts for word in text], dtype=np.int64)
+    counts = count_windows(tokens, np.cumsum([0, *map(len, texts)]), pairs, size, exact=exact)
+    word, pair, windows = np.zeros(5, int), dict.fromkeys(pairs.keys.tolist(), 0), 0
+    for text in texts:
+        width = len(text) if size is None else size
+        inside, before = set(), None
+        for start in range(max(len(text) - width + 1, 1)):
+            window = text[start : start + width]
+            windows += 1
+            inside = set(window) if exact or before is None else (inside - {before}) | {window[-1]}
+            before = window[0] if window else None
+            inside -= {-1}
+            word[list(inside)] += 1
+            for first in inside:
+                for second in inside:
+                    if first * 5 + second in pair and first < second:
+                        pair[first * 5 + second] += 1
+    assert counts.windows == windows
+    assert counts.word.tolist() == word.tolist()
+    assert dict(zip(pairs.keys.tolist(), counts.pair.tolist(), strict=True)) == pair
+
+
+@pytest.mark.parametrize("measure", ["c_npmi", "c_uci", "u_mass", "c_v"])
+def test_measures__of_a_word_that_never_occurs_are_finite(measure):
+    values = measured(measure, [["a", "b", "z"]], [["a", "b", "a"], ["b", "c"]], MEASURES[measure])
+    assert np.isfinite(values).all()
+
+
+def test_npmi__is_1_of_words_that_always_meet_and_near_minus_1_of_words_that_never_do():
+    assert measured("c_npmi", [["a", "b"]], [["a", "b"], ["c"]], 10)[0] == pytest.approx(1.0)
+    assert measured("c_npmi", [["a", "b"]], [["a"], ["b"]], 10)[0] == pytest.approx(-1.0, abs=0.06)

@@ -1,0 +1,38 @@
+"""Diversity of topics, by hand and by its definition."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline.analysis.metrics.diversity import (
+    inverted_rbo,
+    rank_biased_overlap,
+    strict_diversity,
+    topic_diversity,
+)
+
+SAME = np.array([[0, 1, 2], [0, 1, 2]])
+APART = np.array([[0, 1, 2], [3, 4, 5]])
+ONE_SHARED = np.array([[0, 1, 2], [2, 3, 4]])
+
+
+def test_diversity__counts_different_words_and_strictly_those_of_one_topic():
+    assert [topic_diversity(words) for words in (SAME, APART, ONE_SHARED)] == pytest.approx([0.5, 1.0, 5 / 6])
+    assert [strict_diversity(words) for words in (SAME, APART, ONE_SHARED)] == pytest.approx([0.0, 1.0, 4 / 6])
+
+
+def test_inverted_rbo__is_0_of_equal_topics_and_1_of_topics_apart():
+    assert inverted_rbo(SAME) == pytest.approx(0.0)
+    assert inverted_rbo(APART) == pytest.approx(1.0)
+    assert inverted_rbo(SAME[:1]) == 1.0
+
+
+@given(st.permutations(range(8)), st.permutations(range(8)), st.integers(1, 6), st.floats(0.1, 0.99))
+def test_rank_biased_overlap__is_its_definition(first, second, size, persistence):
+    first, second = np.array(first[:size]), np.array(second[:size])
+    shared = [len(set(first[:depth]) & set(second[:depth])) for depth in range(1, size + 1)]
+    expected = shared[-1] / size * persistence**size + (1 - persistence) / persistence * sum(
+        count / depth * persistence**depth for depth, count in enumerate(shared, 1)
+    )
+    assert rank_biased_overlap(first, second, persistence) == pytest.approx(expected)
