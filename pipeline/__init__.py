@@ -2,8 +2,9 @@
 
 Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`, and `sample_texts` for trying things out. Fits: `estimate`,
 `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `topic_shares`, `expected_topics`,
-`label_topics`, `neighbour_distance`, `evaluate`, `coherence`, `infer`, `predict`, `report`, `plot` and `export`. Jobs:
-`batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name.
+`label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`, `predict`, `report`, `plot` and
+`export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the
+same name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
         expected_topics,
         label_topics,
     )
+    from collapsium.pipeline.analysis.metrics.measure import measure
+    from collapsium.pipeline.analysis.metrics.measurement import Measurement
     from collapsium.pipeline.analysis.naming.naming import name_topics
     from collapsium.pipeline.analysis.segments import neighbour_distance
     from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
@@ -58,6 +61,7 @@ _HOMES = {
     "Exported": "collapsium.pipeline.reporting.export",
     "Findings": "collapsium.pipeline.analysis.verify",
     "LabelTopics": "collapsium.pipeline.analysis.labels.expected_topics",
+    "Measurement": "collapsium.pipeline.analysis.metrics.measurement",
     "Model": "collapsium.pipeline.families.model",
     "Prediction": "collapsium.pipeline.reporting.predict",
     "Reconstruction": "collapsium.pipeline.analysis.evaluate",
@@ -79,6 +83,7 @@ _HOMES = {
     "info": "collapsium.pipeline.analysis.info",
     "ingest": "collapsium.pipeline.corpora.ingest",
     "label_topics": "collapsium.pipeline.analysis.labels.expected_topics",
+    "measure": "collapsium.pipeline.analysis.metrics.measure",
     "name_topics": "collapsium.pipeline.analysis.naming.naming",
     "neighbour_distance": "collapsium.pipeline.analysis.segments",
     "plot": "collapsium.pipeline.reporting.plots.run",
@@ -103,6 +108,7 @@ __all__ = [
     "Exported",
     "Findings",
     "LabelTopics",
+    "Measurement",
     "Model",
     "Outcome",
     "Plan",
@@ -125,6 +131,7 @@ __all__ = [
     "info",
     "ingest",
     "label_topics",
+    "measure",
     "name_topics",
     "neighbour_distance",
     "plot",

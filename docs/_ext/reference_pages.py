@@ -16,6 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 import collapsium.pipeline
+from collapsium.pipeline.analysis.metrics.catalogue import METRICS
+from collapsium.pipeline.analysis.metrics.likelihoods import SETTINGS
 from collapsium.pipeline.cli.app import EPILOG, load_command
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families
 from collapsium.pipeline.families.base import AnyFamily
@@ -174,6 +176,18 @@ def metrics() -> str:
     return "\n".join(lines) + "\n"
 
 
+def topic_metrics() -> str:
+    """Return a table of the metrics of topics with their definitions and sources."""
+    lines = ["| metric | definition | source |", "| --- | --- | --- |"]
+    figures = {"documents": "D", "texts": "D", "size": "110 or 10", "labelled": "documents with words and one label"}
+    figures |= {"classified": "by cross-validation or on unseen documents", "sampled": "a sample of documents"}
+    figures |= {"completion": "document completion", **vars(SETTINGS)}
+    for metric in METRICS.values():
+        definition = re.sub(r"\{(\w+)(:,)?\}", r"{\1}", metric.definition).format(words=metric.words, **figures)
+        lines.append(f"| `{metric.name}` | {plain(definition)} | {plain(metric.source)} |")
+    return "\n".join(lines) + "\n"
+
+
 def format_versions() -> str:
     """Return a table of the records with the versions that this release writes and reads."""
     lines = ["| file | `format` | written | read |", "| --- | --- | --- | --- |"]
@@ -200,6 +214,7 @@ def generate(app: Sphinx) -> None:
         "exit_codes": exit_codes(),
         "errors": error_list(),
         "metrics": metrics(),
+        "topic_metrics": topic_metrics(),
         "versions": format_versions(),
     }
     pages |= {folder / "tables" / f"{name}.txt": text for name, text in tables.items()}

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.topics import describe
 from collapsium.pipeline.corpora.new_texts import Paths, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -119,15 +120,13 @@ def _coherence(model: Model, counted: Corpus, words: int, where: tuple[str, int 
     if len(model.vocabulary) < 2 or not counted.manifest.documents:
         raise InputError(counted.url, "expected at least two words and a document")
     described = describe(model, max(words, DIVERSITY_WORDS))
-    ids, share, top = described.ids, described.share, described.words
-    seen = share > 0
-    tokens = int(model.vocabulary.tokens.sum())
-    # The ground truth of a simulated corpus has no token counts.
-    if tokens:
-        seen &= share * tokens >= 1.0
-    if not seen.any():
-        raise InputError(model.folder.url, "expected a topic with tokens")
-    single, both = count(counted, top[seen, :words], *where)
+    ids, top, seen = described.ids, described.words, with_tokens(model, described)
+    scheduler, workers, tls = where
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        single, both = count(counted, top[seen, :words], executor)
+    finally:
+        executor.close()
     topic_npmi = np.full(ids.size, np.nan)
     topic_npmi[seen] = npmi(single, both, counted.manifest.documents).mean(axis=1)
     top_words = top[seen, :DIVERSITY_WORDS]
@@ -139,6 +138,18 @@ def _coherence(model: Model, counted: Corpus, words: int, where: tuple[str, int 
         documents=counted.manifest.documents,
         definition=DEFINITION.format(words=words, diverse=DIVERSITY_WORDS),
     )
+
+
+def with_tokens(model: Model, described: Description) -> npt.NDArray[np.bool_]:
+    """Return which topics of a model have an expected count of a token or more; refuse a model without any."""
+    seen = described.share > 0
+    tokens = int(model.vocabulary.tokens.sum())
+    # The ground truth of a simulated corpus has no token counts.
+    if tokens:
+        seen &= described.share * tokens >= 1.0
+    if not seen.any():
+        raise InputError(model.folder.url, "expected a topic with tokens")
+    return seen
 
 
 def npmi(single: Ints, both: Ints, documents: int) -> npt.NDArray[np.float64]:
@@ -170,9 +181,7 @@ def npmi(single: Ints, both: Ints, documents: int) -> npt.NDArray[np.float64]:
     return values
 
 
-def count(
-    corpus: Corpus, chosen: Ints, scheduler: str, workers: int | None = None, tls: TLS | None = None
-) -> tuple[Ints, Ints]:
+def count(corpus: Corpus, chosen: Ints, executor: Executor) -> tuple[Ints, Ints]:
     """Count the documents that contain topics' words, and pairs of these words.
 
     Parameters
@@ -181,8 +190,8 @@ def count(
         The documents.
     chosen : numpy.ndarray of int64, shape (topics, words)
         Ids of each topic's words.
-    scheduler, workers, tls
-        As for `fit`.
+    executor : Executor
+        Executor of the tasks.
 
     Returns
     -------
@@ -193,18 +202,14 @@ def count(
     """
     topics, words = chosen.shape
     single, both = np.zeros((topics, words), np.int64), np.zeros((topics, _pairs(words)[0].size), np.int64)
-    executor = open_executor(scheduler, workers, tls=tls)
-    try:
-        # A bounded number of shards is in work at once.
-        window = 2 * executor.workers
-        for start in range(0, len(corpus.references), window):
-            shards = corpus.references[start : start + window]
-            submitted = [executor.submit(_count_shard, shard, chosen) for shard in shards]
-            for shard_single, shard_both in executor.collect(submitted):
-                single += shard_single
-                both += shard_both
-    finally:
-        executor.close()
+    # A bounded number of shards is in work at once.
+    window = 2 * executor.workers
+    for start in range(0, len(corpus.references), window):
+        shards = corpus.references[start : start + window]
+        submitted = [executor.submit(_count_shard, shard, chosen) for shard in shards]
+        for shard_single, shard_both in executor.collect(submitted):
+            single += shard_single
+            both += shard_both
     return single, both
 
 

@@ -112,6 +112,35 @@ class CoherenceOptions(Options):
     )
 
 
+class MetricOptions(Options):
+    """Metrics of topics, and the documents that they are computed from."""
+
+    heading = "metrics of topics"
+    metrics: Annotated[Names, Value("NAME,...")] = Field(
+        (),
+        description="metrics to measure, of those listed below; or all, for all that the other options allow. "
+        "Coherences are counted in the documents of `coherence`: texts for c_v, c_npmi and c_uci, for the others by "
+        "default the training corpus",
+    )
+    label_field: Annotated[str | None, Value("NAME")] = Field(
+        None,
+        description="field of labels that purity, nmi, ari and classifier-accuracy compare topics with, in the "
+        "`unseen` documents or else in the training documents (default: the only field of labels)",
+    )
+    top_words: Annotated[int | None, Value("N")] = Field(
+        None,
+        ge=2,
+        description="number of most probable words of each topic (default: 10; 25 for diversity, 15 for "
+        "strict-diversity)",
+    )
+    sample_documents: Annotated[int, Value("N", unit="documents")] = Field(
+        200,
+        ge=1,
+        description="left-to-right and annealed-importance score at most this number of `unseen` documents, drawn at "
+        "random, as their time grows with the square of a document's length, or with its length times 3000",
+    )
+
+
 class InferOptions(Options):
     """Layout of the proportions' file."""
 

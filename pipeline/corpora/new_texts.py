@@ -93,7 +93,7 @@ def documents_for(
         A source is missing or damaged, or cannot be read as recorded.
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
-    arguments = {name: value for name, value in (reading or {}).items() if value is not None}
+    arguments = [name for name, value in (reading or {}).items() if value is not None]
     if len(paths) == 1 and is_corpus(paths[0]):
         if arguments:
             raise OptionError(f"{', '.join(arguments)}: applies only to texts, and {paths[0]} is a corpus")
@@ -103,15 +103,8 @@ def documents_for(
     if corpus is not None:
         raise OptionError(f"{corpus}: expected one corpus, or texts, found {len(paths)} names")
     recorded = recorded_reading(run)
-    headings = arguments.pop("headings", None)
-    if headings is not None:
-        if not headings:
-            raise OptionError("expected a regular expression", "headings")
-        arguments["segments"] = f"headings:{headings}"
-    format, options = arguments.pop("format", None), chosen_words(reading_options(arguments))
-    named = {one.name: getattr(options, one.name) for one in fields(options)}
-    new = NewSources(paths, format, named, may_be_empty=True)
-    with _temporary(run, scheduler) as place:
+    new = new_sources(paths, reading or {})
+    with temporary_folder(run, scheduler) as place:
         how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
         ingest_like(recorded, new, place.url, **how)
         documents = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
@@ -120,6 +113,38 @@ def documents_for(
                 notice(line)
         with _named(place.url, paths):
             yield documents
+
+
+def new_sources(sources: Paths, reading: Mapping[str, Any]) -> NewSources:
+    """Return sources of new documents with checked options of reading.
+
+    Parameters
+    ----------
+    sources : path or sequence of paths
+        Files, folders and globs.
+    reading : mapping of str to object
+        Options as for `documents_for`.
+
+    Returns
+    -------
+    NewSources
+        The sources, which may have no word of the vocabulary.
+
+    Raises
+    ------
+    OptionError
+        An option has a value that it cannot take.
+    """
+    arguments = {name: value for name, value in reading.items() if value is not None}
+    headings = arguments.pop("headings", None)
+    if headings is not None:
+        if not headings:
+            raise OptionError("expected a regular expression", "headings")
+        arguments["segments"] = f"headings:{headings}"
+    format, options = arguments.pop("format", None), chosen_words(reading_options(arguments))
+    named = {one.name: getattr(options, one.name) for one in fields(options)}
+    paths = [sources] if isinstance(sources, (str, os.PathLike)) else sources
+    return NewSources([os.fspath(path) for path in paths], format, named, may_be_empty=True)
 
 
 def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -> NewDocuments:
@@ -208,8 +233,8 @@ def _named(url: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _temporary(run: str | os.PathLike[str], scheduler: str | None) -> Iterator[Folder]:
-    """Yield a folder for a corpus that every worker sees, and remove it afterwards."""
+def temporary_folder(run: str | os.PathLike[str], scheduler: str | None) -> Iterator[Folder]:
+    """Yield a folder that every worker sees and that is made at the first write, and remove it afterwards."""
     if scheduler is None or "://" not in scheduler:
         with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as name:
             yield Folder(Path(name) / "texts")

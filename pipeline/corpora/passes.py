@@ -31,7 +31,8 @@ from collapsium.workers.ingest import tasks as reading
 from collapsium.workers.ingest.count import ids_of_numbers
 from collapsium.workers.ingest.phrases import FREQUENT, add_pairs, count_pairs
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, ReadRequest
+from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk
+from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def find_phrases(
     score = phrase_scores(phrasing, counts, of[first], of[second], total, kinds)
     chosen = score > phrasing.threshold
     sides = [few.take(pa.array(side[chosen])) for side in (first, second)]
-    write_table(scratch, reading.PHRASES, pa.table({"first": sides[0], "second": sides[1]}))
+    write_table(scratch, PHRASES, pa.table({"first": sides[0], "second": sides[1]}))
     tree = Tree(executor)
 
     def joined() -> Iterator[Any]:

@@ -37,7 +37,8 @@ from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.units import Counting
 from collapsium.workers.ingest.normal_forms import require_library
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tasks import PHRASES, ReadRequest, write_vocabulary
+from collapsium.workers.ingest.tasks import write_vocabulary
+from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 from collapsium.workers.ingest.tokenize import load_tokenizer
 
 SCRATCH = "scratch"

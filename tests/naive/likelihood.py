@@ -1,6 +1,6 @@
 """Marginal likelihoods of documents: by enumeration of all topics of all tokens, and twins of the kernels' estimates."""
 
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -44,25 +44,21 @@ def left_to_right(words, word_topic, prior, particles, key, first):
     return np.log(predictive / particles).sum()
 
 
-def annealed_importance(words, word_topic, prior, temperatures, runs, key, first):
-    """Annealed importance sampling for one document."""
+def annealed_importance(words, word_topic, prior, steps, runs, key, first):
+    """Annealed importance sampling from p(z) to p(z | w) of one document, in even steps."""
     log_weights, number = [], first
     for _ in range(runs):
         topics = []
-        for _word in words:
+        for _ in words:
             topics.append(draw(prior + np.bincount(topics, minlength=prior.size), uniform(key, number)))
             number += 1
         log_weight = 0.0
-        for before, after in pairwise(temperatures):
-            log_weight += (after - before) * np.log(
-                [word_topic[w, z] for w, z in zip(words, topics, strict=True)]
-            ).sum()
-            if after == temperatures[-1]:
-                break
-            for n, word in enumerate(words):
+        for step in range(steps):
+            for n, word in enumerate(words if step else []):
                 others = topics[:n] + topics[n + 1 :]
-                weights = word_topic[word] ** after * (prior + np.bincount(others, minlength=prior.size))
+                weights = word_topic[word] ** (step / steps) * (prior + np.bincount(others, minlength=prior.size))
                 topics[n] = draw(weights, uniform(key, number))
                 number += 1
+            log_weight += np.log([word_topic[w, z] for w, z in zip(words, topics, strict=True)]).sum() / steps
         log_weights.append(log_weight)
     return logsumexp(log_weights) - np.log(runs)

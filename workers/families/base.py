@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.arrays.state import Arrays
     from collapsium.workers.kernels.jit import AnyKernel
+    from collapsium.workers.kernels.likelihood import DirichletTopics
 
 AnyShard: TypeAlias = Any
 """A shard of documents or of vectors; the methods of a family declare which of the two they take."""
@@ -60,6 +61,9 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
     folds_in_at_a_point : bool
         Whether documents without words are folded in to one point of the prior, such as the path of largest
         probability, and not to the prior's expectation.
+    dirichlet_proportions : bool
+        Whether the proportions of all documents have one Dirichlet prior over flat topics, which `dirichlet_topics`
+        returns.
     """
 
     global_state_type: ClassVar[type[GlobalState]]
@@ -70,6 +74,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
     uses_labels: ClassVar[bool] = False
     uses_segments: ClassVar[bool] = False
     folds_in_at_a_point: ClassVar[bool] = False
+    dirichlet_proportions: ClassVar[bool] = False
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options
@@ -207,6 +212,26 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
             uses segments adds ``segment_topic``, shape (segments, topics), and ``segments``, int64, the number of
             segments of each document.
         """
+
+    def dirichlet_topics(self, rows: RowsT, global_state: GlobalStateT) -> DirichletTopics:
+        """Return the topics of the words of `rows`, and the Dirichlet prior of their proportions in a document.
+
+        Likelihoods of documents (`kernels.likelihood`) integrate the proportions out. Only families with
+        `dirichlet_proportions` have this method.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows of the words.
+        global_state : GlobalState
+            Global state of the model.
+
+        Returns
+        -------
+        DirichletTopics
+            Topics of positive prior; those that do not exist yet are together the last one.
+        """
+        raise NotImplementedError
 
     def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:
         """Return the expected tokens of each word, whose sum is the corpus's; None if the model has no such counts."""

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.workers.kernels.likelihood import DirichletTopics
+
 Vector = npt.NDArray[np.float64]
+
+MIN_REST = 1e-9
+"""Share of the concentration below which a rest of it is taken for rounding."""
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,29 @@ class DirichletPriors:
         smoothed = np.maximum(np.asarray(word_topic, dtype=np.float64), 0.0) + self.word
         probability: Vector = smoothed / (self.total + np.asarray(topic, dtype=np.float64))
         return probability
+
+
+def dirichlet_topics(word_topic: Vector, prior: Vector, concentration: float, rest_word: Vector) -> DirichletTopics:
+    """Return topics with their prior, and those that do not exist yet as one further topic.
+
+    Parameters
+    ----------
+    word_topic : numpy.ndarray of float64, shape (words, topics)
+        phi_kw.
+    prior : numpy.ndarray of float64, shape (topics,)
+        a_k; topics of prior zero are left out.
+    concentration : float
+        A; A - sum_k a_k is the prior of the topics that do not exist yet.
+    rest_word : numpy.ndarray of float64, shape (words,)
+        Probability of each word in a topic that does not exist yet.
+
+    Returns
+    -------
+    DirichletTopics
+        Topics and prior.
+    """
+    some, rest = prior > 0, max(concentration - float(prior.sum()), 0.0)
+    phi, prior = np.asarray(word_topic[:, some], dtype=np.float64), np.asarray(prior[some], dtype=np.float64)
+    if rest > MIN_REST * concentration:
+        phi, prior = np.column_stack([phi, rest_word]), np.append(prior, rest)
+    return DirichletTopics(np.ascontiguousarray(phi), prior)

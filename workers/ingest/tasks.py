@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,62 +19,23 @@ from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
 from collapsium.storage.corpus.segments import COLUMN, running, segment_counts, segment_lists
 from collapsium.storage.corpus.shard import Documents, encode
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.table import merged
 from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
 from collapsium.storage.readers.texts.gathering import Batch
 from collapsium.workers.ingest.count import counted_of, counts_of, ids_of_numbers, stream_of, sum_counts, tokens_of
-from collapsium.workers.ingest.normal_forms import normalised, require_library
 from collapsium.workers.ingest.phrases import joined_by, named_phrases
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tokenize import tokenize
+from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest, read_tokens
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
 
-KNOWN, WORDS, PHRASES = "known", "words", "phrases"
-"""Names of tables in the scratch folder: ids in the corpus, vocabulary, and phrases."""
+KNOWN, WORDS = "known", "words"
+"""Names of tables in the scratch folder: ids in the corpus, and vocabulary."""
 
 MAX_NAMED_IDS = 5
 """Most ids of a chunk that are named because the corpus has them already."""
-
-
-@dataclass(frozen=True)
-class ReadRequest:
-    """Options that all tasks of reading blocks share.
-
-    Attributes
-    ----------
-    kind : str
-        Format of the sources.
-    options : ReadOptions
-        Fields and the tokenizer.
-    scratch : Folder
-        Folder to which chunks are written.
-    numbered : bool
-        Whether documents get their ids later, by number.
-    streams : bool
-        Whether tokens are written in their order, because phrases are not known yet.
-    phrases : bool
-        Whether the words of the phrases in the scratch folder are joined, in tokens without `stops`.
-    stops : StopWords
-        Words that are dropped; needed only with `phrases` or normal forms.
-    known : bool
-        Whether the scratch folder has the ids of documents in the corpus.
-    skip : bool
-        Whether documents in the corpus are skipped.
-    """
-
-    kind: str
-    options: ReadOptions
-    scratch: Folder
-    numbered: bool = False
-    streams: bool = False
-    phrases: bool = False
-    stops: StopWords = field(default_factory=StopWords)
-    known: bool = False
-    skip: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,12 +114,7 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
     for part, batch in enumerate(read_batches(block, request.kind, request.options, request.numbered)):
         name = f"{number:07d}-{part:05d}"
         documents, there, skipped = _new_documents(batch, request)
-        tokens = tokenize(documents.texts, request.options.tokenizer)
-        if request.options.normalise is not None:
-            require_library(request.options.normalise, request.options.normalised_by)
-            tokens = normalised(tokens, request.options.normalise, request.stops)
-        if request.phrases:
-            tokens = joined_by(tokens, request.stops, named_phrases(request.scratch.address, PHRASES))
+        tokens = read_tokens(documents.texts, request)
         chunk = stream_of(tokens, documents.ids, documents.extras, documents.segments)
         counted = counted_of(chunk)
         tables.append(counts_of(counted))

@@ -16,6 +16,7 @@ from collapsium.workers.kernels.argument_types import (
     Float64Vector,
     Int32Vector,
     Int64Vector,
+    OutFloat64Matrix,
     OutFloat64Vector,
     OutInt64Vector,
     UInt64Vector,
@@ -32,7 +33,7 @@ class TokenSequences(NamedTuple):
     offsets : int64, shape (documents + 1,)
         Index of each document's first token; the last is the number of tokens.
     position : int32, shape (tokens,)
-        Row of each token's word in `TopicModel.word_topic`.
+        Row of each token's word in `DirichletTopics.word_topic`.
     first : int64, shape (documents,)
         Number of the first random number of each document; the next ones follow.
     """
@@ -42,8 +43,8 @@ class TokenSequences(NamedTuple):
     first: Int64Vector
 
 
-class TopicModel(NamedTuple):
-    """Fixed topics and the prior of their proportions.
+class DirichletTopics(NamedTuple):
+    """Fixed topics, and the Dirichlet prior of their proportions in a document.
 
     Attributes
     ----------
@@ -69,20 +70,23 @@ def _draw(weight: Float64Vector, total: float, number: float) -> int:
 
 @helper
 def _token_weights(
-    probability: Float64Vector, counts: Int64Vector, prior: Float64Vector, power: float, weight: OutFloat64Vector
+    probability: Float64Vector, counts: Int64Vector, prior: Float64Vector, weight: OutFloat64Vector
 ) -> float:
-    """Fill `weight` with phi_kw^power (a_k + n_k), and return the sum."""
+    """Fill `weight` with p_k (a_k + n_k), and return the sum."""
     total = 0.0
     for k in range(prior.size):
-        likelihood = probability[k] if power == 1.0 else probability[k] ** power
-        weight[k] = likelihood * (prior[k] + counts[k])
+        weight[k] = probability[k] * (prior[k] + counts[k])
         total += weight[k]
     return total
 
 
 @kernel
 def left_to_right(
-    documents: TokenSequences, model: TopicModel, particles: int, key: UInt64Vector, log_likelihood: OutFloat64Vector
+    documents: TokenSequences,
+    topics: DirichletTopics,
+    particles: int,
+    key: UInt64Vector,
+    log_likelihood: OutFloat64Vector,
 ) -> None:
     """Estimate log p(w) token by token, each by particles (Algorithm 3); twin: `naive.likelihood.left_to_right`.
 
@@ -93,7 +97,7 @@ def left_to_right(
     ----------
     documents : TokenSequences
         The documents.
-    model : TopicModel
+    topics : DirichletTopics
         Topics and prior.
     particles : int
         R.
@@ -102,7 +106,7 @@ def left_to_right(
     log_likelihood : float64, shape (documents,)
         Filled, in nats.
     """
-    offsets, position, word_topic, prior = documents.offsets, documents.position, model.word_topic, model.prior
+    offsets, position, word_topic, prior = documents.offsets, documents.position, topics.word_topic, topics.prior
     weight, all_prior = np.empty(prior.size), prior.sum()
     for document in range(offsets.size - 1):
         begin, tokens = offsets[document], offsets[document + 1] - offsets[document]
@@ -113,11 +117,11 @@ def left_to_right(
                 for before in range(n):
                     counts[topic[before]] -= 1
                     row = word_topic[position[begin + before]]
-                    total = _token_weights(row, counts, prior, 1.0, weight)
+                    total = _token_weights(row, counts, prior, weight)
                     topic[before] = _draw(weight, total, uniform(key, number))
                     number += 1
                     counts[topic[before]] += 1
-                total = _token_weights(word_topic[position[begin + n]], counts, prior, 1.0, weight)
+                total = _token_weights(word_topic[position[begin + n]], counts, prior, weight)
                 predictive[n] += total / (n + all_prior)
                 topic[n] = _draw(weight, total, uniform(key, number))
                 number += 1
@@ -130,25 +134,25 @@ def left_to_right(
 @kernel
 def annealed_importance(
     documents: TokenSequences,
-    model: TopicModel,
-    temperatures: Float64Vector,
+    topics: DirichletTopics,
+    steps: int,
     runs: int,
     key: UInt64Vector,
     log_likelihood: OutFloat64Vector,
 ) -> None:
     """Estimate log p(w) by annealed importance sampling (Neal 2001); twin: `naive.likelihood.annealed_importance`.
 
-    z is drawn from its prior, then by Gibbs sweeps of p(z | a) p(w | z)^s for rising s; the log of a run's weight is
-    the sum over steps of (s' - s) log p(w | z).
+    z is drawn from its prior, then by a Gibbs sweep of p(z | a) p(w | z)^s for each s = 1/S, 2/S, .., (S - 1)/S. The
+    log of a run's weight is the mean of log p(w | z) over these S states.
 
     Parameters
     ----------
     documents : TokenSequences
         The documents.
-    model : TopicModel
+    topics : DirichletTopics
         Topics and prior.
-    temperatures : float64, shape (steps + 1,)
-        s, rising from 0 to 1.
+    steps : int
+        S.
     runs : int
         Weights that are averaged.
     key : uint64, shape (2,)
@@ -156,48 +160,51 @@ def annealed_importance(
     log_likelihood : float64, shape (documents,)
         Filled, in nats.
     """
-    offsets, position, word_topic, prior = documents.offsets, documents.position, model.word_topic, model.prior
-    weight, flat, log_weight = np.empty(prior.size), np.ones(prior.size), np.empty(runs)
+    offsets, word_topic, prior = documents.offsets, topics.word_topic, topics.prior
+    weight, log_weight = np.empty(prior.size), np.empty(runs)
     for document in range(offsets.size - 1):
-        begin, tokens = offsets[document], offsets[document + 1] - offsets[document]
-        number, topic = documents.first[document], np.zeros(tokens, dtype=np.int64)
+        position, number = documents.position[offsets[document] : offsets[document + 1]], documents.first[document]
+        tokens, counts = position.size, np.zeros(prior.size, dtype=np.int64)
+        topic, power = np.zeros(tokens, dtype=np.int64), np.empty((tokens, prior.size))
+        step_power = np.empty((tokens, prior.size))
+        for n in range(tokens):
+            for k in range(prior.size):
+                step_power[n, k] = word_topic[position[n], k] ** (1.0 / steps)
         for run in range(runs):
-            counts = np.zeros(prior.size, dtype=np.int64)
+            counts[:] = 0
+            power[:] = 1.0
+            log_weight[run] = 0.0
             for n in range(tokens):
-                total = _token_weights(flat, counts, prior, 1.0, weight)
+                total = _token_weights(power[n], counts, prior, weight)
                 topic[n] = _draw(weight, total, uniform(key, number))
                 number += 1
                 counts[topic[n]] += 1
-            log_weight[run] = 0.0
-            for step in range(1, temperatures.size):
-                likelihood = 0.0
+            for step in range(steps):
+                if step:
+                    number = _anneal(power, step_power, prior, key, number, topic, counts, weight)
                 for n in range(tokens):
-                    likelihood += math.log(word_topic[position[begin + n], topic[n]])
-                log_weight[run] += (temperatures[step] - temperatures[step - 1]) * likelihood
-                if step == temperatures.size - 1:
-                    break
-                number = _anneal(
-                    position[begin : begin + tokens], model, temperatures[step], key, number, topic, counts, weight
-                )
+                    log_weight[run] += math.log(word_topic[position[n], topic[n]]) / steps
         largest = log_weight.max()
         log_likelihood[document] = largest + math.log(np.exp(log_weight - largest).mean())
 
 
 @helper
 def _anneal(
-    position: Int32Vector,
-    model: TopicModel,
-    power: float,
+    power: OutFloat64Matrix,
+    step_power: Float64Matrix,
+    prior: Float64Vector,
     key: UInt64Vector,
     number: int,
     topic: OutInt64Vector,
     counts: OutInt64Vector,
     weight: OutFloat64Vector,
 ) -> int:
-    """Make a Gibbs sweep of p(z | a) p(w | z)^power, and return the number of the next random number."""
-    for n in range(position.size):
+    """Raise the power of p(w | z) by a step, make a Gibbs sweep, and return the number of the next random number."""
+    for n in range(topic.size):
         counts[topic[n]] -= 1
-        total = _token_weights(model.word_topic[position[n]], counts, model.prior, power, weight)
+        for k in range(prior.size):
+            power[n, k] *= step_power[n, k]
+        total = _token_weights(power[n], counts, prior, weight)
         topic[n] = _draw(weight, total, uniform(key, number))
         number += 1
         counts[topic[n]] += 1

@@ -45,6 +45,16 @@ class Probabilities:
         joint = np.where(first == second, counts.word[first], joint.reshape(first.shape))
         return Probabilities(counts.word[topics] / windows, joint / windows)
 
+    @staticmethod
+    def of_documents(single: Ints, both: Ints, documents: int) -> Probabilities:
+        """Take the shares from numbers of documents, as `collapsium.pipeline.analysis.coherence.count` returns them."""
+        topics, words = single.shape
+        first, second = np.triu_indices(words, 1)
+        joint = np.zeros((topics, words, words))
+        joint[:, first, second] = joint[:, second, first] = both / documents
+        joint[:, np.arange(words), np.arange(words)] = single / documents
+        return Probabilities(single / documents, joint)
+
 
 def pmi(probabilities: Probabilities) -> Floats:
     """Return log((p_ij + epsilon) / (p_i p_j)) of each two words of a topic; 0 where a word never occurs."""

@@ -34,13 +34,24 @@ class MemberScore:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Probabilities of the words of a shard's documents, of one model or summed over several, and the words' counts."""
+    """Probabilities of the words of a shard's documents, of one model or summed over several.
+
+    Attributes
+    ----------
+    probability : numpy.ndarray of float64, shape (pairs,)
+        The probabilities.
+    counts : numpy.ndarray of int32, shape (pairs,)
+        The words' counts.
+    offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Index of each document's first pair.
+    """
 
     probability: npt.NDArray[np.float64]
     counts: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
 
     def __sizeof__(self) -> int:
-        return self.probability.nbytes + self.counts.nbytes
+        return self.probability.nbytes + self.counts.nbytes + self.offsets.nbytes
 
 
 Submit = Callable[[Model, list[Future[tasks.Block]]], list[Future[Predicted]]]
@@ -70,9 +81,9 @@ def predict_pairs(
         Probabilities and counts of the pairs.
     """
     if not shard.pairs:
-        return Predicted(np.zeros(0), shard.counts)
+        return Predicted(np.zeros(0), shard.counts, shard.offsets)
     table = model.predict(shard, local, tasks.gather(blocks, shard.words, complete=True), global_state)
-    return Predicted(np.asarray(table["probability"], dtype=np.float64), shard.counts)
+    return Predicted(np.asarray(table["probability"], dtype=np.float64), shard.counts, shard.offsets)
 
 
 def score_members(
@@ -105,15 +116,20 @@ def score_members(
             sums = predicted
             break
         # Only one member's rows are in memory at a time. Sums in the members' order have the same bits everywhere.
-        sums = [executor.submit(_add, *pair) for pair in zip(sums, predicted, strict=True)] if sums else predicted
+        sums = (
+            [executor.submit(add_predictions, *pair) for pair in zip(sums, predicted, strict=True)]
+            if sums
+            else predicted
+        )
         score = mean_score(executor.collect([executor.submit(_score, shard, 1) for shard in predicted]))
         members.append(MemberScore(name, math.nan if score is None else score))
     scores: Sequence[tasks.Score] = executor.collect([executor.submit(_score, shard, len(named)) for shard in sums])
     return mean_score(scores), sum(part.tokens for part in scores), tuple(members)
 
 
-def _add(left: Predicted, right: Predicted) -> Predicted:
-    return Predicted(left.probability + right.probability, left.counts)
+def add_predictions(left: Predicted, right: Predicted) -> Predicted:
+    """Return the sums of the probabilities of two models."""
+    return Predicted(left.probability + right.probability, left.counts, left.offsets)
 
 
 def _score(sums: Predicted, members: int) -> tasks.Score:

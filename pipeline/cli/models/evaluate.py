@@ -23,6 +23,10 @@ papers on trees of topics do. Compare such scores only with each other.
 --coherence CORPUS: coherence (NPMI) and diversity of the topics, alone or together
 with a score.
 
+--metrics NAMES: the metrics that publications on topic models report, alone or
+together with a score: coherence in windows of texts, diversity, agreement with
+labels, likelihood of documents. Each is printed with its definition and source.
+
 For restarts or samples, the mean of their predictions is scored, and each member
 as well.
 """
@@ -33,23 +37,26 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions
-from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
+from collapsium.pipeline.analysis.metrics.catalogue import listing
+from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions, MetricOptions
+from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
 from collapsium.pipeline.cli.new_texts import print_notice, with_unknown
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.monitoring.console import counting
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.coherence import Coherence
     from collapsium.pipeline.analysis.evaluate import Evaluation, Reconstruction
     from collapsium.pipeline.analysis.labels.classification import Classification
+    from collapsium.pipeline.analysis.metrics.measurement import Measurement
 
 MAX_CLASSES = 20
 """Classes of a field that are printed, those of most documents."""
-OPTIONAL_KEYS = ("members", "given_labels", "fields")
+OPTIONAL_KEYS = ("members", "given_labels", "fields", "topics")
 """Keys that JSON leaves out if they are empty."""
 
 
@@ -57,10 +64,12 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
     """Print the score, the coherence, or both."""
     from collapsium.pipeline.analysis.coherence import coherence
     from collapsium.pipeline.analysis.evaluate import evaluate
+    from collapsium.pipeline.analysis.metrics.measure import measure
     from collapsium.pipeline.corpora.new_texts import is_corpus
 
     options, counted_in = flags.of(EvaluateOptions), flags.of(CoherenceOptions).coherence
-    _require_documents(options, counted_in)
+    metrics = flags.of(MetricOptions).metrics
+    _require_documents(options, counted_in, metrics)
     execution = {**flags.named(SchedulerOptions), "tls": flags.of(CertificateOptions).tls}
     reading = flags.named(ReadingOptions)
     record: dict[str, object] = {}
@@ -69,17 +78,31 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
         score = evaluate(run, **flags.named(EvaluateOptions), notice=print_notice, **execution, **reading)
         record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
-    if counted_in is not None:
+    if counted_in is not None and not metrics:
         coherent = coherence(run, counted_in, **execution, **({} if is_corpus(counted_in) else reading))
         record["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
         lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]
         lines += [f"diversity  {coherent.diversity:.4f}", f"counted in {coherent.documents:,} documents"]
         lines += [f"defined as {coherent.definition}"]
+    if metrics:
+        documents = {name: getattr(options, name) for name in ("heldout", "unseen", "seed")}
+        named = {**flags.named(MetricOptions, CoherenceOptions), **documents, **execution, **reading}
+        with counting("measuring") as progress:
+            measured = measure(run, **named, notice=lambda line: print_notice(in_flags(line)), progress=progress)
+        record["metrics"] = {name: _without_empty(asdict(one)) for name, one in measured.items()}
+        lines += [line for one in measured.values() for line in _metric_lines(one)]
     if flags.json:
         print_json(record)
         return
     print("\n".join(lines))
+
+
+def _metric_lines(measured: Measurement) -> list[str]:
+    """Return the lines that are printed of a metric."""
+    lines = [f"{measured.name:19} {measured.value:.4f}"]
+    lines += [f"member     {one.member}: {one.value:.4f}" for one in measured.members]
+    return [*lines, f"defined as {measured.definition}", f"source     {measured.source}"]
 
 
 def _source_count(options: EvaluateOptions) -> int:
@@ -87,10 +110,10 @@ def _source_count(options: EvaluateOptions) -> int:
     return sum(one is not None for one in (options.heldout, options.unseen, options.in_document))
 
 
-def _require_documents(options: EvaluateOptions, counted_in: str | None) -> None:
+def _require_documents(options: EvaluateOptions, counted_in: str | None, metrics: tuple[str, ...]) -> None:
     """Refuse a command line without documents, or with options that need other documents."""
-    if not _source_count(options) and counted_in is None:
-        raise UsageError("one of the arguments --heldout --unseen --in-document --coherence is required")
+    if not _source_count(options) and counted_in is None and not metrics:
+        raise UsageError("one of the arguments --heldout --unseen --in-document --coherence --metrics is required")
     if options.in_document is not None and _source_count(options) > 1:
         raise UsageError("argument --in-document: not allowed with argument --heldout or --unseen")
     if not _source_count(options) and (options.given_labels or options.field):
@@ -162,6 +185,22 @@ def _record(coherence: Coherence) -> dict[str, object]:
     }
 
 
+EPILOG = f"""{in_flags(listing())}
+
+examples:
+  collapsium evaluate RUN --heldout heldout
+  collapsium evaluate RUN --metrics c_v,strict-diversity --coherence texts.jsonl
+  collapsium evaluate RUN --unseen new.jsonl --metrics purity,nmi,left-to-right --label-field subject"""
 COMMAND = Command(
-    execute, (EvaluateOptions, CoherenceOptions, ReadingOptions, SchedulerOptions, CertificateOptions, JsonOptions)
+    execute,
+    (
+        EvaluateOptions,
+        CoherenceOptions,
+        MetricOptions,
+        ReadingOptions,
+        SchedulerOptions,
+        CertificateOptions,
+        JsonOptions,
+    ),
+    epilog=EPILOG,
 )

@@ -41,6 +41,7 @@ EPILOG = """examples:
   collapsium compare train out --heldout heldout --families lda,gibbs-lda --samples 20 --sample-every 10
   collapsium compare kos out --set hdp.order=2 --set gibbs-hdp.iterations=500 --set lda.alpha=0.1/K
   collapsium compare kos out --start-from gibbs-hdp --families hdp,gibbs-hdp --topics 200
+  collapsium compare kos out --families lda,hdp --metrics c_v,strict-diversity --coherence kos.jsonl
   collapsium compare kos out --families lda --peers scikit-learn,gensim --set gensim.iterations=20
   collapsium compare train out --unseen test --vary eta=0.1,0.25,0.5,0.75,1.0 --vary topics_per_label=2,5
   collapsium compare train out --unseen test --families hdsp --field stars --without category --lda-topics 50,200

@@ -39,7 +39,8 @@ from collapsium.storage.units import Counting
 from collapsium.workers.ingest import tasks as reading
 from collapsium.workers.ingest.count import counts_of, ids_of_numbers
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tasks import ChunkRecord, ReadRequest
+from collapsium.workers.ingest.tasks import ChunkRecord
+from collapsium.workers.ingest.token_reading import ReadRequest
 
 
 def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
+from collapsium.pipeline.analysis.metrics.catalogue import metrics_of
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.options import Options, Value, names_of
@@ -76,6 +77,7 @@ Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_vary)]
 
 _GRID, _HELD_OUT = "experiment grid", "held-out data"
 _PEERS, _CLASSES = "other libraries", "labels and classification (with --unseen)"
+_METRICS = "further metrics (see `collapsium evaluate --help`)"
 
 
 class CompareOptions(Options):
@@ -139,6 +141,17 @@ class CompareOptions(Options):
     peers: Annotated[Names, Value("A,B", text=True, heading=_PEERS)] = Field(
         (), description=f"other libraries to fit on the same grid: {', '.join(LIBRARIES)}"
     )
+    metrics: Annotated[Names, Value("A,B", text=True, heading=_METRICS)] = Field(
+        (), description="metrics of topics to add to the table, or all; means over the restarts"
+    )
+    coherence: Annotated[Location | None, Value("CORPUS|TEXTS", heading=_METRICS)] = Field(
+        None,
+        description="documents in which co-occurrences of the topics' words are counted: texts for c_v, c_npmi and "
+        "c_uci (default: the training corpus)",
+    )
+    label_field: Annotated[str | None, Value("NAME", heading=_METRICS)] = Field(
+        None, description="field of labels that purity, nmi, ari and classifier-accuracy compare topics with"
+    )
     labels: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
         (), description="fields of labels to use (default: all)"
     )
@@ -194,6 +207,10 @@ class CompareOptions(Options):
             if name not in LIBRARIES:
                 raise OptionError(f"unknown library '{name}'{suggestion(name, LIBRARIES)}", "peers")
         Limits(iterations=self.iterations, samples=self.samples, sample_every=self.sample_every)
+        if self.metrics:
+            metrics_of(self.metrics)
+        elif self.coherence is not None or self.label_field is not None:
+            raise OptionError("requires `metrics`", "label_field" if self.coherence is None else "coherence")
         compared = (*self.fitted_families, *self.peers)
         for owner, options in self.settings.items():
             if owner not in compared:
@@ -219,7 +236,7 @@ class CompareOptions(Options):
 
     def record(self) -> JsonObject:
         """Return the options for a comparison's record, which has digests instead of folders of corpora."""
-        return self.model_dump(mode="json", exclude={"heldout", "unseen"})
+        return self.model_dump(mode="json", exclude={"heldout", "unseen", "coherence"})
 
 
 def all_families() -> tuple[str, ...]:

@@ -52,6 +52,8 @@ from collapsium.storage.short_repr import ShortRepr
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}
 """Flags of recorded options whose flag is not their name."""
+ADDED: Mapping[str, Any] = {"metrics": [], "label_field": None}
+"""Options that records of version 0.1 lack, with the values that they stand for."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,6 +114,8 @@ def run_comparison(
     cells = cells_of(options, len(corpus.manifest.shards))
     libraries = library_fits(options, target, resources)
     target.require()
+    for metric in metrics_for(options):
+        metric.require(target)
     cells = target.fields.variants(cells)
     resources.require()
     digest = target.scored.manifest.digest
@@ -140,7 +144,7 @@ def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
         folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
     before = record_of(folder)
     for name, value in record.items():
-        if before.get(name) != value:
+        if before.get(name, ADDED.get(name)) != value:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
             raise OptionError(
                 f"{flag}: the comparison in {folder.url} was begun with {shown(before.get(name))}, found "

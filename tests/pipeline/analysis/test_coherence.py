@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Corpus, coherence, fit, simulate, topics
 from collapsium.pipeline.analysis.coherence import count, count_in, npmi
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from tests.conftest import EXECUTORS, write_corpus
@@ -130,7 +131,9 @@ def test_bits__do_not_depend_on_shards_or_executor(fitted, where, clusters, tmp_
 
 def test_count__is_of_all_shards(small):
     chosen = np.array([[0, 3, 29], [5, 6, 7]])
-    holding, meeting = count(Corpus(small[0]), chosen, "threads", 2)
+    executor = open_executor("threads", 2)
+    holding, meeting = count(Corpus(small[0]), chosen, executor)
+    executor.close()
     shards = [reference.load() for reference in Corpus(small[0]).references]
     parts = [count_in(shard, chosen) for shard in shards]
     np.testing.assert_array_equal(holding, sum(part[0] for part in parts))

@@ -34,6 +34,7 @@ from collapsium.workers.families.cvb.states import (
     local_of,
 )
 from collapsium.workers.families.cvb.sums import RowChanges
+from collapsium.workers.families.dirichlet import dirichlet_topics
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts
 from collapsium.workers.kernels import prediction
@@ -43,6 +44,7 @@ from collapsium.workers.kernels.cvb import dense as dense_kernels
 from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
 from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.kernels.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -58,6 +60,7 @@ class CollapsedShardModel(
     """Shard model of a family of collapsed topics."""
 
     rows_type, local_type, documents_type = CollapsedRows, CollapsedDocuments, CollapsedDocuments
+    dirichlet_proportions = True
 
     @abstractmethod
     def update_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
@@ -270,6 +273,12 @@ class CollapsedShardModel(
     def probabilities(self, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
         """Return phi_kw of the words of the rows, as used in prediction."""
         return {"word_topic": _phi(rows, global_state, self.predictive_parameters(rows, global_state))}
+
+    def dirichlet_topics(self, rows: CollapsedRows, global_state: GlobalStateT) -> DirichletTopics:
+        """Return phi_kw and a_k."""
+        parameters = self.predictive_parameters(rows, global_state)
+        phi, rest_word = _phi(rows, global_state, parameters), parameters.words / parameters.total
+        return dirichlet_topics(phi, parameters.topics, parameters.concentration, rest_word)
 
     def infer(self, local: CollapsedDocuments, global_state: GlobalStateT) -> Arrays:
         """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""

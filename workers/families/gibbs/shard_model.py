@@ -15,6 +15,7 @@ from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import LocalT, OptionsT, Resumable
+from collapsium.workers.families.dirichlet import dirichlet_topics
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts, pair_probability
 from collapsium.workers.families.gibbs.states import (
@@ -40,6 +41,7 @@ from collapsium.workers.kernels.cvb import records
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.gibbs.topics import word_rising
 from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.kernels.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -124,6 +126,7 @@ class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalStateT, GibbsLoc
     """Shard model of a family whose documents may have all topics."""
 
     local_type, documents_type = GibbsLocal, GibbsDocuments
+    dirichlet_proportions = True
 
     def fold_in_kernels(self, global_state: GibbsGlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that `fold_in` and `predict` call."""
@@ -174,6 +177,12 @@ class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalStateT, GibbsLoc
         theta = priors.proportions(local.dense(priors.topics.size))
         phi = self.word_probability(rows, global_state)
         return {"probability": pair_probability(heldout, theta, phi, priors.word / priors.total)}
+
+    def dirichlet_topics(self, rows: SampledRows, global_state: GibbsGlobalStateT) -> DirichletTopics:
+        """Return phi_kw and a_k."""
+        priors, phi = global_state.priors, self.word_probability(rows, global_state)
+        rest_word = np.full(len(phi), priors.word / priors.total)
+        return dirichlet_topics(phi, priors.topics, priors.concentration, rest_word)
 
     def infer(self, local: GibbsDocuments, global_state: GibbsGlobalStateT) -> Mapping[str, Any]:
         """Return the documents' proportions theta_dk = (a_k + n_dk) / (A + n_d)."""

@@ -40,6 +40,7 @@ from collapsium.workers.families.vb.states import (
     Vector,
 )
 from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.kernels.likelihood import DirichletTopics
 from collapsium.workers.kernels.vb import mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 
@@ -64,6 +65,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
 
     global_state_type, local_type, documents_type = VbLdaGlobalState, VbLdaLocal, DocumentTopics
     arrays = VB_LDA_ARRAYS
+    dirichlet_proportions = True
 
     def kernels(self, global_state: VbLdaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -146,6 +148,10 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
         )
         document_topic, _, _ = _fit_documents(shard, before, model, FOLD_IN_LIMITS, np.zeros(0))
         return VbLdaLocal(document_topic)
+
+    def dirichlet_topics(self, rows: MeanFieldRows, global_state: VbLdaGlobalState) -> DirichletTopics:
+        """Return phi_kw and a_k."""
+        return DirichletTopics(self.word_probability(rows, global_state), global_state.alpha)
 
     def proportions(self, local: DocumentTopics, global_state: VbLdaGlobalState) -> Vector:
         """Return theta_dk = gamma_dk / sum_k gamma_dk."""

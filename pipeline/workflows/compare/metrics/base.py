@@ -46,6 +46,9 @@ class Metric(ABC):
             Its fields of the cell's row, and further figures for the cell's record.
         """
 
+    def require(self, target: Target) -> None:  # noqa: B027
+        """Refuse a comparison whose metric cannot be measured, before the first fit."""
+
     def columns(self, rows: Rows) -> tuple[Column, ...]:  # noqa: ARG002
         """Return its columns of the report's table."""
         return ()

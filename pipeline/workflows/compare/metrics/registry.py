@@ -11,7 +11,7 @@ from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric
 from collapsium.pipeline.workflows.compare.metrics.classification import FieldPrediction
 from collapsium.pipeline.workflows.compare.metrics.scores import DocumentCompletion, LabelsOnlyScore
-from collapsium.pipeline.workflows.compare.metrics.topics import FitFigures, TopicQuality
+from collapsium.pipeline.workflows.compare.metrics.topics import FitFigures, TopicMetrics, TopicQuality
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.tables import CELL_COLUMNS, CELL_FIELDS, Rows, table_lines
 from collapsium.pipeline.workflows.compare.targets import Target
@@ -20,11 +20,14 @@ from collapsium.storage.data_types import JsonObject
 
 def metrics_for(options: CompareOptions) -> tuple[Metric, ...]:
     """Return the metrics of a comparison, in the order of their columns."""
+    metrics: tuple[Metric, ...] = LabelsOnlyScore(), FitFigures()
     if options.unseen is None:
-        return DocumentCompletion(), FitFigures(), TopicQuality()
-    if options.field is None:
-        return LabelsOnlyScore(), FitFigures()
-    return LabelsOnlyScore(), FitFigures(), FieldPrediction()
+        metrics = DocumentCompletion(), FitFigures(), TopicQuality()
+    elif options.field is not None:
+        metrics = *metrics, FieldPrediction()
+    if not options.metrics:
+        return metrics
+    return *metrics, TopicMetrics(options, [name for metric in metrics for name in metric.fields])
 
 
 def row_schema(metrics: Sequence[Metric]) -> pa.Schema:

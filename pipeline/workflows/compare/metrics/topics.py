@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.coherence import coherence
+from collapsium.pipeline.analysis.metrics.catalogue import Needs, is_all, metrics_of
+from collapsium.pipeline.analysis.metrics.labelled import field_of
+from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.topics import describe
+from collapsium.pipeline.corpora.new_texts import is_corpus
 from collapsium.pipeline.families.description import holding
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric
 from collapsium.pipeline.workflows.compare.metrics.scores import standard_error
+from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.tables import Column, Rows, number_column
 from collapsium.pipeline.workflows.compare.targets import Target
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import InputError
+from collapsium.storage.errors import InputError, OptionError
 
 
 class FitFigures(Metric):
@@ -80,3 +85,64 @@ class TopicQuality(Metric):
     def columns(self, rows: Rows) -> tuple[Column, ...]:  # noqa: ARG002
         """Return columns of the coherence and the diversity."""
         return number_column("coherence", "npmi", ".4f"), number_column("diversity", "diversity", ".4f")
+
+
+class TopicMetrics(Metric):
+    """Metrics of the catalogue that the user names.
+
+    Parameters
+    ----------
+    options : CompareOptions
+        Names of the metrics, and what they are computed from.
+    others : sequence of str
+        Fields of the comparison's other metrics, which are not measured twice.
+    """
+
+    definition = ""
+
+    def __init__(self, options: CompareOptions, others: Sequence[str]) -> None:
+        self._options = options
+        self._metrics = [metric for metric in metrics_of(options.metrics) if metric.field not in others]
+        self.fields: Mapping[str, pa.DataType] = {metric.field: pa.float64() for metric in self._metrics}
+
+    def require(self, target: Target) -> None:
+        """Refuse metrics whose texts, labels or documents are missing, before the first fit."""
+        options = self._options
+        if is_all(options.metrics):
+            return
+        needed = {metric.needs: metric.name for metric in reversed(self._metrics)}
+        if Needs.TEXTS in needed and (options.coherence is None or is_corpus(options.coherence)):
+            raise OptionError(
+                f"{needed[Needs.TEXTS]}: needs texts, as a corpus has no order of words (`coherence` TEXTS)"
+            )
+        if Needs.DOCUMENTS in needed and target.heldout is not None:
+            raise OptionError(f"{needed[Needs.DOCUMENTS]}: needs `unseen`, documents that are not fitted")
+        if Needs.LABELS in needed or Needs.CLASSES in needed:
+            field_of(target.corpus if target.heldout is not None else target.scored, options.label_field)
+
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
+        """Return the means over the restarts, and their definitions; None of metrics that a family does not have."""
+        documents = {"unseen": target.scored.url} if target.heldout is None else {"heldout": target.heldout}
+        how = {**documents, **resources.for_scores(), "label_field": self._options.label_field}
+        how |= {"coherence": self._options.coherence, "seed": self._options.seed}
+        row: JsonObject = {**dict.fromkeys(self.fields), "definitions": {}}
+        for needs in Needs:
+            group = [metric for metric in self._metrics if metric.needs is needs]
+            try:
+                results = [measure(url, metrics=[one.name for one in group], **how) for url in fits.urls if group]
+            except REFUSALS:
+                continue
+            for metric in group:
+                row[metric.field] = statistics.fmean(result[metric.name].value for result in results)
+                row["definitions"][metric.name] = [results[0][metric.name].definition, metric.source]
+        return row
+
+    def columns(self, rows: Rows) -> tuple[Column, ...]:
+        """Return a column for each metric that a row has."""
+        shown = [one for one in self._metrics if any(row.get(one.field) is not None for row in rows)]
+        return tuple(number_column(metric.name, metric.field, ".4f") for metric in shown)
+
+    def further_lines(self, rows: Rows, baselines: Rows) -> list[str]:  # noqa: ARG002
+        """Return the definitions and sources of the metrics."""
+        texts = {name: text for row in rows for name, text in row.get("definitions", {}).items()}
+        return [f"* **{name}**: {definition}. {source}." for name, (definition, source) in texts.items()]

@@ -19,7 +19,7 @@ def measured(measure, topics, texts, size, *, exact=False):
     rows = np.array([[number[word] for word in topic] for topic in topics])
     tokens = np.array([number.get(word, -1) for text in texts for word in text], dtype=np.int64)
     offsets = np.cumsum([0, *map(len, texts)])
-    pairs = WordPairs.within(rows, len(vocabulary))
+    pairs = WordPairs.within([rows], len(vocabulary))
     counts = count_windows(tokens, offsets, pairs, size, exact=exact)
     return getattr(confirmation, measure)(Probabilities.of(counts, pairs, rows))
 
@@ -57,7 +57,7 @@ def test_measures__are_those_of_gensim(measure, seed):
     st.booleans(),
 )
 def test_counts__are_those_of_a_loop_over_all_windows(texts, size, exact):
-    pairs = WordPairs.within(np.array([[0, 1, 2], [2, 3, 4]]), 5)
+    pairs = WordPairs.within([np.array([[0, 1, 2], [2, 3, 4]])], 5)
     tokens = np.array([word for text in texts for word in text], dtype=np.int64)
     counts = count_windows(tokens, np.cumsum([0, *map(len, texts)]), pairs, size, exact=exact)
     word, pair, windows = np.zeros(5, int), dict.fromkeys(pairs.keys.tolist(), 0), 0

@@ -1,0 +1,255 @@
+"""The metrics by name, with what they need, their definitions and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from collapsium.storage.errors import OptionError, suggestion
+
+ALL = "all"
+"""Stands for all metrics for which there is what they need."""
+
+
+class Needs(Enum):
+    """Inputs of a metric besides the model, as a heading of lists."""
+
+    TOPICS = "of the topics alone"
+    TEXTS = "of the topics' words in texts (`coherence` TEXTS)"
+    CORPUS = "of the topics' words in documents (`coherence` CORPUS|TEXTS; by default the training corpus)"
+    LABELS = "of documents with labels (`unseen` CORPUS|TEXTS; by default the training corpus)"
+    CLASSES = "of documents with two different labels or more (as before)"
+    DOCUMENTS = "of documents (`unseen` CORPUS|TEXTS), with proportions integrated out"
+    TOKENS = "of held-out tokens (`heldout` CORPUS) or documents (`unseen` CORPUS|TEXTS)"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of topics.
+
+    Attributes
+    ----------
+    name : str
+        Name on the command line.
+    needs : Needs
+        What it is computed from.
+    summary : str
+        What it measures, in a line.
+    definition : str
+        Its definition; ``{words}``, ``{texts}`` and the like stand for figures of a measurement.
+    source : str
+        The publication that defines it.
+    words : int
+        Number of most probable words of each topic; 0 for metrics of documents.
+    """
+
+    name: str
+    needs: Needs
+    summary: str
+    definition: str
+    source: str
+    words: int = 0
+
+    @property
+    def field(self) -> str:
+        """Its name as a column of tables."""
+        return self.name.replace("-", "_")
+
+
+_RÖDER = "Röder, Both and Hinneburg (2015), Exploring the space of topic coherence measures, WSDM"
+_WALLACH = "Wallach, Murray, Salakhutdinov and Mimno (2009), Evaluation methods for topic models, ICML"
+_WINDOWS = (
+    "; probabilities are shares of the windows of {size} tokens of {texts:,} texts, counted as gensim does; "
+    "of the {words} most probable words of each topic, mean over the topics"
+)
+_EPSILON = "(p_ij + 1e-12)"
+
+_METRICS = (
+    Metric(
+        "c_v",
+        Needs.TEXTS,
+        "coherence: similarity of the words' contexts, in windows of 110 tokens",
+        f"mean cosine of each word's vector of log({_EPSILON} / (p_i p_j)) / -log {_EPSILON} with the sum of all "
+        "words' vectors" + _WINDOWS,
+        _RÖDER,
+        10,
+    ),
+    Metric(
+        "c_npmi",
+        Needs.TEXTS,
+        "coherence: normalised pointwise mutual information in windows of 10 tokens",
+        f"mean over the pairs of words of log({_EPSILON} / (p_i p_j)) / -log {_EPSILON}" + _WINDOWS,
+        "Aletras and Stevenson (2013), Evaluating topic coherence using distributional semantics, IWCS; " + _RÖDER,
+        10,
+    ),
+    Metric(
+        "c_uci",
+        Needs.TEXTS,
+        "coherence: pointwise mutual information in windows of 10 tokens",
+        f"mean over the pairs of words of log({_EPSILON} / (p_i p_j))" + _WINDOWS,
+        "Newman, Lau, Grieser and Baldwin (2010), Automatic evaluation of topic coherence, NAACL; " + _RÖDER,
+        10,
+    ),
+    Metric(
+        "u_mass",
+        Needs.CORPUS,
+        "coherence: probability of each word given each more probable one, in documents",
+        f"mean over the pairs of words, j more probable than i, of log({_EPSILON} / p_j); probabilities are shares of "
+        "{documents:,} documents; of the {words} most probable words of each topic, mean over the topics",
+        "Mimno, Wallach, Talley, Leenders and McCallum (2011), Optimizing semantic coherence in topic models, EMNLP; "
+        + _RÖDER,
+        10,
+    ),
+    Metric(
+        "npmi",
+        Needs.CORPUS,
+        "coherence: normalised pointwise mutual information in documents",
+        "mean over the pairs of words of log(p_ij / (p_i p_j)) / -log p_ij, -1 for words that never co-occur and 1 for "
+        "words in every document; probabilities are shares of {documents:,} documents; of the {words} most probable "
+        "words of each topic, mean over the topics",
+        "Lau, Newman and Baldwin (2014), Machine reading tea leaves, EACL",
+        10,
+    ),
+    Metric(
+        "diversity",
+        Needs.TOPICS,
+        "share of different words among the topics' words",
+        "number of different words among the {words} most probable words of each topic, divided by the number of all "
+        "these words",
+        "Dieng, Ruiz and Blei (2020), Topic modeling in embedding spaces, TACL",
+        25,
+    ),
+    Metric(
+        "strict-diversity",
+        Needs.TOPICS,
+        "share of the topics' words that no other topic has",
+        "number of words that only one topic has among its {words} most probable words, divided by the number of all "
+        "these words",
+        "Wu, Dong, Nguyen and Luu (2023), Effective neural topic modeling with embedding clustering regularization, "
+        "ICML",
+        15,
+    ),
+    Metric(
+        "inverted-rbo",
+        Needs.TOPICS,
+        "difference of the topics' rankings of words",
+        "1 minus the mean over two topics each of the extrapolated rank-biased overlap, p = 0.9, of their {words} most "
+        "probable words",
+        "Bianchi, Terragni and Hovy (2021), Pre-training is a hot topic, ACL; Webber, Moffat and Zobel (2010), A "
+        "similarity measure for indefinite rankings, TOIS",
+        10,
+    ),
+    Metric(
+        "purity",
+        Needs.LABELS,
+        "share of documents with the most frequent label of their largest topic",
+        "share of {labelled} whose label is the most frequent one of the documents with the same largest topic",
+        "Manning, Raghavan and Schütze (2008), Introduction to information retrieval, 16.3",
+    ),
+    Metric(
+        "nmi",
+        Needs.LABELS,
+        "normalised mutual information of largest topics and labels",
+        "mutual information of largest topic and label, divided by the mean of both entropies; of {labelled}",
+        "Manning, Raghavan and Schütze (2008), Introduction to information retrieval, 16.3",
+    ),
+    Metric(
+        "ari",
+        Needs.LABELS,
+        "agreement of largest topics and labels on pairs of documents, adjusted for chance",
+        "adjusted Rand index: share of the pairs of documents on which largest topics and labels agree, minus its "
+        "expectation, divided by the maximum of this difference; of {labelled}",
+        "Hubert and Arabie (1985), Comparing partitions, Journal of Classification",
+    ),
+    Metric(
+        "classifier-accuracy",
+        Needs.CLASSES,
+        "share of labels that a linear classifier of the proportions predicts",
+        "accuracy of logistic regression of the label on topic proportions, {classified}",
+        "Lacoste-Julien, Sha and Jordan (2008), DiscLDA, NIPS; the classifier is scikit-learn's, with its defaults",
+    ),
+    Metric(
+        "left-to-right",
+        Needs.DOCUMENTS,
+        "log likelihood of documents, in nats a token, by particles from the first token to the last",
+        "sum over documents of log p(w_d), divided by their tokens, in nats; p(w_d) is the product over the tokens n "
+        "of the mean over {particles} particles of p(w_n | z_1..z_n-1), where each particle draws the topics of the "
+        "tokens before n anew; of {sampled}",
+        _WALLACH + ", Algorithm 3",
+    ),
+    Metric(
+        "annealed-importance",
+        Needs.DOCUMENTS,
+        "log likelihood of documents, in nats a token, by annealed importance sampling",
+        "sum over documents of log p(w_d), divided by their tokens, in nats; p(w_d) is the mean weight of {runs} runs "
+        "of annealed importance sampling from p(z) to p(z | w) in {steps} steps; of {sampled}",
+        _WALLACH + "; Neal (2001), Annealed importance sampling, Statistics and Computing",
+    ),
+    Metric(
+        "perplexity",
+        Needs.TOKENS,
+        "perplexity of a token by document completion",
+        "exp(-score) of {completion}",
+        _WALLACH + ", document completion",
+    ),
+    Metric(
+        "document-perplexity",
+        Needs.TOKENS,
+        "perplexity of a document by document completion, each document with the same weight",
+        "exp of minus the mean over {documents:,} documents of the mean log probability of a document's scored tokens; "
+        "{completion}",
+        "Miao, Yu and Blunsom (2016), Neural variational inference for text processing, ICML",
+    ),
+)
+
+METRICS = {metric.name: metric for metric in _METRICS}
+"""The metrics by name."""
+
+
+def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return metrics by their names.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names, in which hyphens and underscores are the same, or ``all``.
+
+    Returns
+    -------
+    tuple of Metric
+        The metrics in the order of `names`, each once.
+
+    Raises
+    ------
+    OptionError
+        There is no such metric, or none is named.
+    """
+    known = {_plain(name): metric for name, metric in METRICS.items()}
+    if not names:
+        raise OptionError(f"expected one name or more, or {ALL}{suggestion('', METRICS)}", "metrics")
+    if is_all(names):
+        return _METRICS
+    for name in names:
+        if _plain(name) not in known:
+            raise OptionError(f"unknown metric '{name}'{suggestion(name, [*METRICS, ALL])}", "metrics")
+    return tuple(dict.fromkeys(known[_plain(name)] for name in names))
+
+
+def is_all(names: Sequence[str]) -> bool:
+    """Return whether names stand for all metrics."""
+    return any(_plain(name) == ALL for name in names)
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def listing() -> str:
+    """Return a line for each metric, under a heading for each of what they need."""
+    lines = []
+    for needs in Needs:
+        lines.append(f"metrics {needs.value}:")
+        lines += [f"  {metric.name:28}{metric.summary}" for metric in _METRICS if metric.needs is needs]
+        lines.append("")
+    return "\n".join(lines[:-1])

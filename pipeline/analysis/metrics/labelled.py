@@ -1,0 +1,233 @@
+"""Metrics of documents' topic proportions beside their labels: purity, mutual information, Rand index, classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.analysis.labels.conditional import table_of
+from collapsium.pipeline.analysis.metrics import clustering
+from collapsium.pipeline.analysis.metrics.catalogue import Metric
+from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
+from collapsium.pipeline.analysis.scoring.predictive import load_blocks
+from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.workers import tasks
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.shard_loading import document_parts
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+CLASSIFIED_DOCUMENTS = 50_000
+"""Documents, on average, that the classifier is fitted to or tested on, to bound memory and time."""
+AGREEMENTS = {
+    "purity": clustering.purity,
+    "nmi": clustering.normalised_mutual_information,
+    "ari": clustering.adjusted_rand_index,
+}
+
+
+@dataclass(frozen=True)
+class LabelledDocuments:
+    """Documents with exactly one label of a field and a known word.
+
+    Attributes
+    ----------
+    labels : numpy.ndarray of str, shape (documents,)
+        Their labels.
+    topics : numpy.ndarray of int64, shape (documents,)
+        Their largest topics.
+    sample : numpy.ndarray of bool, shape (documents,)
+        Whether the classifier uses each.
+    proportions : numpy.ndarray of float64, shape (documents of the sample, topics)
+        Proportions of those that it uses.
+    """
+
+    labels: npt.NDArray[np.str_]
+    topics: Ints
+    sample: npt.NDArray[np.bool_]
+    proportions: Floats
+
+    def __sizeof__(self) -> int:
+        return self.labels.nbytes + self.topics.nbytes + self.sample.nbytes + self.proportions.nbytes
+
+    @staticmethod
+    def join(parts: Sequence[LabelledDocuments]) -> LabelledDocuments:
+        """Return the documents of several shards."""
+        return LabelledDocuments(
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.topics for part in parts]),
+            np.concatenate([part.sample for part in parts]),
+            np.concatenate([part.proportions for part in parts]),
+        )
+
+
+def field_of(corpus: Corpus, field: str | None) -> str:
+    """Return the field of labels to compare topics with.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The documents.
+    field : str or None
+        The user's choice; by default the only field of labels.
+
+    Returns
+    -------
+    str
+        The field.
+
+    Raises
+    ------
+    OptionError
+        The documents have no labels, or no such field, or several to choose from.
+    """
+    fields = sorted({name for reference in corpus.references for name, _ in reference.labels().names})
+    if not fields:
+        raise OptionError(f"{corpus.url}: needs documents with labels; ingest them with `labels` or `label_files`")
+    if field is None and len(fields) > 1:
+        raise OptionError(f"{corpus.url}: has several fields of labels ({', '.join(fields)}); name one (`label_field`)")
+    if field is not None and field not in fields:
+        raise OptionError(f"{corpus.url}: has no field of labels '{field}'{suggestion(field, fields)}", "label_field")
+    return field or fields[0]
+
+
+def measure_with_labels(
+    metrics: Sequence[Metric], job: Job, field: str, corpus: Corpus, *, unseen: bool, training: Corpus | None = None
+) -> list[Measurement]:
+    """Measure how topic proportions agree with labels.
+
+    Parameters
+    ----------
+    metrics : sequence of Metric
+        Metrics of labels.
+    job : Job
+        The models.
+    field : str
+        The field of labels.
+    corpus : Corpus
+        The documents to measure.
+    unseen : bool
+        Whether they are unseen documents, which are folded in, rather than the training documents.
+    training : Corpus, optional
+        Training documents, to which the classifier of unseen documents is fitted; by default it is cross-validated.
+
+    Returns
+    -------
+    list of Measurement
+        A measurement for each metric.
+
+    Raises
+    ------
+    InputError
+        No document, or too few, have exactly one label.
+    """
+    classifier = any(metric.name not in AGREEMENTS for metric in metrics)
+    values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
+    figures: dict[str, str] = {}
+    for _, model in job.named:
+        measured = _documents(model, corpus, field, job, classifier=classifier, folded=unseen)
+        if not measured.labels.size:
+            raise InputError(corpus.url, f"expected documents with words and exactly one label of '{field}'")
+        fitted = None
+        if classifier and unseen and training is not None:
+            fitted = _documents(model, training, field, job, classifier=True, folded=False)
+        figures = _figures(measured, fitted, model, corpus, field, folded=unseen)
+        for metric in metrics:
+            value = _value(metric, measured, fitted, job.seed)
+            if np.isnan(value):
+                raise InputError(corpus.url, f"expected two or more labels of {clustering.FOLDS} documents or more")
+            values[metric.name].append(value)
+    return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
+
+
+def _value(metric: Metric, measured: LabelledDocuments, fitted: LabelledDocuments | None, seed: int) -> float:
+    if metric.name in AGREEMENTS:
+        return AGREEMENTS[metric.name](measured.labels, measured.topics)
+    labels, proportions = measured.labels[measured.sample], measured.proportions
+    if fitted is None:
+        return clustering.linear_accuracy(labels, proportions, seed)
+    known = fitted.labels[fitted.sample], fitted.proportions
+    return clustering.unseen_accuracy(*known, labels, proportions)
+
+
+def _figures(
+    measured: LabelledDocuments,
+    fitted: LabelledDocuments | None,
+    model: Model,
+    corpus: Corpus,
+    field: str,
+    *,
+    folded: bool,
+) -> Mapping[str, str]:
+    """Return the texts of definitions on the documents."""
+    kind = "unseen documents" if folded else "training documents"
+    used, documents = int(measured.sample.sum()), corpus.manifest.documents
+    labelled = f"the {measured.labels.size:,} of {documents:,} {kind} that have words and one label '{field}'"
+    if field in {name for name, _ in table_of(model).names}:
+        labelled += ", a field that the model was fitted with"
+    if fitted is None:
+        how = f"by {clustering.FOLDS}-fold cross-validation of {used:,} {kind} that have one label '{field}'"
+    else:
+        how = f"fitted to {int(fitted.sample.sum()):,} training documents, on {used:,} unseen ones, of label '{field}'"
+    return {"labelled": labelled, "classified": how}
+
+
+def _documents(
+    model: Model, corpus: Corpus, field: str, job: Job, *, classifier: bool, folded: bool
+) -> LabelledDocuments:
+    """Return the labelled documents of a corpus with their proportions: folded in, or as training left them."""
+    share = min(1.0, CLASSIFIED_DOCUMENTS / max(corpus.manifest.documents, 1)) if classifier else 0.0
+    executor: Executor = job.executor
+    blocks: list[Future[tasks.Block]] = load_blocks(model, executor) if folded else []
+    url, window, parts, done = model.folder.address, 2 * executor.workers, list[LabelledDocuments](), 0
+    # A bounded number of shards is in work at once.
+    for start in range(0, len(corpus.references), window):
+        current = corpus.references[start : start + window]
+        submitted = [executor.submit(_labelled, url, one, blocks, field, share, job.seed) for one in current]
+        parts += executor.collect(submitted)
+        done += sum(one.record.documents for one in current)
+        job.progress(done)
+    return LabelledDocuments.join(parts)
+
+
+def _labelled(
+    url: str, reference: ShardReference, blocks: list[tasks.Block], field: str, share: float, seed: int
+) -> LabelledDocuments:
+    model = Model(url)
+    shard = reference.load(**document_parts(model.shard_model))
+    if blocks:
+        if shard.labels is not None:
+            # A label must not help to fit the proportions that are compared with it.
+            shard = replace(shard, labels=shard.labels.without(field))
+        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "infer"))
+    else:
+        local = model.documents(reference.number)
+    theta = np.asarray(model.shard_model.infer(local, model.global_state)["document_topic"], dtype=np.float64)
+    rows, values = single_labels(reference.labels(), field)
+    chosen = shard.lengths[rows] > 0
+    rows, values = rows[chosen], values[chosen]
+    drawn = Stream(seed, "classified documents", place=reference.number).generator().random(shard.documents)
+    sample = drawn[rows] < share
+    return LabelledDocuments(values, theta[rows].argmax(axis=1), sample, theta[rows[sample]])
+
+
+def single_labels(labels: Labels, field: str) -> tuple[Ints, npt.NDArray[np.str_]]:
+    """Return the documents with exactly one label of a field, and their labels."""
+    documents = labels.offsets.size - 1
+    of_field = np.array([name == field for name, _ in labels.names], dtype=bool)
+    names = np.array([value for _, value in labels.names], dtype=np.str_)
+    if not of_field.any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.str_)
+    owner = np.repeat(np.arange(documents), np.diff(labels.offsets))
+    there = of_field[labels.position]
+    owner, position = owner[there], labels.position[there]
+    single = np.bincount(owner, minlength=documents)[owner] == 1
+    return owner[single], names[position[single]]

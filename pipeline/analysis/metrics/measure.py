@@ -1,0 +1,280 @@
+"""Measure the topics of a model by the metrics of the catalogue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from collapsium.pipeline.analysis.metrics.catalogue import Metric, Needs, is_all, metrics_of
+from collapsium.pipeline.analysis.metrics.completions import measure_completion
+from collapsium.pipeline.analysis.metrics.labelled import field_of, measure_with_labels
+from collapsium.pipeline.analysis.metrics.likelihoods import measure_likelihood
+from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement
+from collapsium.pipeline.analysis.metrics.topic_words import (
+    measure_in_documents,
+    measure_in_windows,
+    measure_words,
+    require_words,
+)
+from collapsium.pipeline.analysis.model_arrays import training_corpus
+from collapsium.pipeline.analysis.options import CoherenceOptions, MetricOptions
+from collapsium.pipeline.analysis.scoring.leakage_checks import (
+    require_no_training_documents,
+    require_same_vocabulary,
+    require_unseen_by_all,
+)
+from collapsium.pipeline.analysis.scoring.targets import Scored
+from collapsium.pipeline.corpora.new_texts import Paths, documents_for, is_corpus
+from collapsium.pipeline.corpora.options import ReadingOptions
+from collapsium.pipeline.corpora.token_texts import TokenTexts, token_texts
+from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.options import keywords, without_none
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
+from collapsium.storage.runs.members import leaves
+from collapsium.storage.units import Counting, silent
+
+REFUSALS = (AbsentError, InputError, MismatchError, OptionError)
+"""Errors of missing or unsuitable inputs; with ``all`` a metric is then left out."""
+
+
+@keywords(options=MetricOptions, counting=CoherenceOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
+def measure(
+    run: str | os.PathLike[str],
+    *,
+    options: MetricOptions,
+    counting: CoherenceOptions,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
+    heldout: str | os.PathLike[str] | None = None,
+    unseen: Paths | None = None,
+    seed: int = 0,
+    tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
+    progress: Counting = silent,
+) -> dict[str, Measurement]:
+    """Measure the topics of a model by the field's public metrics.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model, of any family of topics over words. Nodes of a tree count as topics.
+    options : MetricOptions
+        Names of the metrics, words of each topic, field of labels, and sample of documents.
+    counting : CoherenceOptions
+        Documents in which co-occurrences of the topics' words are counted.
+    reading : ReadingOptions
+        Differences between new texts and the documents that a model was fitted to.
+    scheduling : SchedulerOptions
+        Executor of the tasks.
+    heldout : path, optional
+        Held-out tokens of the training documents, for perplexities; with `unseen`, of those documents.
+    unseen : path or sequence of paths, optional
+        A corpus with the model's vocabulary, or texts: new documents, for labels, likelihoods and perplexities.
+    seed : int, optional
+        Seed of random halves and samples of documents, and of sampling families.
+    tls : TLS, optional
+        Certificates for a Dask cluster, as for `fit`.
+    notice : callable, optional
+        Receives lines for the user, such as metrics that ``all`` leaves out.
+    progress : callable, optional
+        Receives the number of documents processed so far.
+
+    Returns
+    -------
+    dict of str to Measurement
+        Measurements by name, in the order of the names.
+
+    Raises
+    ------
+    OptionError
+        A metric is unknown, or what it needs is missing.
+    MismatchError
+        A corpus has another vocabulary, or documents or tokens that the model was fitted to; the model is of vectors.
+    InputError
+        There are no documents, or no documents with labels.
+    """
+    chosen = metrics_of(options.metrics)
+    named = [(name, Model(url)) for name, url in leaves(run)]
+    family = named[0][1].record.family
+    if load_family(family).corpus_kind != DOCUMENTS:
+        raise MismatchError(f"{os.fspath(run)}: family '{family}' has components of vectors, not topics over words")
+    where = {"scheduler": scheduling.scheduler, "workers": scheduling.workers}
+    executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
+    try:
+        job = Job(named, executor, options.top_words, seed, progress)
+        documents = {"coherence": counting.coherence, "heldout": heldout, "unseen": unseen}
+        with _Inputs(run, documents, {"reading": without_none(reading), **where}, {"tls": tls}) as inputs:
+            plan = _Plan(job, inputs, options, is_all(options.metrics), notice)
+            return plan.measurements(chosen)
+    finally:
+        executor.close()
+
+
+class _Inputs:
+    """Documents that metrics are computed from, opened once each when they are first needed."""
+
+    def __init__(
+        self,
+        run: str | os.PathLike[str],
+        documents: Mapping[str, Any],
+        reading: dict[str, Any],
+        certificates: dict[str, Any],
+    ) -> None:
+        self._run, self._documents, self._reading, self._certificates = run, documents, reading, certificates
+        self._stack, self._opened = ExitStack(), dict[str, Corpus]()
+
+    def __enter__(self) -> _Inputs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def names(self, option: str) -> bool:
+        """Return whether the user names documents by an option."""
+        return self._documents[option] is not None
+
+    def corpus(self, option: str) -> Corpus:
+        """Return the corpus that an option names, or that is made of the texts that it names."""
+        if option not in self._opened:
+            named, reading = self._documents[option], self._reading
+            if isinstance(named, (str, os.PathLike)) and is_corpus(os.fspath(named)):
+                # Options of reading apply to the other documents.
+                reading = {**reading, "reading": {}}
+            opened = documents_for(self._run, named, **reading, **self._certificates)
+            self._opened[option] = self._stack.enter_context(opened).corpus
+        return self._opened[option]
+
+    def texts(self) -> TokenTexts:
+        """Return the texts whose windows are counted."""
+        named = self._documents["coherence"]
+        if named is None:
+            raise OptionError("needs texts in which windows of tokens are counted; name them (`coherence` TEXTS)")
+        if is_corpus(os.fspath(named)):
+            raise OptionError(
+                f"needs texts, and {named} is a corpus, which has no order of words; name the texts that were ingested "
+                "(`coherence` TEXTS)"
+            )
+        return self._stack.enter_context(token_texts(self._run, named, **self._reading))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Measures groups of metrics with the same needs."""
+
+    job: Job
+    inputs: _Inputs
+    options: MetricOptions
+    every: bool
+    notice: Callable[[str], None] | None
+    checked: list[bool] = field(default_factory=list)
+
+    def measurements(self, chosen: Sequence[Metric]) -> dict[str, Measurement]:
+        """Return the measurements of metrics; what they need is checked before the first is measured."""
+        groups = {needs: [metric for metric in chosen if metric.needs is needs] for needs in Needs}
+        ready = []
+        for needs, metrics in groups.items():
+            if not metrics:
+                continue
+            try:
+                ready.append(self._ready(needs, metrics))
+            except REFUSALS as error:
+                self._leave_out(metrics, error)
+        results: dict[str, Measurement] = {}
+        for metrics, run in ready:
+            try:
+                results.update({one.name: one for one in run()})
+            except REFUSALS as error:
+                self._leave_out(metrics, error)
+        return {metric.name: results[metric.name] for metric in chosen if metric.name in results}
+
+    def _leave_out(self, metrics: Sequence[Metric], error: Exception) -> None:
+        """Report metrics that cannot be measured; raise the error if they are named one by one."""
+        names = ", ".join(metric.name for metric in metrics)
+        if not self.every:
+            if isinstance(error, OptionError):
+                raise OptionError(f"{names}: {error}") from None
+            raise error
+        if self.notice is not None:
+            self.notice(f"left out: {names}: {error}")
+
+    def _ready(
+        self, needs: Needs, metrics: Sequence[Metric]
+    ) -> tuple[Sequence[Metric], Callable[[], list[Measurement]]]:
+        """Check what metrics need, and return a function that measures them."""
+        job, inputs = self.job, self.inputs
+        if needs is Needs.TOPICS:
+            return metrics, lambda: measure_words(metrics, job)
+        if needs is Needs.TEXTS:
+            texts = inputs.texts()
+            return metrics, lambda: measure_in_windows(metrics, job, texts)
+        if needs is Needs.CORPUS:
+            counted = inputs.corpus("coherence") if inputs.names("coherence") else training_corpus(job.named[0][1])
+            counted.require(DOCUMENTS, "coherence")
+            require_words(job.named[0][1], counted)
+            return metrics, lambda: measure_in_documents(metrics, job, counted)
+        if needs in (Needs.LABELS, Needs.CLASSES):
+            return metrics, self._with_labels(metrics)
+        if needs is Needs.DOCUMENTS:
+            return metrics, self._of_documents(metrics)
+        what = self._scored()
+        return metrics, lambda: measure_completion(metrics, job, what)
+
+    def _with_labels(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
+        model = self.job.named[0][1]
+        if not self.inputs.names("unseen"):
+            training = training_corpus(model)
+            label_field = field_of(training, self.options.label_field)
+            return lambda: measure_with_labels(metrics, self.job, label_field, training, unseen=False)
+        unseen = self._unseen()
+        label_field = field_of(unseen, self.options.label_field)
+        training_or_none = None
+        if any(metric.name == "classifier-accuracy" for metric in metrics):
+            try:
+                training_or_none = training_corpus(model)
+                field_of(training_or_none, label_field)
+            except (AbsentError, MismatchError, OptionError):
+                training_or_none = None
+        return lambda: measure_with_labels(
+            metrics, self.job, label_field, unseen, unseen=True, training=training_or_none
+        )
+
+    def _of_documents(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
+        for _, model in self.job.named:
+            if not model.shard_model.dirichlet_proportions:
+                raise OptionError(
+                    f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics, which the "
+                    "estimate integrates out"
+                )
+        unseen = self._unseen()
+        return lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents)
+
+    def _unseen(self) -> Corpus:
+        """Return the unseen documents, of which the models have seen none."""
+        if not self.inputs.names("unseen"):
+            raise OptionError("needs documents that the model was not fitted to (`unseen` CORPUS|TEXTS)")
+        unseen = self.inputs.corpus("unseen")
+        unseen.require_documents()
+        if not self.checked:
+            require_same_vocabulary(self.job.named, unseen)
+            require_unseen_by_all(self.job.named, unseen)
+            require_no_training_documents(self.job.named, unseen, self.job.executor)
+            self.checked.append(True)
+        return unseen
+
+    def _scored(self) -> Scored:
+        """Return the tokens of document completion."""
+        heldout, unseen = self.inputs.names("heldout"), self.inputs.names("unseen")
+        if not heldout and not unseen:
+            raise OptionError("needs held-out tokens (`heldout` CORPUS) or unseen documents (`unseen` CORPUS|TEXTS)")
+        if not unseen:
+            return Scored(self.inputs.corpus("heldout"), True)
+        return Scored(self._unseen(), False, self.inputs.corpus("heldout") if heldout else None)

@@ -1,0 +1,118 @@
+"""The result of a metric, and what metrics are computed from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from collapsium.pipeline.analysis.metrics.catalogue import Metric
+from collapsium.pipeline.analysis.scoring.predictive import Named
+from collapsium.pipeline.executors.base import Executor
+from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.units import Counting, silent
+
+OF_MEMBERS = "; of an ensemble, the mean of its members' figures"
+
+
+@dataclass(frozen=True)
+class MemberValue:
+    """The figure of a single member of an ensemble: its name, such as ``003``, and the value."""
+
+    member: str
+    value: float
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement(ShortRepr):
+    """A metric's figure of a model, or the mean of those of an ensemble's members.
+
+    Attributes
+    ----------
+    name : str
+        The metric.
+    value : float
+        The figure.
+    definition : str
+        Its definition, with the numbers of words and documents.
+    source : str
+        The publication that defines it.
+    topics : mapping of int to float
+        Figures of single topics by their permanent ids, for coherences of a single model; else empty.
+    members : tuple of MemberValue
+        Figures of an ensemble's members; empty for a single model.
+    """
+
+    name: str
+    value: float
+    definition: str
+    source: str
+    topics: Mapping[int, float] = field(default_factory=dict)
+    members: tuple[MemberValue, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """The models to measure, and where tasks run.
+
+    Attributes
+    ----------
+    named : sequence of (str, Model)
+        The models by their names.
+    executor : Executor
+        Executor of the tasks.
+    words : int or None
+        Number of most probable words of each topic, in place of each metric's own.
+    seed : int
+        Seed of random halves of documents, of samples of documents, and of sampling families.
+    progress : callable
+        Receives the number of documents processed so far.
+    """
+
+    named: Named
+    executor: Executor
+    words: int | None = None
+    seed: int = 0
+    progress: Counting = silent
+
+    def words_of(self, metric: Metric) -> int:
+        """Return the number of most probable words of each topic that a metric uses."""
+        return self.words or metric.words
+
+
+def measurement(
+    metric: Metric,
+    named: Named,
+    values: Sequence[float],
+    figures: Mapping[str, object],
+    topics: Mapping[int, float] | None = None,
+) -> Measurement:
+    """Return a metric's measurement.
+
+    Parameters
+    ----------
+    metric : Metric
+        The metric.
+    named : sequence of (str, Model)
+        The models by their names.
+    values : sequence of float
+        The figure of each model.
+    figures : mapping
+        Figures that its definition names.
+    topics : mapping of int to float, optional
+        Figures of single topics.
+
+    Returns
+    -------
+    Measurement
+        The mean of the values, with the definition.
+    """
+    several = len(named) > 1
+    return Measurement(
+        metric.name,
+        math.fsum(values) / len(values),
+        metric.definition.format(**figures) + (OF_MEMBERS if several else ""),
+        metric.source,
+        {} if several or topics is None else topics,
+        tuple(MemberValue(name, value) for (name, _), value in zip(named, values, strict=True)) if several else (),
+    )

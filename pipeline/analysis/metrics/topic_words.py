@@ -1,0 +1,213 @@
+"""Metrics of the topics' most probable words: diversity, and coherence in documents and in windows of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.pipeline.analysis.coherence import count, npmi, with_tokens
+from collapsium.pipeline.analysis.metrics import confirmation, diversity
+from collapsium.pipeline.analysis.metrics.catalogue import Metric
+from collapsium.pipeline.analysis.metrics.confirmation import Probabilities
+from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
+from collapsium.pipeline.analysis.topics import describe
+from collapsium.pipeline.corpora.passes import in_order
+from collapsium.pipeline.corpora.token_texts import TokenTexts
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.errors import InputError
+from collapsium.workers.ingest.windows import WindowCounts, WindowRequest, WordPairs, count_block, count_windows
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+DIVERSITIES: Mapping[str, Callable[[Ints], float]] = {
+    "diversity": diversity.topic_diversity,
+    "strict-diversity": diversity.strict_diversity,
+    "inverted-rbo": diversity.inverted_rbo,
+}
+CONFIRMATIONS: Mapping[str, Callable[[Probabilities], Floats]] = {
+    "c_v": confirmation.c_v,
+    "c_npmi": confirmation.c_npmi,
+    "c_uci": confirmation.c_uci,
+    "u_mass": confirmation.u_mass,
+}
+WINDOWS: Mapping[str, int | None] = {"c_v": 110, "c_npmi": 10, "c_uci": 10, "u_mass": None}
+"""Tokens of a window (Röder et al. 2015, table 8); None for complete documents."""
+
+
+def top_words(model: Model, words: int) -> tuple[Ints, Ints]:
+    """Return the most probable words of the topics that have tokens.
+
+    Parameters
+    ----------
+    model : Model
+        The model; of a tree, all nodes with tokens count as topics.
+    words : int
+        Number of words of each topic.
+
+    Returns
+    -------
+    ids : numpy.ndarray of int64, shape (topics,)
+        Permanent ids.
+    words : numpy.ndarray of int64, shape (topics, words)
+        Ids of the words, the most probable first.
+    """
+    described = describe(model, words)
+    seen = with_tokens(model, described)
+    return described.ids[seen], described.words[seen]
+
+
+def measure_words(metrics: Sequence[Metric], job: Job) -> list[Measurement]:
+    """Measure the diversity of topics.
+
+    Parameters
+    ----------
+    metrics : sequence of Metric
+        Metrics of topics alone.
+    job : Job
+        The models.
+
+    Returns
+    -------
+    list of Measurement
+        A measurement for each metric.
+    """
+    measurements = []
+    for metric in metrics:
+        chosen = [top_words(model, job.words_of(metric))[1] for _, model in job.named]
+        values = [DIVERSITIES[metric.name](words) for words in chosen]
+        measurements.append(measurement(metric, job.named, values, {"words": chosen[0].shape[1]}))
+    return measurements
+
+
+def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) -> list[Measurement]:
+    """Measure coherence by co-occurrence in the documents of a corpus.
+
+    Parameters
+    ----------
+    metrics : sequence of Metric
+        Metrics of co-occurrence in documents.
+    job : Job
+        The models.
+    corpus : Corpus
+        The documents.
+
+    Returns
+    -------
+    list of Measurement
+        A measurement for each metric.
+
+    Raises
+    ------
+    InputError
+        There are no documents, or fewer than two words.
+    """
+    documents = corpus.manifest.documents
+    values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
+    topics: dict[str, dict[int, float]] = {}
+    words = 0
+    for _, model in job.named:
+        require_words(model, corpus)
+        ids, chosen = top_words(model, max(job.words_of(metric) for metric in metrics))
+        words = chosen.shape[1]
+        single, both = count(corpus, chosen, job.executor)
+        for metric in metrics:
+            if metric.name == "npmi":
+                each = npmi(single, both, documents).mean(axis=1)
+            else:
+                each = CONFIRMATIONS[metric.name](Probabilities.of_documents(single, both, documents))
+            values[metric.name].append(float(each.mean()))
+            topics[metric.name] = dict(zip(ids.tolist(), each.tolist(), strict=True))
+    figures = {"words": words, "documents": documents}
+    return [measurement(metric, job.named, values[metric.name], figures, topics[metric.name]) for metric in metrics]
+
+
+def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -> list[Measurement]:
+    """Measure coherence by co-occurrence in windows of texts; the words of all models are counted at once.
+
+    Parameters
+    ----------
+    metrics : sequence of Metric
+        Metrics of co-occurrence in windows.
+    job : Job
+        The models.
+    texts : TokenTexts
+        The texts.
+
+    Returns
+    -------
+    list of Measurement
+        A measurement for each metric.
+
+    Raises
+    ------
+    InputError
+        No text has a word of the topics.
+    """
+    chosen = [top_words(model, max(job.words_of(metric) for metric in metrics)) for _, model in job.named]
+    names = [[[model.vocabulary.words[word] for word in row] for row in words.tolist()]
+             for (_, model), (_, words) in zip(job.named, chosen, strict=True)]  # fmt: skip
+    numbering: dict[str, int] = {}
+    numbered = [
+        np.array([[numbering.setdefault(word, len(numbering)) for word in row] for row in one]) for one in names
+    ]
+    pairs = WordPairs.within(numbered, len(numbering))
+    sizes = tuple(dict.fromkeys(WINDOWS[metric.name] or 0 for metric in metrics))
+    request = WindowRequest(pa.array(numbering, pa.string()), pairs, sizes, texts.request, texts.by_segment)
+    counts = [WindowCounts.none(pairs) for _ in sizes]
+    submitted = (job.executor.submit(count_block, block, request) for block in texts.blocks())
+    for block in in_order(job.executor, submitted):
+        counts = [total + part for total, part in zip(counts, block, strict=True)]
+        job.progress(counts[0].texts)
+    if not counts[0].word.any():
+        raise InputError(texts.name, "expected texts with words of the topics")
+    measurements = []
+    for metric in metrics:
+        counted = counts[sizes.index(WINDOWS[metric.name] or 0)]
+        each = [CONFIRMATIONS[metric.name](Probabilities.of(counted, pairs, words)) for words in numbered]
+        figures = {"words": numbered[0].shape[1], "texts": counted.texts, "size": WINDOWS[metric.name]}
+        topics = dict(zip(chosen[0][0].tolist(), each[0].tolist(), strict=True))
+        measurements.append(measurement(metric, job.named, [float(one.mean()) for one in each], figures, topics))
+    return measurements
+
+
+def require_words(model: Model, corpus: Corpus) -> None:
+    """Refuse documents in which no pair of words can be counted."""
+    corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    if len(model.vocabulary) < 2 or not corpus.manifest.documents:
+        raise InputError(corpus.url, "expected at least two words and a document")
+
+
+def text_coherence(
+    topics: Sequence[Sequence[str]], texts: Sequence[Sequence[str]], metric: str = "c_v", *, exact: bool = False
+) -> Floats:
+    """Return the coherence of any topics' words in texts in memory.
+
+    Parameters
+    ----------
+    topics : sequence of sequence of str
+        Words of each topic, the most probable first; as many of each topic.
+    texts : sequence of sequence of str
+        Tokens of each text.
+    metric : str, optional
+        ``c_v``, ``c_npmi``, ``c_uci`` or ``u_mass``.
+    exact : bool, optional
+        Whether windows are counted as Röder et al. define them. By default they are counted as gensim does, where a
+        word is out of a window as soon as the first of its tokens leaves, until its next token enters.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (topics,)
+        The coherence of each topic.
+    """
+    numbering: dict[str, int] = {}
+    words = np.array([[numbering.setdefault(word, len(numbering)) for word in topic] for topic in topics])
+    pairs = WordPairs.within([words], len(numbering))
+    tokens = np.array([numbering.get(word, -1) for text in texts for word in text], dtype=np.int64)
+    offsets = np.cumsum([0, *map(len, texts)])
+    counts = count_windows(tokens, offsets, pairs, WINDOWS[metric], exact=exact)
+    return CONFIRMATIONS[metric](Probabilities.of(counts, pairs, words))

@@ -1,0 +1,230 @@
+"""Public measures of topics on public data sets, ours and other libraries', with published figures beside them.
+
+DATA is a folder of data sets as TopMost and HiCOT store them (train_bow.npz, test_bow.npz, train_labels.txt,
+test_labels.txt, vocab.txt and perhaps train_texts.txt), or as OCTIS does (corpus.tsv, vocabulary.txt). Each model is
+fitted to the training documents with each seed. The topics' words are measured, and the largest topics of the test
+documents beside their labels: proportions are fitted with the topics held fixed, by one method for all libraries. Where
+the test documents are the training documents, ours are those that the fit has.
+
+OUT gets results.json and table.md. Fits that results.json has already are not repeated, so that further models and
+seeds can be added: `--name` names ours in the table, and `--set` sets options of `collapsium.pipeline.fit`.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import scipy.sparse
+
+from collapsium.pipeline import Model, fit, ingest
+from collapsium.pipeline.analysis.coherence import count_in, npmi
+from collapsium.pipeline.analysis.metrics import clustering, diversity
+from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
+from collapsium.pipeline.analysis.model_arrays import fold_in
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families.fold_in import fold_in_counts
+from tests.benchmarks.peers import LIBRARIES, PEERS, Data, installed
+from tests.benchmarks.topics_data import PUBLISHED, read_data_sets
+
+EXAMPLES = """examples:
+  python -m tests.benchmarks.topics data out
+  python -m tests.benchmarks.topics data out --name sparse --set alpha=0.02 --set iterations=200
+  python -m tests.benchmarks.topics data out --peers tomotopy,gensim --only 20NG --seeds 2"""
+FIGURES = {
+    "purity": "purity",
+    "nmi": "NMI",
+    "ari": "ARI",
+    "accuracy": "accuracy",
+    "strict_diversity": "strict diversity (15)",
+    "diversity": "diversity (25)",
+    "inverted_rbo": "inverted RBO (10)",
+    "npmi": "NPMI in documents",
+    "c_v": "c_v in texts",
+    "seconds": "seconds",
+}
+"""Heads of the table's columns."""
+ITERATIONS = {"tomotopy": 1000, "topica": 100, "gensim": 20, "scikit-learn": 50}
+PEER_PRIOR = {"alpha": 0.1, "beta": 100.0}
+"""Prior of a topic in a document, and of a topic over all words, of the other libraries: those of ours."""
+
+
+def write_corpora(data, folder):
+    """Write both parts of a data set as corpora, and return their paths."""
+    folder.mkdir(parents=True)
+    (folder / "vocabulary.txt").write_text("\n".join(data.words) + "\n", encoding="utf-8")
+    paths = []
+    for name, part in (("train", data.train), ("test", data.test)):
+        scipy.sparse.save_npz(folder / f"{name}.npz", part.counts)
+        (folder / f"{name}.labels").write_text("\n".join(f"c{label}" for label in part.labels) + "\n", encoding="utf-8")
+        reading = {"vocabulary": str(folder / "vocabulary.txt"), "label_files": f"label={folder / name}.labels"}
+        ingest(folder / f"{name}.npz", folder / name, format="npz", **reading)
+        paths.append(folder / name)
+    return paths
+
+
+def fit_ours(data, corpora, place, options, seed):
+    """Fit ours; return proportions of training and test documents, and the topics' words."""
+    model = fit(str(corpora[0]), str(place / f"run-{seed}"), seed=seed, **options)
+    train = model.document_topic
+    test = train if data.tests_on_training else fold_in(model, Corpus(corpora[1]), seed)
+    return train, test, lambda count: top_words(Model(place / f"run-{seed}"), count)[1]
+
+
+def fit_peer(name, data, corpora, options, seed):
+    """Fit another library; return proportions of training and test documents, and the topics' words."""
+    given = SimpleNamespace(topics=options["topics"], workers=options.get("workers", 1), seed=seed, **PEER_PRIOR)
+    peer = PEERS[name](Data.read(corpora[0]), given)
+    peer.step(options.get("iterations", ITERATIONS[name]))
+    train, phi = peer.estimate()
+    return train, folded(Corpus(corpora[1]), phi, given.alpha), lambda count: largest(phi, count)
+
+
+def folded(corpus, phi, alpha):
+    """Fit proportions of documents with any library's topics held fixed."""
+    parts = []
+    for reference in corpus.references:
+        shard = reference.load()
+        counts = fold_in_counts(shard, np.ascontiguousarray(phi[:, shard.words].T), np.full(len(phi), alpha))
+        parts.append((counts + alpha) / (counts.sum(axis=1, keepdims=True) + alpha * len(phi)))
+    return np.concatenate(parts)
+
+
+def figures_of(data, corpora, train, test, words):
+    """Return the figures of a fit."""
+    clusters = test.argmax(axis=1)
+    shards = [Shard.of(one.number, one.documents()) for one in Corpus(corpora[0]).references]
+    ten = words(10)
+    counts = [count_in(shard, ten) for shard in shards]
+    single, both = (sum(part[side] for part in counts) for side in (0, 1))
+    found = {
+        "purity": clustering.purity(data.test.labels, clusters),
+        "nmi": clustering.normalised_mutual_information(data.test.labels, clusters),
+        "ari": clustering.adjusted_rand_index(data.test.labels, clusters),
+        "accuracy": clustering.unseen_accuracy(data.train.labels, train, data.test.labels, test),
+        "strict_diversity": diversity.strict_diversity(words(15)),
+        "diversity": diversity.topic_diversity(words(25)),
+        "inverted_rbo": diversity.inverted_rbo(ten),
+        "npmi": float(npmi(single, both, data.train.counts.shape[0]).mean()),
+    }
+    if data.train.texts is not None:
+        names = [[data.words[word] for word in row] for row in ten.tolist()]
+        found["c_v"] = float(text_coherence(names, data.train.texts, "c_v").mean())
+    return found
+
+
+def option(text):
+    """Return the name and the value of an option, such as ``alpha=0.1``; a value that is not TOML is a text."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
+    try:
+        return name.strip().replace("-", "_"), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip().replace("-", "_"), value.strip()
+
+
+def mean_and_deviation(values):
+    """Return the mean of some values with their standard deviation, as text."""
+    numbers = [value for value in values if value is not None and math.isfinite(value)]
+    if not numbers:
+        return ""
+    spread = f" ± {statistics.stdev(numbers):.3f}" if len(numbers) > 1 else ""
+    return f"{statistics.fmean(numbers):.3f}{spread}"
+
+
+def table(results):
+    """Return the results as Markdown: a table for each data set, with published figures and their sources."""
+    lines = ["Means over the seeds and their standard deviations. Proportions of test documents, topics of all.", ""]
+    for name in sorted({one["data"] for one in results}):
+        rows = [one for one in results if one["data"] == name]
+        shown = [figure for figure in FIGURES if any(figure in one["figures"] for one in rows)]
+        lines += [f"## {name}", "", f"| model | seeds | {' | '.join(FIGURES[figure] for figure in shown)} | source |"]
+        lines.append(f"| --- | ---: | {' | '.join('---:' for _ in shown)} | --- |")
+        for model in dict.fromkeys(one["model"] for one in rows):
+            own = [one["figures"] for one in rows if one["model"] == model]
+            cells = [mean_and_deviation([one.get(figure) for one in own]) for figure in shown]
+            source = next(one["options"] for one in rows if one["model"] == model)
+            lines.append(f"| {model} | {len(own)} | {' | '.join(cells)} | {source} |")
+        for model, published, source in PUBLISHED.get(name, []):
+            cells = [f"{published[figure]:.3f}" if figure in published else "" for figure in shown]
+            lines.append(f"| {model} | | {' | '.join(cells)} | {source} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def run(given):
+    """Fit what is missing, and write the results after each fit."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out / "results.json"
+    results = json.loads(path.read_text()) if path.exists() else []
+    options = {"family": given.family, "topics": given.topics, **dict(given.set)}
+    contestants = [given.name, *given.peers] if not given.without_ours else given.peers
+    for data in read_data_sets(given.data):
+        if given.only and data.name not in given.only:
+            continue
+        with tempfile.TemporaryDirectory(prefix="collapsium-") as name:
+            place = Path(name)
+            corpora = write_corpora(data, place / "corpora")
+            for model in contestants:
+                own = options if model == given.name else {"topics": options["topics"]}
+                shown = ", ".join(f"{key} = {value}" for key, value in own.items())
+                for seed in range(given.seeds):
+                    key = {"data": data.name, "model": model, "seed": seed, "options": shown}
+                    if any(key.items() <= one.items() for one in results):
+                        continue
+                    began = time.perf_counter()
+                    if model == given.name:
+                        parts = fit_ours(data, corpora, place, own, seed)
+                    else:
+                        parts = fit_peer(model, data, corpora, own, seed)
+                    seconds = time.perf_counter() - began
+                    figures = {**figures_of(data, corpora, *parts), "seconds": seconds}
+                    results.append({**key, "figures": figures})
+                    path.write_text(json.dumps(results, indent=1))
+                    (given.out / "table.md").write_text(table(results))
+                    text = ", ".join(f"{FIGURES[figure]} {value:.3f}" for figure, value in figures.items())
+                    print(f"{data.name}, {model}, seed {seed}: {text}", flush=True)
+    print((given.out / "table.md").read_text() if results else "nothing was fitted")
+
+
+def names(text):
+    """Return names separated by commas, of libraries that are installed."""
+    chosen = [name.strip() for name in text.split(",") if name.strip()]
+    for name in chosen:
+        if name not in PEERS:
+            raise argparse.ArgumentTypeError(f"unknown library {name!r}; known: {', '.join(PEERS)}")
+        if not installed(LIBRARIES[name].module):
+            raise argparse.ArgumentTypeError(f"{name} is not installed")
+    return chosen
+
+
+def main(arguments=None):
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="a folder of data sets, or a data set")
+    parser.add_argument("out", type=Path, help="folder of the results")
+    parser.add_argument("--name", default="collapsium", help="name of ours in the table (default: %(default)s)")
+    parser.add_argument("--family", default="lda", help="family of ours (default: %(default)s)")
+    parser.add_argument("--topics", type=int, default=50, help="number of topics (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default: %(default)s)")
+    parser.add_argument("--set", type=option, action="append", default=[], metavar="NAME=VALUE",
+                        help="an option of `collapsium.pipeline.fit`; may be repeated")  # fmt: skip
+    parser.add_argument("--peers", type=names, default=[], help=f"libraries to fit too: {', '.join(PEERS)}")
+    parser.add_argument("--without-ours", action="store_true", help="fit the other libraries alone")
+    parser.add_argument("--only", type=lambda text: text.split(","), help="data sets, separated by commas")
+    run(parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""Metrics of models: beside gensim, beside arrays, and beside the commands that have the same figures."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, Model, coherence, evaluate, fit, ingest, measure, split
+from collapsium.pipeline.analysis.metrics import catalogue, clustering, diversity
+from collapsium.pipeline.analysis.metrics.likelihoods import log_likelihood
+from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.errors import InputError, MismatchError, OptionError
+from collapsium.storage.readers.texts.stopwords import stop_words
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.kernels.likelihood import DirichletTopics
+from tests.conftest import TWO_EXECUTORS, write_corpus
+
+SUBJECTS = {
+    "sea": "ship sail harbour wave captain storm anchor shore tide whale",
+    "sky": "star planet orbit moon telescope comet rocket gravity light galaxy",
+    "farm": "cow barn wheat plough field harvest tractor milk hen soil",
+}
+COMMON = "people work night friend long road"
+SERIAL = {"scheduler": "serial"}
+
+
+def records(seed, documents, first):
+    """Texts of one subject each, with other words and stop words among them."""
+    generator = np.random.default_rng(seed)
+    for number in range(documents):
+        subject = list(SUBJECTS)[number % 3]
+        words = generator.choice(SUBJECTS[subject].split(), size=int(generator.integers(5, 60))).tolist()
+        words += generator.choice([*COMMON.split(), "the", "of", f"rare{number}"], size=len(words) // 2).tolist()
+        generator.shuffle(words)
+        yield {"id": f"{first}{number}", "text": " ".join(words), "subject": subject, "place": f"p{number % 2}"}
+
+
+def write_records(path, *arguments):
+    path.write_text("".join(json.dumps(one) + "\n" for one in records(*arguments)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Texts, corpora with two fields of labels, and runs."""
+    place = tmp_path_factory.mktemp("measure")
+    texts, new = write_records(place / "texts.jsonl", 1, 90, "a"), write_records(place / "new.jsonl", 2, 60, "b")
+    ingest(texts, place / "corpus", labels=["subject", "place"], min_documents=2, shard_tokens=700)
+    split(place / "corpus", place / "train", place / "heldout")
+    fit(place / "train", place / "run", family="lda", topics=3, iterations=40, **SERIAL)
+    fit(place / "train", place / "members", family="lda", topics=3, iterations=10, restarts=2, **SERIAL)
+    fit(place / "train", place / "tree", family="ncrp", depth=2, iterations=5, **SERIAL)
+    assert new
+    return place
+
+
+def tokens_of(place):
+    """The texts as the ingest tokenizes them: in lower case, without stop words."""
+    stops = stop_words(None)
+    texts = [json.loads(line)["text"] for line in (place / "texts.jsonl").read_text().splitlines()]
+    return [[word for word in re.findall(r"[a-z][a-z0-9]+", text) if word not in stops] for text in texts]
+
+
+def words_of(run, count=10):
+    model = Model(run)
+    return [[model.vocabulary.words[word] for word in row] for row in top_words(model, count)[1].tolist()]
+
+
+@pytest.mark.parametrize("name", ["c_v", "c_npmi", "c_uci", "u_mass"])
+def test_coherence__is_gensims_on_the_same_texts(place, name):
+    models = pytest.importorskip("gensim.models")
+    from gensim.corpora import Dictionary
+
+    texts, topics = tokens_of(place), words_of(place / "run")
+    dictionary = Dictionary(texts)
+    source = {"corpus": [dictionary.doc2bow(text) for text in texts]} if name == "u_mass" else {"texts": texts}
+    reference = models.CoherenceModel(topics=topics, dictionary=dictionary, coherence=name, processes=1, **source)
+    measured = measure(place / "run", metrics=name, coherence=place / "texts.jsonl", **SERIAL)[name]
+    assert measured.value == pytest.approx(reference.get_coherence(), abs=1e-6)
+    np.testing.assert_allclose(list(measured.topics.values()), reference.get_coherence_per_topic(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(text_coherence(topics, texts, name), list(measured.topics.values()), rtol=0, atol=1e-12)
+
+
+def test_npmi_and_diversity__are_those_of_coherence(place):
+    expected = coherence(place / "run", place / "train", **SERIAL)
+    measured = measure(place / "run", metrics=["npmi", "diversity"], **SERIAL)
+    assert measured["npmi"].value == pytest.approx(expected.npmi, abs=1e-15)
+    assert measured["diversity"].value == expected.diversity
+    assert list(measured["npmi"].topics) == expected.topics.tolist()
+
+
+def test_metrics_of_topics__are_those_of_their_words(place):
+    measured = measure(place / "run", metrics="strict_diversity,inverted-rbo,diversity", top_words=4, **SERIAL)
+    assert list(measured) == ["strict-diversity", "inverted-rbo", "diversity"]
+    words = top_words(Model(place / "run"), 4)[1]
+    assert measured["strict-diversity"].value == diversity.strict_diversity(words)
+    assert measured["inverted-rbo"].value == diversity.inverted_rbo(words)
+    assert "among its 4 most probable words" in measured["strict-diversity"].definition
+    assert "Wu" in measured["strict-diversity"].source
+
+
+def test_metrics_of_labels__are_those_of_the_largest_topics(place):
+    names = "purity,nmi,ari,classifier-accuracy"
+    measured = measure(place / "run", metrics=names, label_field="subject", **SERIAL)
+    theta = Model(place / "run").document_topic
+    labels = np.array([one["subject"] for one in records(1, 90, "a")])
+    assert measured["purity"].value == clustering.purity(labels, theta.argmax(axis=1))
+    assert measured["nmi"].value == clustering.normalised_mutual_information(labels, theta.argmax(axis=1))
+    assert measured["ari"].value == clustering.adjusted_rand_index(labels, theta.argmax(axis=1))
+    assert measured["classifier-accuracy"].value == clustering.linear_accuracy(labels, theta)
+    assert measured["purity"].value > 0.9
+    assert "the 90 of 90 training documents" in measured["nmi"].definition
+
+
+def test_metrics_of_labels__of_unseen_texts(place):
+    ingest(place / "new.jsonl", place / "new", like=place / "run", **SERIAL)
+    names = "purity,classifier-accuracy"
+    of_texts = measure(place / "run", metrics=names, unseen=place / "new.jsonl", label_field="subject", **SERIAL)
+    of_corpus = measure(place / "run", metrics=names, unseen=place / "new", label_field="subject", **SERIAL)
+    assert {name: one.value for name, one in of_texts.items()} == {name: one.value for name, one in of_corpus.items()}
+    assert of_corpus["classifier-accuracy"].value > 0.9
+    assert "fitted to 90 training documents, on 60 unseen ones" in of_corpus["classifier-accuracy"].definition
+
+
+def test_perplexity__is_that_of_evaluate(place):
+    heldout = measure(place / "run", metrics="perplexity,document-perplexity", heldout=place / "heldout", **SERIAL)
+    assert heldout["perplexity"].value == pytest.approx(
+        evaluate(place / "run", heldout=place / "heldout", **SERIAL).perplexity
+    )
+    unseen = measure(place / "run", metrics="perplexity,document-perplexity", unseen=place / "new.jsonl", **SERIAL)
+    assert unseen["perplexity"].value == pytest.approx(
+        evaluate(place / "run", unseen=place / "new.jsonl", **SERIAL).perplexity
+    )
+    assert unseen["document-perplexity"].value != unseen["perplexity"].value
+
+
+def test_document_perplexity__gives_each_document_the_same_weight(tmp_path):
+    corpus = write_corpus(tmp_path / "corpus", [{0: 30}, {1: 3}, {}, {0: 10, 1: 2}], 2)
+    heldout = write_corpus(tmp_path / "heldout", [{0: 8}, {1: 1}, {}, {0: 1, 1: 1}], 2)
+    fit(corpus, tmp_path / "run", family="lda", topics=1, iterations=2, **SERIAL)
+    measured = measure(tmp_path / "run", metrics="document-perplexity", heldout=heldout, **SERIAL)
+    log = np.log(Model(tmp_path / "run").topic_word[0])
+    means = [log[0], log[1], (log[0] + log[1]) / 2]
+    assert measured["document-perplexity"].value == pytest.approx(np.exp(-np.mean(means)))
+
+
+@pytest.mark.parametrize("name", ["left-to-right", "annealed-importance"])
+def test_likelihood__of_one_topic_is_that_of_its_words(tmp_path, name):
+    corpus = write_corpus(tmp_path / "corpus", [{0: 30}, {1: 3}, {0: 10, 2: 2}], 3)
+    unseen = write_corpus(tmp_path / "unseen", [{0: 4, 1: 2}, {}, {2: 1}], 3, ids=["x", "y", "z"])
+    fit(corpus, tmp_path / "run", family="lda", topics=1, iterations=2, **SERIAL)
+    measured = measure(tmp_path / "run", metrics=name, unseen=unseen, **SERIAL)[name]
+    log = np.log(Model(tmp_path / "run").topic_word[0])
+    assert measured.value == pytest.approx((4 * log[0] + 2 * log[1] + log[2]) / 7)
+    assert "all 3 documents, with 7 tokens" in measured.definition
+
+
+def test_likelihoods__of_a_fitted_model_agree_and_exceed_document_completion(place):
+    names = "left-to-right,annealed-importance"
+    measured = measure(place / "run", metrics=names, unseen=place / "new.jsonl", sample_documents=20, **SERIAL)
+    first, second = (one.value for one in measured.values())
+    assert first == pytest.approx(second, abs=0.02)
+    assert "20 of 60 documents, drawn at random" in measured["left-to-right"].definition
+
+
+def test_likelihood__of_a_document_depends_on_its_number_alone(small):
+    shard = next(iter(Corpus(small[0]).references)).load()
+    generator = Stream(0).generator()
+    phi = generator.dirichlet(np.ones(shard.words.size), size=4).T
+    topics = DirichletTopics(np.ascontiguousarray(phi), np.full(4, 0.3))
+    every = log_likelihood(shard, topics, "left-to-right", 3, first=7)
+    again = log_likelihood(shard, topics, "left-to-right", 3, first=7)
+    assert every.tobytes() == again.tobytes()
+    assert not np.array_equal(every, log_likelihood(shard, topics, "left-to-right", 4, first=7))
+
+
+@pytest.mark.parametrize("where", TWO_EXECUTORS)
+def test_bits__do_not_depend_on_the_executor(place, where, clusters):
+    kind, workers = where
+    how = {"scheduler": clusters(workers)} if kind == "processes" else {"scheduler": kind, "workers": workers}
+    options = {"metrics": "all", "coherence": place / "texts.jsonl", "unseen": place / "new.jsonl"}
+    options |= {"label_field": "subject", "sample_documents": 10}
+    here, there = (measure(place / "run", **options, **one) for one in (SERIAL, how))
+    assert list(here) == list(catalogue.METRICS)
+    assert {name: one.value for name, one in here.items()} == {name: one.value for name, one in there.items()}
+    assert [one.definition for one in here.values()] == [one.definition for one in there.values()]
+
+
+def test_ensembles__have_the_mean_of_their_members(place):
+    measured = measure(place / "members", metrics="c_npmi,nmi", coherence=place / "texts.jsonl", label_field="subject")
+    for name, one in measured.items():
+        alone = [
+            measure(f"{place}/members/members/{member.member}", metrics=name, coherence=place / "texts.jsonl",
+                    label_field="subject")[name].value
+            for member in one.members
+        ]  # fmt: skip
+        assert [member.value for member in one.members] == alone
+        assert one.value == pytest.approx(np.mean(alone))
+        assert "mean of its members" in one.definition
+
+
+def test_trees__count_nodes_as_topics_and_have_no_integrated_likelihood(place):
+    notices = []
+    options = {"coherence": place / "texts.jsonl", "unseen": place / "new.jsonl", "label_field": "subject"}
+    measured = measure(place / "tree", metrics="all", notice=notices.append, **options, **SERIAL)
+    assert set(catalogue.METRICS) - set(measured) == {"left-to-right", "annealed-importance"}
+    assert notices == [line for line in notices if "family 'ncrp' has no Dirichlet prior" in line]
+    with pytest.raises(OptionError, match="left-to-right: family 'ncrp' has no Dirichlet prior"):
+        measure(place / "tree", metrics="left-to-right", unseen=place / "new.jsonl", **SERIAL)
+
+
+def test_labels__of_a_model_fitted_with_them_do_not_help_unseen_documents(place):
+    fit(place / "train", place / "labelled", family="labeled-lda", iterations=10, **SERIAL)
+    labelled = measure(place / "labelled", metrics="nmi", label_field="place", **SERIAL)["nmi"]
+    unseen = measure(place / "labelled", metrics="nmi", label_field="place", unseen=place / "new.jsonl", **SERIAL)
+    assert "a field that the model was fitted with" in labelled.definition
+    assert unseen["nmi"].value < 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metrics": "purty"}, r"metrics: unknown metric 'purty' \(did you mean 'purity'\?\)"),
+        ({"metrics": ()}, "metrics: expected one name or more"),
+        ({"metrics": "c_v"}, "c_v: needs texts"),
+        ({"metrics": "c_v", "coherence": "train"}, "c_v: needs texts, and .*train is a corpus"),
+        ({"metrics": "left-to-right"}, "left-to-right: needs documents that the model was not fitted to"),
+        ({"metrics": "perplexity"}, "perplexity: needs held-out tokens"),
+        ({"metrics": "purity"}, "purity: .* has several fields of labels .place, subject.; name one"),
+        ({"metrics": "purity", "label_field": "subjct"}, "did you mean 'subject'"),
+        ({"metrics": "diversity", "top_words": 1}, "top_words: expected a whole number of 2 or more, found 1"),
+        ({"metrics": "left-to-right", "unseen": "new.jsonl", "sample_documents": 0}, "sample_documents: expected"),
+    ],
+)
+def test_what_is_missing__is_an_error_in_a_line(place, options, message):
+    paths = {name: place / options[name] for name in ("coherence", "unseen") if name in options}
+    with pytest.raises(OptionError, match=message) as raised:
+        measure(place / "run", **{**options, **paths}, **SERIAL)
+    assert "\n" not in str(raised.value)
+
+
+def test_unsuitable_documents__are_refused(place, small, tmp_path):
+    with pytest.raises(MismatchError):
+        measure(place / "run", metrics="npmi", coherence=small[0], **SERIAL)
+    with pytest.raises(MismatchError):
+        measure(place / "run", metrics="left-to-right", unseen=place / "train", **SERIAL)
+    with pytest.raises(OptionError, match="needs documents with labels"):
+        plain = write_corpus(tmp_path / "plain", [{0: 3, 1: 2}, {1: 2}], 3)
+        fit(plain, tmp_path / "run", family="lda", topics=2, iterations=1, **SERIAL)
+        measure(tmp_path / "run", metrics="nmi", **SERIAL)
+    (tmp_path / "other.jsonl").write_text('{"id": "1", "text": "nothing known here"}\n')
+    with pytest.raises(InputError, match="expected texts with words of the topics"):
+        measure(place / "run", metrics="c_v", coherence=tmp_path / "other.jsonl", **SERIAL)
+
+
+def test_command__prints_definitions_and_sources(place, capsys):
+    assert main(["evaluate", f"{place}/run", "--metrics", "strict_diversity,npmi", "--scheduler", "serial"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == [
+        "strict-diversity",
+        "defined",
+        "source",
+        "npmi",
+        "defined",
+        "source",
+    ]
+    assert main(["evaluate", f"{place}/run", "--metrics", "npmi", "--heldout", f"{place}/heldout", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["score"] < 0
+    assert set(record["metrics"]["npmi"]) == {"name", "value", "definition", "source", "topics"}
+
+
+def test_command__says_what_is_wrong(place, capsys):
+    assert main(["evaluate", f"{place}/run", "--metrics", "c_v"]) == 2
+    assert "c_v: needs texts in which windows of tokens are counted; name them (--coherence TEXTS)" in (
+        capsys.readouterr().err
+    )
+    with pytest.raises(SystemExit):
+        main(["evaluate", f"{place}/run"])
+    assert "--metrics is required" in capsys.readouterr().err
+
+
+def test_help__lists_each_metric(capsys):
+    with pytest.raises(SystemExit):
+        raise SystemExit(main(["evaluate", "--help"]))
+    printed = capsys.readouterr().out
+    for name in catalogue.METRICS:
+        assert f"  {name} " in printed
+
+
+def test_phrases_and_segments__are_read_as_in_training(tmp_path):
+    texts = [
+        ["new york harbour", f"ship word{n} new york"] if n % 3 else ["harbour", f"ship word{n}"] for n in range(9)
+    ]
+    lines = [json.dumps({"id": str(n), "text": text}) for n, text in enumerate(texts)]
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines))
+    reading = {"segments": "column", "phrases": "count", "phrase_count": 2, "phrase_threshold": 0.1}
+    ingest(tmp_path / "texts.jsonl", tmp_path / "corpus", min_documents=2, **reading)
+    fit(tmp_path / "corpus", tmp_path / "run", family="lda", topics=1, iterations=2, **SERIAL)
+    measured = measure(tmp_path / "run", metrics="c_npmi", coherence=tmp_path / "texts.jsonl", **SERIAL)["c_npmi"]
+    words = words_of(tmp_path / "run")
+    assert sorted(words[0]) == ["harbour", "new_york", "ship"]
+    phrased = [" ".join(text).replace("new york", "new_york").split() for text in texts]
+    assert measured.value == pytest.approx(text_coherence(words, phrased, "c_npmi")[0])
+    assert abs(measured.value) < 0.9

@@ -1,0 +1,77 @@
+"""Further metrics of topics in the table of a comparison."""
+
+import json
+import statistics
+
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import compare, measure
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.errors import OptionError
+from tests.conftest import planted_rows, write_corpus
+
+GRID = {"families": "lda,ncrp", "topics": 3, "restarts": 2, "iterations": 3, "scheduler": "serial"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A corpus with one label a document, and its texts."""
+    place = tmp_path_factory.mktemp("metrics")
+    rows = planted_rows(3)
+    labels = [[("kind", f"k{number % 3}")] for number in range(len(rows))]
+    write_corpus(place / "corpus", rows, 30, labels=labels)
+    write_corpus(place / "plain", rows, 30)
+    texts = [" ".join(f"w{word}" for word, count in row.items() for _ in range(count)) for row in rows]
+    lines = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
+    (place / "texts.jsonl").write_text("\n".join(lines))
+    return place
+
+
+def test_the_table__has_means_over_the_restarts_and_their_definitions(place, tmp_path):
+    metrics = "c_v,strict-diversity,nmi,npmi,document-perplexity"
+    compared = compare(place / "corpus", tmp_path / "out", metrics=metrics, coherence=place / "texts.jsonl", **GRID)
+    table = pq.read_table(tmp_path / "out" / "table.parquet").to_pylist()
+    for row in table:
+        runs = [f"{tmp_path}/out/runs/{row['cell']}/members/{number:03d}" for number in range(2)]
+        options = {"coherence": place / "texts.jsonl", "heldout": tmp_path / "out" / "heldout", "scheduler": "serial"}
+        values = [measure(run, metrics="c_v,nmi,document-perplexity", **options) for run in runs]
+        for name in ("c_v", "nmi", "document-perplexity"):
+            assert row[name.replace("-", "_")] == statistics.fmean(one[name].value for one in values)
+    assert "| c_v | strict-diversity | nmi | document-perplexity |" in compared.tables
+    assert "* **nmi**: mutual information of largest topic and label" in compared.tables
+    assert "Röder" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_all__leaves_out_what_a_comparison_does_not_have(place, tmp_path):
+    compared = compare(place / "plain", tmp_path / "out", metrics="all", **GRID)
+    rows = {row["family"]: row for row in compared.rows}
+    assert rows["lda"]["strict_diversity"] > 0
+    assert [rows["lda"][name] for name in ("c_v", "nmi", "left_to_right")] == [None] * 3
+    assert "| c_v" not in compared.tables
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metrics": "c-vv"}, r"metrics: unknown metric 'c-vv' \(did you mean 'c_v'\?\)"),
+        ({"metrics": "c_v"}, r"c_v: needs texts"),
+        ({"metrics": "left-to-right"}, "left-to-right: needs `unseen`"),
+        ({"metrics": "nmi", "label_field": "kinds"}, "did you mean 'kind'"),
+        ({"coherence": "texts.jsonl"}, "coherence: requires `metrics`"),
+    ],
+)
+def test_what_cannot_be_measured__is_refused_before_a_fit(place, tmp_path, options, message):
+    with pytest.raises(OptionError, match=message):
+        compare(place / "corpus", tmp_path / "out", **{**GRID, **options})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_comparison__goes_on_with_the_same_metrics_alone(place, tmp_path, capsys):
+    common = ["compare", str(place / "corpus"), str(tmp_path / "out"), "--families", "lda", "--topics", "2", "--quiet"]
+    common += ["--restarts", "1", "--iterations", "2", "--scheduler", "serial"]
+    assert main([*common, "--metrics", "diversity,ari"]) == 0
+    assert main([*common, "--metrics", "diversity,ari"]) == 0
+    capsys.readouterr()
+    assert main(common) == 2
+    assert "--metrics: the comparison in" in capsys.readouterr().err

@@ -1,0 +1,38 @@
+"""Topics and priors that likelihoods integrate over, beside the prediction of documents without words."""
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, Model, fit
+from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+
+OPTIONS = {
+    "lda": {"topics": 4, "alpha": 0.3},
+    "vb-lda": {"topics": 4},
+    "gibbs-lda": {"topics": 4},
+    "hdp": {"topics": 6},
+    "gibbs-hdp": {},
+}
+
+
+def test_families__of_flat_topics_and_one_prior_have_them():
+    able = {name for name in family_names() if load_family(name).shard_model.dirichlet_proportions}
+    assert able == set(OPTIONS)
+
+
+@pytest.mark.parametrize("family", sorted(OPTIONS))
+def test_mean_of_the_prior__predicts_a_document_without_words(family, small, tmp_path):
+    fit(small[0], tmp_path / "run", family=family, iterations=5, scheduler="serial", **OPTIONS[family])
+    model = Model(tmp_path / "run")
+    shard = next(iter(Corpus(small[0]).references)).load()
+    blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
+    rows = tasks.gather(blocks, shard.words, complete=True)
+    topics = model.shard_model.dirichlet_topics(rows, model.global_state)
+    local = tasks.fold_in(model.shard_model, shard.emptied(), blocks, model.global_state, Stream(0))
+    expected = model.shard_model.predict(shard, local, rows, model.global_state)["probability"]
+    mean = topics.word_topic @ (topics.prior / topics.prior.sum())
+    np.testing.assert_allclose(mean[shard.position], expected, rtol=1e-9)
+    assert (topics.prior > 0).all()
