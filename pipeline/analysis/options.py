@@ -106,7 +106,7 @@ class EvaluateOptions(Options):
 class CoherenceOptions(Options):
     """Documents in which co-occurrences of the topics' words are counted."""
 
-    coherence: Annotated[Location | None, Value("CORPUS|TEXTS")] = Field(
+    coherence: Annotated[Locations | None, Value("CORPUS|TEXTS", text=True)] = Field(
         None,
         description="documents in which co-occurrences of the topics' words are counted, such as the training corpus",
     )

@@ -16,6 +16,7 @@ from collapsium.pipeline.corpora.ingest_like import NewSources, ingest_like
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, recorded_reading
 from collapsium.pipeline.corpora.unknown_words import MAX_SHARE, UnknownWords
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.options import paths_of
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
@@ -92,7 +93,7 @@ def documents_for(
     CollapsiumError
         A source is missing or damaged, or cannot be read as recorded.
     """
-    paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    paths = list(paths_of(sources))
     arguments = [name for name, value in (reading or {}).items() if value is not None]
     if len(paths) == 1 and is_corpus(paths[0]):
         if arguments:
@@ -143,8 +144,7 @@ def new_sources(sources: Paths, reading: Mapping[str, Any]) -> NewSources:
         arguments["segments"] = f"headings:{headings}"
     format, options = arguments.pop("format", None), chosen_words(reading_options(arguments))
     named = {one.name: getattr(options, one.name) for one in fields(options)}
-    paths = [sources] if isinstance(sources, (str, os.PathLike)) else sources
-    return NewSources([os.fspath(path) for path in paths], format, named, may_be_empty=True)
+    return NewSources(paths_of(sources), format, named, may_be_empty=True)
 
 
 def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -> NewDocuments:
@@ -214,6 +214,12 @@ def is_corpus(path: str) -> bool:
     if ours is not None:
         raise AbsentError(f"{folder.url}: expected a corpus or texts, found a folder with {ours}, but no {MANIFEST}")
     return False
+
+
+def names_corpus(sources: Paths) -> bool:
+    """Return whether sources of documents are a single corpus, and not texts."""
+    paths = paths_of(sources)
+    return len(paths) == 1 and is_corpus(paths[0])
 
 
 @contextmanager

@@ -53,8 +53,8 @@ FIGURES = {
 }
 """Heads of the table's columns."""
 ITERATIONS = {"tomotopy": 1000, "topica": 100, "gensim": 20, "scikit-learn": 50}
-PEER_PRIOR = {"alpha": 0.1, "beta": 100.0}
-"""Prior of a topic in a document, and of a topic over all words, of the other libraries: those of ours."""
+ALPHA, BETA = 0.1, 100.0
+"""Prior of a topic in a document, and of a topic over all words, of the other libraries: the defaults of ours."""
 
 
 def write_corpora(data, folder):
@@ -81,7 +81,9 @@ def fit_ours(data, corpora, place, options, seed):
 
 def fit_peer(name, data, corpora, options, seed):
     """Fit another library; return proportions of training and test documents, and the topics' words."""
-    given = SimpleNamespace(topics=options["topics"], workers=options.get("workers", 1), seed=seed, **PEER_PRIOR)
+    # scikit-learn refuses a prior of a word above 1.
+    prior = {"alpha": ALPHA, "beta": min(BETA, len(data.words))}
+    given = SimpleNamespace(topics=options["topics"], workers=options.get("workers", 1), seed=seed, **prior)
     peer = PEERS[name](Data.read(corpora[0]), given)
     peer.step(options.get("iterations", ITERATIONS[name]))
     train, phi = peer.estimate()

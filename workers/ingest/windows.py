@@ -157,8 +157,9 @@ def count_block(block: Block, request: WindowRequest) -> tuple[WindowCounts, ...
     for batch in read_batches(block, reading.kind, reading.options, reading.numbered):
         tokens = without(read_tokens(batch.texts, reading), reading.stops)
         place = np.asarray(pc.fill_null(pc.index_in(tokens.words, value_set=request.words), -1), dtype=np.int64)
-        joined = batch.segments is not None and not request.by_segment
-        offsets = tokens.offsets[running(batch.segments)] if joined else tokens.offsets
+        offsets = tokens.offsets
+        if batch.segments is not None and not request.by_segment:
+            offsets = offsets[running(batch.segments)]
         for number, size in enumerate(request.sizes):
             counts[number] += count_windows(place[tokens.numbers], offsets, request.pairs, size)
     return tuple(counts)

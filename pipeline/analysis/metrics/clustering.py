@@ -1,4 +1,7 @@
-"""Metrics of how well documents' largest topics agree with labels, and how well proportions predict them."""
+"""Metrics of how well documents' largest topics agree with labels, and how well proportions predict them.
+
+scikit-learn is imported by the functions, as it takes a second that commands without labels need not wait.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-from sklearn.metrics.cluster import contingency_matrix
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -36,17 +35,23 @@ def purity(labels: AnyLabels, clusters: Ints) -> float:
     float
         From 0 to 1.
     """
+    from sklearn.metrics.cluster import contingency_matrix
+
     table = contingency_matrix(labels, clusters)
     return float(table.max(axis=0).sum() / table.sum())
 
 
 def normalised_mutual_information(labels: AnyLabels, clusters: Ints) -> float:
     """Return the mutual information divided by the mean of both entropies, as scikit-learn defines it."""
+    from sklearn.metrics import normalized_mutual_info_score
+
     return float(normalized_mutual_info_score(labels, clusters))
 
 
 def adjusted_rand_index(labels: AnyLabels, clusters: Ints) -> float:
     """Return the share of pairs of documents on which both agree, adjusted for chance (Hubert and Arabie 1985)."""
+    from sklearn.metrics import adjusted_rand_score
+
     return float(adjusted_rand_score(labels, clusters))
 
 
@@ -68,6 +73,9 @@ def linear_accuracy(labels: AnyLabels, proportions: Floats, seed: int = 0) -> fl
         Share of documents whose label is predicted by a classifier fitted to the other folds; NaN if fewer than two
         labels are left.
     """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
     chosen = _frequent(labels)
     labels, proportions = labels[chosen], proportions[chosen]
     if np.unique(labels).size < 2:
@@ -96,6 +104,8 @@ def unseen_accuracy(labels: AnyLabels, proportions: Floats, unseen_labels: AnyLa
     float
         Share of unseen documents whose label is predicted; NaN if the training documents have fewer than two labels.
     """
+    from sklearn.linear_model import LogisticRegression
+
     if np.unique(labels).size < 2:
         return float("nan")
     classifier = LogisticRegression(max_iter=MAX_STEPS).fit(proportions, labels)

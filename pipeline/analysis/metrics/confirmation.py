@@ -80,9 +80,17 @@ def c_npmi(probabilities: Probabilities) -> Floats:
 
 
 def u_mass(probabilities: Probabilities) -> Floats:
-    """Return the mean of log((p_ij + epsilon) / p_j) over words i and more probable words j, shape (topics,).
+    """Return the mean of log((p_ij + epsilon) / p_j) over words i and more probable words j (Mimno et al. 2011).
 
-    Words of a topic stand in falling order of their probability (Mimno et al. 2011).
+    Parameters
+    ----------
+    probabilities : Probabilities
+        Shares of documents; words of a topic stand in falling order of their probability.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (topics,)
+        The mean of each topic.
     """
     later, earlier = np.tril_indices(probabilities.word.shape[1], -1)
     given = probabilities.word[:, earlier]

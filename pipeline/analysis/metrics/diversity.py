@@ -68,9 +68,21 @@ def inverted_rbo(words: Ints, persistence: float = PERSISTENCE) -> float:
 
 
 def rank_biased_overlap(first: Ints, second: Ints, persistence: float = PERSISTENCE) -> float:
-    """Return the extrapolated rank-biased overlap of two rankings of one length: (32) of Webber et al. (2010).
+    """Return the extrapolated rank-biased overlap of two rankings: (32) of Webber et al. (2010).
 
     With X_d the number of words among the first d of both: X_k / k p^k + (1 - p) / p sum_d X_d / d p^d.
+
+    Parameters
+    ----------
+    first, second : numpy.ndarray of int64, shape (k,)
+        Distinct words.
+    persistence : float, optional
+        Probability p of looking at the next rank.
+
+    Returns
+    -------
+    float
+        0 for rankings without a common word, 1 for equal ones.
     """
     depth = np.arange(1, first.size + 1)
     rank = {int(word): position for position, word in enumerate(second, 1)}

@@ -17,6 +17,7 @@ from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
@@ -131,7 +132,7 @@ def measure_with_labels(
     """
     classifier = any(metric.name not in AGREEMENTS for metric in metrics)
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
-    figures: dict[str, str] = {}
+    figures: Mapping[str, str] = {}
     for _, model in job.named:
         measured = _documents(model, corpus, field, job, classifier=classifier, folded=unseen)
         if not measured.labels.size:
@@ -204,7 +205,7 @@ def _labelled(
     model = Model(url)
     shard = reference.load(**document_parts(model.shard_model))
     if blocks:
-        if shard.labels is not None:
+        if isinstance(shard, Shard) and shard.labels is not None:
             # A label must not help to fit the proportions that are compared with it.
             shard = replace(shard, labels=shard.labels.without(field))
         local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "infer"))

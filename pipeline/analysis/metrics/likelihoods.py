@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels import likelihood
 from collapsium.workers.kernels.child_processes import fill_cache
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.likelihood import DirichletTopics, TokenSequences
 
 Ints = npt.NDArray[np.int64]
@@ -44,7 +45,10 @@ class LikelihoodSettings:
 
 
 SETTINGS = LikelihoodSettings()
-KERNELS = {"left-to-right": likelihood.left_to_right, "annealed-importance": likelihood.annealed_importance}
+KERNELS: Mapping[str, AnyKernel] = {
+    "left-to-right": likelihood.left_to_right,
+    "annealed-importance": likelihood.annealed_importance,
+}
 
 
 def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, sample: int) -> list[Measurement]:

@@ -27,7 +27,7 @@ from collapsium.pipeline.analysis.scoring.leakage_checks import (
     require_unseen_by_all,
 )
 from collapsium.pipeline.analysis.scoring.targets import Scored
-from collapsium.pipeline.corpora.new_texts import Paths, documents_for, is_corpus
+from collapsium.pipeline.corpora.new_texts import Paths, documents_for, names_corpus
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.token_texts import TokenTexts, token_texts
 from collapsium.pipeline.executors.base import TLS
@@ -35,7 +35,7 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.options import keywords, without_none
+from collapsium.pipeline.options import keywords, paths_of, without_none
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
@@ -146,7 +146,7 @@ class _Inputs:
         """Return the corpus that an option names, or that is made of the texts that it names."""
         if option not in self._opened:
             named, reading = self._documents[option], self._reading
-            if isinstance(named, (str, os.PathLike)) and is_corpus(os.fspath(named)):
+            if names_corpus(named):
                 # Options of reading apply to the other documents.
                 reading = {**reading, "reading": {}}
             opened = documents_for(self._run, named, **reading, **self._certificates)
@@ -158,10 +158,10 @@ class _Inputs:
         named = self._documents["coherence"]
         if named is None:
             raise OptionError("needs texts in which windows of tokens are counted; name them (`coherence` TEXTS)")
-        if is_corpus(os.fspath(named)):
+        if names_corpus(named):
             raise OptionError(
-                f"needs texts, and {named} is a corpus, which has no order of words; name the texts that were ingested "
-                "(`coherence` TEXTS)"
+                f"needs texts, and {paths_of(named)[0]} is a corpus, which has no order of words; name the texts that "
+                "were ingested (`coherence` TEXTS)"
             )
         return self._stack.enter_context(token_texts(self._run, named, **self._reading))
 
@@ -189,11 +189,11 @@ class _Plan:
             except REFUSALS as error:
                 self._leave_out(metrics, error)
         results: dict[str, Measurement] = {}
-        for metrics, run in ready:
+        for group, run in ready:
             try:
                 results.update({one.name: one for one in run()})
             except REFUSALS as error:
-                self._leave_out(metrics, error)
+                self._leave_out(group, error)
         return {metric.name: results[metric.name] for metric in chosen if metric.name in results}
 
     def _leave_out(self, metrics: Sequence[Metric], error: Exception) -> None:

@@ -65,7 +65,7 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
     from collapsium.pipeline.analysis.coherence import coherence
     from collapsium.pipeline.analysis.evaluate import evaluate
     from collapsium.pipeline.analysis.metrics.measure import measure
-    from collapsium.pipeline.corpora.new_texts import is_corpus
+    from collapsium.pipeline.corpora.new_texts import names_corpus
 
     options, counted_in = flags.of(EvaluateOptions), flags.of(CoherenceOptions).coherence
     metrics = flags.of(MetricOptions).metrics
@@ -79,7 +79,7 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
         record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if counted_in is not None and not metrics:
-        coherent = coherence(run, counted_in, **execution, **({} if is_corpus(counted_in) else reading))
+        coherent = coherence(run, counted_in, **execution, **({} if names_corpus(counted_in) else reading))
         record["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
         lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]
@@ -110,7 +110,7 @@ def _source_count(options: EvaluateOptions) -> int:
     return sum(one is not None for one in (options.heldout, options.unseen, options.in_document))
 
 
-def _require_documents(options: EvaluateOptions, counted_in: str | None, metrics: tuple[str, ...]) -> None:
+def _require_documents(options: EvaluateOptions, counted_in: tuple[str, ...] | None, metrics: tuple[str, ...]) -> None:
     """Refuse a command line without documents, or with options that need other documents."""
     if not _source_count(options) and counted_in is None and not metrics:
         raise UsageError("one of the arguments --heldout --unseen --in-document --coherence --metrics is required")

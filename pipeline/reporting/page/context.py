@@ -11,6 +11,7 @@ import numpy as np
 from collapsium.pipeline.analysis.document_summary import SummarySource, documents_summary
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
+from collapsium.pipeline.analysis.metrics.measurement import Measurement
 from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.families.model import Model
@@ -68,6 +69,8 @@ class Material:
         The record of a published version.
     ranked_by : str
         Measure that orders the topics' words.
+    metrics : list of Measurement
+        Metrics of the topics.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Material:
     folding: dict[str, Any] = field(default_factory=dict)
     version: VersionRecord | None = None
     ranked_by: str = "probability"
+    metrics: list[Measurement] = field(default_factory=list)
 
     @property
     def signed(self) -> bool:

@@ -29,6 +29,7 @@ from collapsium.pipeline.reporting.embedding import MapQuality
 from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
 from collapsium.pipeline.reporting.page import segments as segmentview
 from collapsium.pipeline.reporting.page.context import Material, gather
+from collapsium.pipeline.reporting.page.metrics import topic_metrics
 from collapsium.pipeline.reporting.page.tree import branches, view
 from collapsium.pipeline.reporting.page.view_model import (
     MAP_FONTS,
@@ -138,6 +139,9 @@ def report(
     if options.texts is not None:
         sources = [os.fspath(source) for source in options.texts]
         material = _with_snippets(run, material, sources, progress)
+    if not material.signed:
+        measured, notes = topic_metrics(material.model, options.texts, scheduling, tls, progress)
+        material = replace(material, metrics=measured, notes=[*material.notes, *notes])
     material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part = Path(place) / "report.html"

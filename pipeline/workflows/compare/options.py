@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 from collapsium.pipeline.analysis.metrics.catalogue import metrics_of
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
 from collapsium.pipeline.families.registry import family_names, load_family
-from collapsium.pipeline.options import Options, Value, names_of
+from collapsium.pipeline.options import Locations, Options, Value, names_of
 from collapsium.pipeline.workflows.compare.catalogue import CLASSIFIERS, LIBRARIES
 from collapsium.pipeline.workflows.compare.option_values import parse_settings, parse_vary, require_varied
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -144,7 +144,7 @@ class CompareOptions(Options):
     metrics: Annotated[Names, Value("A,B", text=True, heading=_METRICS)] = Field(
         (), description="metrics of topics to add to the table, or all; means over the restarts"
     )
-    coherence: Annotated[Location | None, Value("CORPUS|TEXTS", heading=_METRICS)] = Field(
+    coherence: Annotated[Locations | None, Value("CORPUS|TEXTS", text=True, heading=_METRICS)] = Field(
         None,
         description="documents in which co-occurrences of the topics' words are counted: texts for c_v, c_npmi and "
         "c_uci (default: the training corpus)",

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from collapsium.pipeline import Model, export, fit, infer, plot, report, topics
+from collapsium.pipeline import Model, export, fit, infer, ingest, plot, report, topics
+from collapsium.pipeline import measure as measure_topics
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.embedding import classical_scaling, measure
@@ -191,3 +192,22 @@ def test_export__refuses_what_it_cannot_do(made, tmp_path, monkeypatch):
         with pytest.raises(kind):
             export(made[0], tmp_path / "out", to=to)
     assert not (tmp_path / "out").exists()
+
+
+def test_report__has_the_metrics_of_the_topics_with_their_sources(made, tmp_path):
+    report(made[0], tmp_path / "plain.html")
+    section = parts_of(tmp_path / "plain.html")[0].partition('id="metrics"')[2].partition("</section>")[0]
+    values = dict(re.findall(r'<th scope="row">([^<]+)</th><td class="n">([^<]+)</td>', section))
+    expected = measure_topics(made[0], metrics=["diversity", "strict-diversity", "inverted-rbo"])
+    assert values == {name: f"{one.value:.3f}" for name, one in expected.items()}
+    assert "Dieng, Ruiz and Blei (2020)" in section
+
+
+def test_report__of_texts_has_their_coherence(tmp_path):
+    lines = [{"id": str(n), "text": "ship sea sail wave" if n % 2 else "star moon sky sun"} for n in range(20)]
+    (tmp_path / "texts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    ingest(tmp_path / "texts.jsonl", tmp_path / "corpus")
+    fit(tmp_path / "corpus", tmp_path / "run", family="lda", topics=2, iterations=10, scheduler="serial")
+    report(tmp_path / "run", tmp_path / "out.html", texts=tmp_path / "texts.jsonl")
+    coherent = measure_topics(tmp_path / "run", metrics="c_v", coherence=tmp_path / "texts.jsonl")["c_v"]
+    assert f'<th scope="row">c_v</th><td class="n">{coherent.value:.3f}</td>' in parts_of(tmp_path / "out.html")[0]

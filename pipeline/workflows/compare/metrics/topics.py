@@ -12,7 +12,7 @@ from collapsium.pipeline.analysis.metrics.catalogue import Needs, is_all, metric
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.topics import describe
-from collapsium.pipeline.corpora.new_texts import is_corpus
+from collapsium.pipeline.corpora.new_texts import names_corpus
 from collapsium.pipeline.families.description import holding
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
@@ -111,7 +111,7 @@ class TopicMetrics(Metric):
         if is_all(options.metrics):
             return
         needed = {metric.needs: metric.name for metric in reversed(self._metrics)}
-        if Needs.TEXTS in needed and (options.coherence is None or is_corpus(options.coherence)):
+        if Needs.TEXTS in needed and (options.coherence is None or names_corpus(options.coherence)):
             raise OptionError(
                 f"{needed[Needs.TEXTS]}: needs texts, as a corpus has no order of words (`coherence` TEXTS)"
             )

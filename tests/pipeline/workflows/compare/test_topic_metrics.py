@@ -11,7 +11,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import OptionError
 from tests.conftest import planted_rows, write_corpus
 
-GRID = {"families": "lda,ncrp", "topics": 3, "restarts": 2, "iterations": 3, "scheduler": "serial"}
+GRID = {"families": "lda,ncrp", "topics": (3,), "restarts": 2, "iterations": 3, "scheduler": "serial"}
 
 
 @pytest.fixture(scope="module")
