@@ -42,6 +42,8 @@ class Metric:
         The publication that defines it.
     words : int
         Number of most probable words of each topic; 0 for metrics of documents.
+    abbreviation : str
+        An abbreviation in wide use, which stands for the name; empty if there is none.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Metric:
     definition: str
     source: str
     words: int = 0
+    abbreviation: str = ""
 
     @property
     def field(self) -> str:
@@ -139,6 +142,7 @@ _METRICS = (
         "Bianchi, Terragni and Hovy (2021), Pre-training is a hot topic, ACL; Webber, Moffat and Zobel (2010), A "
         "similarity measure for indefinite rankings, TOIS",
         10,
+        abbreviation="irbo",
     ),
     Metric(
         "purity",
@@ -185,6 +189,7 @@ _METRICS = (
         "sum over documents of log p(w_d), divided by their tokens, in nats; p(w_d) is the mean weight of {runs} runs "
         "of annealed importance sampling from p(z) to p(z | w) in {steps} steps; of {sampled}",
         _WALLACH + "; Neal (2001), Annealed importance sampling, Statistics and Computing",
+        abbreviation="ais",
     ),
     Metric(
         "perplexity",
@@ -213,7 +218,7 @@ def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
     Parameters
     ----------
     names : sequence of str
-        Names, in which hyphens and underscores are the same, or ``all``.
+        Names or abbreviations, in which hyphens and underscores are the same, or ``all``.
 
     Returns
     -------
@@ -226,6 +231,7 @@ def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
         There is no such metric, or none is named.
     """
     known = {_plain(name): metric for name, metric in METRICS.items()}
+    known |= {metric.abbreviation: metric for metric in _METRICS if metric.abbreviation}
     if not names:
         raise OptionError(f"expected one name or more, or {ALL}{suggestion('', METRICS)}", "metrics")
     if is_all(names):
@@ -245,11 +251,15 @@ def _plain(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
 
+def _names(metric: Metric) -> str:
+    return f"{metric.name}, {metric.abbreviation}" if metric.abbreviation else metric.name
+
+
 def listing() -> str:
     """Return a line for each metric, under a heading for each of what they need."""
     lines = []
     for needs in Needs:
         lines.append(f"metrics {needs.value}:")
-        lines += [f"  {metric.name:28}{metric.summary}" for metric in _METRICS if metric.needs is needs]
+        lines += [f"  {_names(metric):28}{metric.summary}" for metric in _METRICS if metric.needs is needs]
         lines.append("")
     return "\n".join(lines[:-1])

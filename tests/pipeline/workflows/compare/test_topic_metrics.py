@@ -54,7 +54,7 @@ def test_all__leaves_out_what_a_comparison_does_not_have(place, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"metrics": "c-vv"}, r"metrics: unknown metric 'c-vv' \(did you mean 'c_v'\?\)"),
+        ({"metrics": "u-mas"}, r"metrics: unknown metric 'u-mas' \(did you mean 'u_mass'\?\)"),
         ({"metrics": "c_v"}, r"c_v: needs texts"),
         ({"metrics": "left-to-right"}, "left-to-right: needs `unseen`"),
         ({"metrics": "nmi", "label_field": "kinds"}, "did you mean 'kind'"),
