@@ -53,6 +53,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def sample_text(share: float) -> str:
+    """Return the size of a sample of documents: ``1/8 of the documents``."""
+    return f"1/{1.0 / share:.0f} of the documents"
+
+
 def plain(text: str) -> str:
     """Return a text without control characters, which words and labels of a corpus may contain."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

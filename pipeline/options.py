@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from collapsium.storage.errors import OptionError, flag_of, suggestion
+from collapsium.storage.io.toml_files import parse_toml
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -335,3 +336,33 @@ def require_kind(name: str, value: object, kind: Any, where: str = "") -> None:
         text = text.replace("a valid tuple", "a list of strings")
         text = f"{text}, found {reprlib.repr(value)}"
         raise (OptionError(f"{where}'{name}': {text}") if where else OptionError(text, name)) from None
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Parse ``name=VALUE``, where the value is TOML or else a string.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``alpha=0.1``, ``learn=["alpha"]`` or ``scaling=labels``.
+
+    Returns
+    -------
+    name : str
+        The name, with ``_`` for ``-``.
+    value : object
+        The value.
+
+    Raises
+    ------
+    OptionError
+        There is no ``=``.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise OptionError(f"expected name=VALUE, found {text!r}", "set")
+    try:
+        parsed = parse_toml(f"value = {value}")["value"]
+    except ValueError:
+        parsed = value
+    return name.strip().replace("-", "_"), parsed

@@ -24,22 +24,22 @@ TIMES += ("tokens_a_second", "sweeps", "top_words", "processes", "generation")
 TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
 
 
-def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0):
+def problem_of(
+    corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0, growth=None
+):
     """A family's problem on a corpus, with its first global state; run serially unless an executor is given."""
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
     half, config, stream = load_family(family), make_options(family, options), Stream(7)
     words = manifest.vocabulary.words
     more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
-    more["labels"] = labels_of(opened, family, config)
+    more |= {"labels": labels_of(opened, family, config), "growing": growth is not None}
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     global_state = half.initialise(summary, config, stream)
     shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
-    return (
-        Problem(family, half, half.make_shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
-        executor,
-        global_state,
-    )
+    model, bounds = half.make_shard_model(config), cuts or (0, words)
+    problem = Problem(family, half, model, config, shards, [], bounds, stream, scratch, growth=growth)
+    return problem, executor, global_state
 
 
 def states(corpus, family, options, iterations, cuts=None):

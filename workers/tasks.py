@@ -20,7 +20,8 @@ from collapsium.workers.arrays.delta import Delta, bytes_in_memory, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import spill
 from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
-from collapsium.workers.families.base import AnyShardModel, Resumable, Stochastic
+from collapsium.workers.document_samples import DocumentSample
+from collapsium.workers.families.base import AnyShardModel, Growing, Resumable, Stochastic
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 AnyStochastic: TypeAlias = Stochastic[Any, Any, Any, Any]
@@ -90,9 +91,11 @@ def start(
     global_state: GlobalState,
     stream: Stream,
     warm: WarmSource | None = None,
+    sample: DocumentSample | None = None,
 ) -> Swept:
-    """Return a shard's first local state and counts, from another run if `warm` is given, spilled if `scratch` is."""
+    """Return the first local state and counts of a shard's sample, from another run if `warm`, on disk if `scratch`."""
     began, shard, stream = time.perf_counter(), open_shard(shard), stream.at(place=shard.number)
+    shard = shard if sample is None else sample.of(cast(Shard, shard))
     rows = gather(blocks, shard.words)
     saved = warm.local(shard) if warm is not None and isinstance(model, Resumable) else None
     if saved is not None and isinstance(model, Resumable):
@@ -112,12 +115,45 @@ def sweep(
     global_state: GlobalState,
     stream: Stream,
     times: int = 1,
+    sample: DocumentSample | None = None,
 ) -> Swept:
-    """Return the result of `times` sweeps over a shard, from the local state of its previous sweep, as one delta."""
+    """Return the result of sweeps over a shard, or over a sample of its documents, as one delta.
+
+    Parameters
+    ----------
+    model : ShardModel
+        The family's half for the shards.
+    shard : Shard, VectorShard or ShardOnDisk
+        The shard.
+    before : Swept
+        Result of its previous sweep.
+    scratch : str or None
+        Folder for spilled local states.
+    blocks : sequence of Block
+        All blocks of the vocabulary.
+    global_state : GlobalState
+        As the iteration began.
+    stream : Stream
+        Random stream of the iteration.
+    times : int, optional
+        Number of sweeps.
+    sample : DocumentSample, optional
+        The documents that take part, by default all. Those that join do so before the first sweep.
+
+    Returns
+    -------
+    Swept
+        The new local state, and the delta.
+    """
     began, shard = time.perf_counter(), open_shard(shard)
+    joining = None if sample is None or not sample.grows else sample.joining(cast(Shard, shard))
+    shard = shard if sample is None else sample.of(cast(Shard, shard))
     local = local_state(model, _spilled(before.local, scratch))
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
-    local, last = model.sweep(shard, local, rows, global_state, stream)
+    if joining is not None and isinstance(model, Growing):
+        local, last = model.join(shard, local, joining, rows, global_state, stream)
+    else:
+        local, last = model.sweep(shard, local, rows, global_state, stream)
     delta = last
     for number in range(1, times):
         # By the last sweep alone: the rows have the changes of those before.
@@ -301,9 +337,12 @@ def score(
     swept: Swept,
     blocks: Sequence[Block],
     global_state: GlobalState,
+    sample: DocumentSample | None = None,
 ) -> Score:
-    """Return the score of the held-out pairs of a shard's documents; vectors have none."""
-    return score_local(model, cast(Shard, open_shard(heldout)), local_state(model, swept.local), blocks, global_state)
+    """Return the score of the held-out pairs of a shard's documents, or of a sample of them; vectors have none."""
+    pairs = cast(Shard, open_shard(heldout))
+    pairs = pairs if sample is None else sample.of(pairs)
+    return score_local(model, pairs, local_state(model, swept.local), blocks, global_state)
 
 
 def score_local(

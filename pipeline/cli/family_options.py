@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from collapsium.pipeline.cli.command import OPTIONS, Flags
-from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, parse_setting, read_config, read_toml
+from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, read_config, read_toml
 from collapsium.pipeline.families.registry import family_names, load_family
-from collapsium.pipeline.options import Location, Options, Texts, Value
+from collapsium.pipeline.options import Location, Options, Texts, Value, parse_setting
 from collapsium.storage.errors import CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.run import Run

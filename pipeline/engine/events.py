@@ -52,6 +52,8 @@ def event_of(progress: Progress) -> Event:
     if progress.iteration and progress.tokens and total > 0.0:
         event["tokens"] = progress.tokens
         event["tokens_a_second"] = float(f"{progress.tokens / total:.4g}")
+    if progress.every > 1:
+        event["documents_share"] = 1.0 / progress.every
     event.update(progress.topics)
     event["seconds"] = {name: round(spent, 6) for name, spent in progress.seconds.items()}
     if progress.sweeps:

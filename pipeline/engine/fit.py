@@ -89,10 +89,10 @@ def fit(
         Each is called with each event, a dict with the fields that `events.jsonl` has.
     **options
         Those of the loop (`collapsium.pipeline.engine.setup.limits.Limits`): ``iterations``, ``tolerance``,
-        ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards``, ``samples``, ``sample_every``; and the
-        family's own. Of texts also those of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``,
-        ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``, ``stop_words``,
-        ``min_letters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
+        ``stop_on``, ``score_every``, ``schedule``, ``grow``, ``passes``, ``batch_shards``, ``samples``,
+        ``sample_every``; and the family's own. Of texts also those of `ingest`: ``text``, ``id``, ``title``, ``date``,
+        ``labels``, ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``,
+        ``stop_words``, ``min_letters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def fit(
         heldout = None if request.heldout is None else Corpus(request.heldout)
         warm = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
         full = Request(training, heldout, family, config, limits, request.seed, warm, ensemble.restarts, ensemble.keep)
-        model = ActiveFit(full, Run(folder.run), placement, sinks).run()
+        model = ActiveFit(full.with_growth(), Run(folder.run), placement, sinks).run()
         folder.hand_over(model)
     return model
 

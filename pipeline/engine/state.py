@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypedDict
 
+from collapsium.pipeline.engine.growth import Growth
 from collapsium.pipeline.executors.base import Future
 from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.shard_loading import ShardOnDisk
 from collapsium.workers.tasks import Block, Swept, WarmSource
@@ -48,6 +50,8 @@ class Problem:
         For each shard, the part of another run from which its first local state is made.
     tokens : int, optional
         Tokens of the corpus, with which counts from disk are compared.
+    growth : Growth, optional
+        Stages over samples of the documents; by default all iterations sweep all documents.
     """
 
     name: str
@@ -63,6 +67,15 @@ class Problem:
     load: Callable[[], tuple[Shards, Shards]] | None = None
     warm: Sequence[WarmSource] | None = None
     tokens: int | None = None
+    growth: Growth | None = None
+
+    def sample(self, iteration: int, number: int = 0) -> DocumentSample | None:
+        """Return the sample of documents that a round of an iteration sweeps; None for all."""
+        return None if self.growth is None else self.growth.sample(self.stream, iteration, number)
+
+    def is_complete(self, iteration: int) -> bool:
+        """Return true if an iteration sweeps all documents, and so did the one before."""
+        return self.growth is None or iteration > self.growth.complete_from
 
     def reload(self) -> None:
         """Read the shards again, in place, after the workers that held them were lost."""
@@ -144,6 +157,8 @@ class Progress:
         Reason for which the loop went back to this iteration; empty as a rule.
     tokens : float
         Tokens swept.
+    every : int
+        One document in `every` was swept.
     sweeps : dict
         Seconds by shard; each entry of ``slowest`` is a shard's number and its seconds.
     topics : dict
@@ -164,6 +179,7 @@ class Progress:
     seconds: dict[str, float]
     lost: str = ""
     tokens: float = 0.0
+    every: int = 1
     sweeps: ShardTimes = field(default_factory=ShardTimes)
     topics: TopicSizes = field(default_factory=TopicSizes)
     words: dict[str, list[str]] = field(default_factory=dict)

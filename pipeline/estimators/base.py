@@ -94,7 +94,7 @@ class TopicEstimator(DocumentEstimator):
         if here and self.run is None:
             bounds = Limits(**limits)
             request = Request(corpus, None, self.FAMILY, make_options(self.FAMILY, options), bounds, seed)
-            return fit_here(request, Placement(**where))
+            return fit_here(request.with_growth(), Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
         model = fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **where, **limits, **options)
         return Fitted.of(model, corpus.manifest.documents, corpus.manifest.tokens), model.record.iterations

@@ -49,6 +49,8 @@ class Summary:
         Topics of the run of a warm start; 0 without.
     labels : LabelTable or None
         Labels and covariates of the training corpus, of the fields that the options name; None if the family uses none.
+    growing : bool
+        Whether the first iterations sweep samples of the documents.
     """
 
     documents: int
@@ -61,6 +63,7 @@ class Summary:
     iterations: int = 0
     warm: int = 0
     labels: LabelTable | None = None
+    growing: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,10 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     def uncounted_tokens(self, global_state: GlobalStateT) -> float:
         """Return the number of tokens that do not count yet; until it is 0, a run does not stop early."""
         return 0.0
+
+    def can_grow(self, options: OptionsT) -> bool:
+        """Return true if a fit can begin on a sample of the documents; its shard model is a `Growing` one then."""
+        return False
 
     def cannot_change(self, global_state: GlobalStateT) -> bool:
         """Return true if a run stops after the first sweep in which no token moved."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from collapsium.pipeline.formatting import counted, duration_text, plain, quantity
+from collapsium.pipeline.formatting import counted, duration_text, plain, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text
 from collapsium.pipeline.monitoring.terminal import guarded_console, raw_stream
@@ -111,6 +111,8 @@ def _figures(event: Event, last_score: tuple[int, float] | None = None) -> str:
         "topics_99": "{:.0f} topics",
     }
     texts = [text.format(event[name]) for name, text in formats.items() if name in event]
+    if "documents_share" in event:
+        texts.append(sample_text(event["documents_share"]))
     if last_score is not None and "score" not in event:
         texts.insert(0, f"score {last_score[1]:.4f} (iteration {last_score[0]})")
     return "  ".join(texts)

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from collapsium.pipeline.formatting import duration_text, quantity, sparkline
+from collapsium.pipeline.formatting import duration_text, quantity, sample_text, sparkline
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus, RunStatus
 from collapsium.storage.units import size
 
@@ -131,6 +131,8 @@ def _figures(status: RunStatus, fit: FitStatus, width: int, *, ascii_only: bool)
             curve = [value for _, value in fit.curves[name].points]
             rows.append((name, f"{curve[-1]:.{digits}f}  {sparkline(curve, width, ascii_only=ascii_only)}"))
             break
+    if "documents_share" in event:
+        rows.append(("swept", sample_text(event["documents_share"])))
     if "change" in event:
         rows.append(("change", f"{event['change']:.2e}"))
     if "tokens_a_second" in event:

@@ -128,8 +128,19 @@ class FitStatus:
         return max(now - began, 0.0) / (last - first)
 
     def left(self, planned: int) -> float | None:
-        """Return the estimated seconds to the last iteration; None before two iterations or after the end."""
-        if len(self._marks) < 2 or self.ended:
+        """Return the estimated seconds to the last iteration; None before two iterations or after the end.
+
+        Parameters
+        ----------
+        planned : int
+            Planned iterations.
+
+        Returns
+        -------
+        float or None
+            None too while samples of the documents are swept, as later iterations take longer.
+        """
+        if len(self._marks) < 2 or self.ended or "documents_share" in self.event:
             return None
         return (planned - self.iteration) * self.pace()
 

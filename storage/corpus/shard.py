@@ -184,6 +184,30 @@ class Shard(ShortRepr):
         segments = None if self.segments is None else self.segments.emptied()
         return Shard(self.number, np.zeros_like(self.offsets), none, none, none, self.labels, segments)
 
+    def of_documents(self, keep: npt.NDArray[np.bool_]) -> Shard:
+        """Return the same documents, of which those that are not in `keep` have no words.
+
+        Parameters
+        ----------
+        keep : numpy.ndarray of bool, shape (documents,)
+            The documents that retain their words.
+
+        Returns
+        -------
+        Shard
+            Its words are those of the retained documents.
+        """
+        pairs = np.repeat(keep, np.diff(self.offsets))
+        running = np.concatenate([[0], np.cumsum(pairs, dtype=np.int64)])
+        position, occurs = self.position[pairs], np.zeros(self.words.size, dtype=bool)
+        occurs[position] = True
+        renumbered = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+        segments = None
+        if self.segments is not None:
+            segments = Segments(self.segments.documents, running[self.segments.pairs])
+        offsets, words = running[self.offsets], self.words[occurs]
+        return Shard(self.number, offsets, words, renumbered[position], self.counts[pairs], self.labels, segments)
+
     @staticmethod
     def of(number: int, documents: Documents, *, labelled: bool = False, segmented: bool = False) -> Shard:
         """Return a shard of documents, whose words are numbered by occurrence.

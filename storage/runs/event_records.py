@@ -80,6 +80,7 @@ class Event(BaseModel):
     topics_99: Number = 0.0
     topics: Number = 0.0
     tokens_a_second: Number = 0.0
+    documents_share: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
     active: Count = 0
     sizes: tuple[tuple[Count, Number], ...] = ()
     moved: tuple[tuple[Count, Number], ...] = ()

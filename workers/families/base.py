@@ -285,6 +285,45 @@ class Resumable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
         """
 
 
+class Growing(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A shard model whose fits can begin on a sample of the documents; the others are empty until they join."""
+
+    @abstractmethod
+    def join(
+        self,
+        shard: AnyShard,
+        local: LocalT,
+        joining: AnyShard,
+        rows: RowsT,
+        global_state: GlobalStateT,
+        stream: Stream,
+    ) -> tuple[LocalT, Delta]:
+        """Return the new local state and the delta of one sweep, before which further documents join.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents that take part from now on; the others are empty.
+        local : LocalState
+            After the previous sweep, in which the joining documents were empty.
+        joining : Shard
+            The joining documents; all others are empty. Its words may be fewer than those of `shard`.
+        rows : Rows
+            Of the words of `shard`, without the counts of the joining documents.
+        global_state : GlobalState
+            As the iteration began.
+        stream : Stream
+            Random stream of the shard.
+
+        Returns
+        -------
+        local : LocalState
+            The new local state, of all these documents.
+        delta : Delta
+            The changes of counts, those by the joining documents included, and the sums of a sweep.
+        """
+
+
 AnyShardModel = ShardModel[Any, Any, Any, Any]
 
 

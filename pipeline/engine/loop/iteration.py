@@ -16,6 +16,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.document_samples import DocumentSample
 
 BlockPart = tuple[int, int, bool] | None  # part of a delta that concerns a block, as `tasks.delta_part` takes it
 Summand = Future[Delta] | Future[tasks.Swept]
@@ -96,7 +97,8 @@ def submit_round(problem: Problem, executor: Executor, state: State, number: int
     """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks."""
     purpose = _purpose("sweep", number) if state.swept else "start"
     stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
-    swept, blocks = _submit_sweeps(problem, executor, state, stream)
+    sample = problem.sample(state.iteration + 1, number)
+    swept, blocks = _submit_sweeps(problem, executor, state, stream, sample)
     return Round(swept, blocks, [executor.submit(tasks.block_sums, block) for block in blocks])
 
 
@@ -115,7 +117,7 @@ def _purpose(name: str, number: int) -> str:
 
 
 def _submit_sweeps(
-    problem: Problem, executor: Executor, state: State, stream: Stream
+    problem: Problem, executor: Executor, state: State, stream: Stream, sample: DocumentSample | None
 ) -> tuple[list[Future[tasks.Swept]], list[Future[tasks.Block]]]:
     """Submit sweeps and sums in the order in which they are to run; return the swept shards and the new blocks.
 
@@ -133,7 +135,7 @@ def _submit_sweeps(
     swept: list[Future[tasks.Swept]] = []
     unsummed: list[Future[tasks.Swept]] = []
     for number in range(len(problem.shards)):
-        result = _submit_sweep(problem, executor, state, shown, stream, number)
+        result = _submit_sweep(problem, executor, state, shown, stream, sample, number)
         swept.append(executor.submit(tasks.without_delta, result, home=_home(problem, executor, number)))
         if few:
             unsummed.append(result)
@@ -149,7 +151,13 @@ def _submit_sweeps(
 
 
 def _submit_sweep(
-    problem: Problem, executor: Executor, state: State, shown: list[Future[tasks.Block]], stream: Stream, number: int
+    problem: Problem,
+    executor: Executor,
+    state: State,
+    shown: list[Future[tasks.Block]],
+    stream: Stream,
+    sample: DocumentSample | None,
+    number: int,
 ) -> Future[tasks.Swept]:
     """Submit the sweep of a shard, or its start where it has no local state."""
     home = _home(problem, executor, number)
@@ -162,10 +170,11 @@ def _submit_sweep(
             state.swept[number],
             *inputs,
             problem.local_sweeps,
+            sample,
             home=home,
         )
     known = None if problem.warm is None else problem.warm[number]
-    return executor.submit(tasks.start, problem.shard_model, problem.shards[number], *inputs, known, home=home)
+    return executor.submit(tasks.start, problem.shard_model, problem.shards[number], *inputs, known, sample, home=home)
 
 
 class _Sums:

@@ -213,7 +213,8 @@ class Loop:
                 "expected 'counts' or 'score', found 'objective': the family has no objective under these options",
                 "stop_on",
             )
-        if self.problem.family.uncounted_tokens(state.global_state) > 0:
+        growing = not self.problem.is_complete(progress.iteration)
+        if growing or self.problem.family.uncounted_tokens(state.global_state) > 0:
             return ""
         if self.problem.family.cannot_change(state.global_state) and progress.change == 0.0 and not self.limits.samples:
             return "converged"
@@ -270,6 +271,7 @@ class Loop:
             figures=figures,
             seconds=worker_seconds(statistics, self.executor.workers, updating),
             tokens=tokens * self.problem.local_sweeps,
+            every=1 if self.problem.growth is None else self.problem.growth.every(iteration),
             sweeps=shard_times(statistics),
             topics={} if snapshots is None else snapshots.topics(self.problem, iteration, before, state.global_state),
         )
@@ -309,7 +311,14 @@ def lost_progress(state: State, elapsed: float, error: ClusterError) -> Progress
 
 
 def require_all_tokens_counted(problem: Problem, state: State) -> None:
-    """Raise `OptionError` where a run would end while its family still leaves out tokens."""
+    """Raise `OptionError` where a run would end while documents or tokens are still left out."""
+    growth = problem.growth
+    if growth is not None and state.iteration < growth.complete_from:
+        raise OptionError(
+            f"expected at least {growth.complete_from}, found {state.iteration}: the run sweeps all documents from "
+            "then on",
+            "iterations",
+        )
     if problem.family.uncounted_tokens(state.global_state) > 0:
         raise OptionError(
             f"expected as many as the run was planned with, found {state.iteration}: some tokens do not count yet",

@@ -24,6 +24,7 @@ def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Fu
             state.swept[number],
             blocks,
             state.global_state,
+            problem.sample(state.iteration),
             home=problem.home(number, executor.homes),
         )
         for number, heldout in enumerate(problem.heldout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pydantic
 from pydantic import Field
@@ -23,6 +23,7 @@ from collapsium.storage.runs.run import MAX_SAMPLES
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
 Keep = Literal["all", "best"]
+Grow = Literal["auto", "always", "never"]
 Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
 AUTO = "auto"
 """The tolerance by which `collapsium.pipeline.engine.loop.convergence` stops a run."""
@@ -78,6 +79,12 @@ class ScheduleOptions(Options):
         description="batch: each iteration sweeps all shards; stochastic: each iteration sweeps a minibatch "
         "of shards and moves the topics by a decreasing step, for corpora so large that one pass "
         "is enough",
+    )
+    grow: Grow = Field(
+        "auto",
+        description="batch schedule: begin on a random sample of the documents, an eighth or a quarter, and take in "
+        "the others as topics form, which takes a fraction of the time to the same score; auto: where the "
+        "family can and the corpus is large enough",
     )
     passes: Annotated[int, Value("N")] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
@@ -366,33 +373,3 @@ def read_config(path: str, family: str | None) -> JsonObject:
             kinds = " or ".join(KINDS[kind] for kind in RUN_KINDS[name])
             raise SettingError(path, f"expected {kinds}, found {value!r}", field)
     return options
-
-
-def parse_setting(text: str) -> tuple[str, Any]:
-    """Parse ``name=VALUE``, where the value is TOML or else a string.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``alpha=0.1``, ``learn=["alpha"]`` or ``scaling=labels``.
-
-    Returns
-    -------
-    name : str
-        The name, with ``_`` for ``-``.
-    value : object
-        The value.
-
-    Raises
-    ------
-    OptionError
-        There is no ``=``.
-    """
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise OptionError(f"expected name=VALUE, found {text!r}", "set")
-    try:
-        parsed = parse_toml(f"value = {value}")["value"]
-    except ValueError:
-        parsed = value
-    return name.strip().replace("-", "_"), parsed

@@ -73,6 +73,7 @@ class LoadedCorpus:
             iterations=request.planned,
             warm=0 if source is None else max(model.topics for model in (source, *source.members)),
             labels=labels_of(request.corpus, request.family, request.config),
+            growing=request.growth is not None,
         )
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0
@@ -119,6 +120,7 @@ class LoadedCorpus:
             load=load,
             warm=warm,
             tokens=summary.tokens,
+            growth=request.growth,
         )
         return problem, global_state
 

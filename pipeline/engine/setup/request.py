@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from collapsium.pipeline.engine.growth import Growth, GrowthInputs, planned_growth
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
@@ -57,6 +58,8 @@ class Request:
         The members to retain.
     begun_with : int or None
         Iterations that were planned when the run began, on which families may depend; None for a new run.
+    growth : Growth or None
+        Stages over samples of the documents; None where all iterations sweep all documents.
     """
 
     corpus: Corpus
@@ -69,6 +72,7 @@ class Request:
     restarts: int = 0
     keep: str = "all"
     begun_with: int | None = None
+    growth: Growth | None = None
 
     def __post_init__(self) -> None:
         require_corpus(self.family, self.corpus)
@@ -119,6 +123,20 @@ class Request:
         """The iterations after which samples are saved."""
         return self.limits.sampled(len(self.corpus.manifest.shards))
 
+    def with_growth(self) -> Request:
+        """Return the request of a new fit with the stages that its option `grow` and its size call for."""
+        manifest, last = self.corpus.manifest, self.planned
+        inputs = GrowthInputs(
+            self.family,
+            self.config,
+            manifest.documents,
+            manifest.tokens,
+            stochastic=self.stochastic,
+            warm=self.warm is not None,
+            complete_by=min((*self.sampled, last)),
+        )
+        return replace(self, growth=planned_growth(inputs, self.limits.grow))
+
     def record(self) -> dict[str, object]:
         """Return the request as `run.json` has it."""
         heldout = self.heldout
@@ -129,6 +147,7 @@ class Request:
             "options": self.config.model_dump(mode="json"),
             "limits": self.limits.model_dump(),
             "planned": self.planned,
+            **({} if self.growth is None else {"growth": self.growth.record()}),
             "seed": self.seed,
             "corpus": _corpus_record(self.corpus),
             "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
@@ -147,7 +166,8 @@ def _corpus_record(corpus: Corpus) -> dict[str, object]:
 def fingerprint(record: JsonObject) -> str:
     """Return the digest of all fields of a run's record that determine its states."""
     limits = {name: record["limits"][name] for name in SHAPING}
-    named: JsonObject = {name: record[name] for name in ("family", "options", "seed", "planned") if name in record}
+    names = ("family", "options", "seed", "planned", "growth")
+    named: JsonObject = {name: record[name] for name in names if name in record}
     if "warm" in record:
         named["warm"] = record["warm"]["digest"]
         named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})

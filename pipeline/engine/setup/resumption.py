@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from collapsium.pipeline.engine.growth import Growth
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits
 from collapsium.pipeline.engine.setup.request import SHAPING, Request
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
@@ -19,7 +20,8 @@ from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run
 
-SAMPLING = ("samples", "sample_every")
+SAVED = ("samples", "sample_every", "grow")
+"""Options of the loop besides `SHAPING` that may not change when a run is resumed."""
 
 
 def resumed_request(
@@ -65,6 +67,7 @@ def resumed_request(
         config = make_options(family, record["options"])
         seed, planned = record["seed"], record.get("planned")
         corpus_record, heldout_record = record["corpus"], record["heldout"]
+        growth = Growth.from_record(record.get("growth"))
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
         source = _warm(run.folder, record.get("warm"), warm)
     except (KeyError, TypeError, OptionError) as error:
@@ -88,7 +91,7 @@ def resumed_request(
         after["heldout"] = {"url": held.folder.address, "digest": held.manifest.digest}
     if source is not None:
         after["warm"] = source.record()
-    return Request(training, held, family, config, limits, seed, source, restarts, keep, planned), after
+    return Request(training, held, family, config, limits, seed, source, restarts, keep, planned, growth), after
 
 
 def _differs(name: str, value: object, recorded: object) -> OptionError:
@@ -137,7 +140,7 @@ def _changed_limits(changes: JsonObject, family: str, config: FamilyOptions, see
         before.update(config.model_dump(mode="json"))
         checked = make_options(family, {**config.model_dump(), **changes}, RUN_NAMES)
         after.update(checked.model_dump(mode="json"))
-    for name in SAMPLING:
+    for name in SAVED:
         before[name] = getattr(limits, name)
         after[name] = new_limits.pop(name, before[name])
     for name, value in after.items():

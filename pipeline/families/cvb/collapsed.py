@@ -154,10 +154,13 @@ class CollapsedFamily(
             steps=float(minibatches),
         )
 
+    def can_grow(self, options: OptionsT) -> bool:
+        """Return true of active responsibilities: documents that join have no active topics at first."""
+        return options.active
+
     def can_carry(self, global_state: GlobalStateT, options: OptionsT, before: OptionsT) -> bool:
         """Return true if a fit can go on from another run, as its responsibilities are of the same kind."""
-        same = options.topics == before.topics and options.active == before.active
-        return same and not global_state.stochastic
+        return options.topics == before.topics and options.active == before.active and not global_state.stochastic
 
     @abstractmethod
     def simulated_prior(self, global_state: GlobalStateT) -> Vector:
@@ -210,8 +213,9 @@ def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
 
 
 def start_every(summary: Summary, options: CollapsedOptions) -> int:
-    """Return n if one document in n has topics at the start."""
-    return min(max(summary.documents // (SCHEDULE.start_documents * options.topics), 1), SCHEDULE.max_start_every)
+    """Return n if one document in n has topics at the start; all have in a sample of the documents."""
+    most = 1 if summary.growing else SCHEDULE.max_start_every
+    return min(max(summary.documents // (SCHEDULE.start_documents * options.topics), 1), most)
 
 
 def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
@@ -350,8 +354,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
     """Return the memory of the state: responsibilities take 2 bytes an active topic, or 4 bytes a topic if dense."""
     moment_bytes = 16.0 * config.topics if moments else 0.0
     if not config.active:
-        pair, document = 4.0 * config.topics, 4.0 * config.topics
-        largest = pair * summary.pairs + document * summary.documents
+        pair = document = 4.0 * config.topics
         return Footprint(
             rows=8 * config.topics + moment_bytes,
             shown=8 * config.topics + moment_bytes,
@@ -359,7 +362,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
             delta=8 * config.topics + moment_bytes,
             pair=pair,
             document=document,
-            chunk=2 * largest,
+            chunk=2 * (pair * summary.pairs + document * summary.documents),
         )
     active = _mean_active(summary, config)
     if summary.stochastic:

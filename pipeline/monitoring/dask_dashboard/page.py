@@ -11,7 +11,7 @@ from bokeh.models import Div, Select
 from distributed import Scheduler
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
-from collapsium.pipeline.formatting import duration_text, quantity
+from collapsium.pipeline.formatting import duration_text, quantity, sample_text
 from collapsium.pipeline.monitoring.dask_dashboard.panels import PANELS, Panel
 from collapsium.pipeline.monitoring.dask_dashboard.view import View
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus
@@ -48,6 +48,7 @@ def _figures(view: View) -> str:
     cells = {
         "iteration": f"{fit.iteration:,} of {status.planned:,}",
         "score": f"{fit.curves['score'].last:.4f}" if "score" in fit.curves else "",
+        "swept": sample_text(event["documents_share"]) if "documents_share" in event else "",
         "active topics": f"{event['active']:,}" if "active" in event else "",
         f"{units[1]} per second": quantity(event["tokens_a_second"]) if "tokens_a_second" in event else "",
         "elapsed": duration_text(fit.elapsed),

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collapsium.pipeline.engine.setup.limits import parse_setting
 from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.options import parse_setting
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import OptionError, flag_of, suggestion
 

@@ -88,6 +88,8 @@ class SweepSchedule:
         Power in the first sweep where documents begin with all topics: the noise in responsibilities is small there.
     annealing_power, annealing_sweeps : float and int
         Power in the first sweeps, and their number.
+    join_age : int
+        Age to which documents that join set a shard back, so that weights are annealed and topics selected again.
     sample_sweeps : int
         Sweeps of the sampled documents, before all others have topics.
     """
@@ -99,6 +101,7 @@ class SweepSchedule:
     annealing_power: float = 0.875
     annealing_sweeps: int = 20
     sample_sweeps: int = 6
+    join_age: int = 4
 
 
 SCHEDULE = SweepSchedule()
@@ -228,8 +231,11 @@ def sweep(
     parameters: Parameters,
     moving: Moving | None = None,
     statistics: MoveStatistics | None = None,
+    joining: Shard | None = None,
 ) -> tuple[AnyActiveLocal, Delta]:
     """Return the result of a sweep over a shard, before which active topics are selected anew every few sweeps.
+
+    Documents that join have no active topics yet: all their tokens are background, from which topics are selected.
 
     Parameters
     ----------
@@ -245,6 +251,8 @@ def sweep(
         Moves of topics to carry out before the sweep.
     statistics : MoveStatistics, optional
         Sums for proposing or accepting moves, of the state before the sweep.
+    joining : Shard, optional
+        Documents that join, by themselves; the rows do not count their tokens yet.
 
     Returns
     -------
@@ -255,9 +263,14 @@ def sweep(
     """
     before_sweep = local.to_arrays()
     age, prior = int(before_sweep["age"]) + 1, parameters.topics
-    selecting = moving is not None or _selects(age, prior.size)
+    age = age if joining is None else min(age, SCHEDULE.join_age)
+    selecting = moving is not None or joining is not None or _selects(age, prior.size)
     select_, carry_ = (select, carry) if moving is None else (moving.select, moving.carry)
     working = SweptRows(rows, parameters)
+    if joining is not None:
+        place = np.searchsorted(shard.words, joining.words)
+        tokens = np.bincount(joining.position, weights=joining.counts, minlength=place.size)
+        working.row_changes.background[place] += tokens
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.row_changes.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
     if statistics is not None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.base import Resumable, Stochastic
+from collapsium.workers.families.base import Growing, Resumable, Stochastic
 from collapsium.workers.families.cvb import active, dense, stochastic, topic_moves, warm_start
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, expected_counts, fold_active
@@ -55,7 +55,9 @@ Local: TypeAlias = DenseDocuments | ActiveLocal | SpilledLocal
 
 
 class CollapsedShardModel(
-    Stochastic[OptionsT, GlobalStateT, CollapsedRows, Local], Resumable[OptionsT, GlobalStateT, CollapsedRows, Local]
+    Stochastic[OptionsT, GlobalStateT, CollapsedRows, Local],
+    Resumable[OptionsT, GlobalStateT, CollapsedRows, Local],
+    Growing[OptionsT, GlobalStateT, CollapsedRows, Local],
 ):
     """Shard model of a family of collapsed topics."""
 
@@ -165,6 +167,28 @@ class CollapsedShardModel(
         delta : Delta
             `RowChanges`, fresh `SweepSums` and, where topics move, the sums of `MoveStatistics`.
         """
+        return self._sweep(shard, local, rows, global_state)
+
+    def join(
+        self,
+        shard: Shard,
+        local: Local,
+        joining: Shard,
+        rows: CollapsedRows,
+        global_state: GlobalStateT,
+        stream: Stream,
+    ) -> tuple[Local, Delta]:
+        """Return the result of a sweep over active responsibilities, before which documents join."""
+        return self._sweep(shard, local, rows, global_state, joining)
+
+    def _sweep(
+        self,
+        shard: Shard,
+        local: Local,
+        rows: CollapsedRows,
+        global_state: GlobalStateT,
+        joining: Shard | None = None,
+    ) -> tuple[Local, Delta]:
         began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
         tables, bound = None, np.zeros(2)
         if isinstance(local, DenseLocal):
@@ -176,7 +200,8 @@ class CollapsedShardModel(
             state = self.moves(global_state)
             moving, sums = topic_moves.moving(shard, state), topic_moves.statistics(shard, state)
             shard = topic_moves.counted_part(shard, state)
-            new, delta = active.sweep(shard, local, rows, parameters, moving, sums)
+            joining = None if joining is None else topic_moves.counted_part(joining, state)
+            new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
         parts.update(_document_sums(shard, parameters, tables, bound))
         return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})

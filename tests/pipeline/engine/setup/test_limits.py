@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.stochastic import minibatches
-from collapsium.pipeline.engine.setup.limits import Limits, parse_setting, read_config
+from collapsium.pipeline.engine.setup.limits import Limits, read_config
 from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.options import parse_setting
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
 

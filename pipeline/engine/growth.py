@@ -1,0 +1,184 @@
+"""Growing data: a fit begins on a sample of the documents, and takes in more of them as topics form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.families.registry import load_family
+from collapsium.storage.errors import OptionError
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.document_samples import DocumentSample
+
+Samples: TypeAlias = tuple[tuple[int, int], ...]
+"""For each sample its n, one document in n, and the number of its sweeps; then all documents are swept."""
+
+
+@dataclass(frozen=True)
+class GrowthRule:
+    """Stages of a fit that grows, and the corpora that are large enough; measured on the page "Growing data"."""
+
+    plans: tuple[Samples, ...] = (((8, 20), (4, 8), (2, 6)), ((4, 12), (2, 8)))
+    """Samples of each plan; the first plan whose first sample is large enough is taken."""
+    min_documents: int = 2
+    """Documents for each topic that the first sample has, at least."""
+    min_tokens: int = 900
+    """Tokens for each topic that the first sample has, at least."""
+    max_share: float = 0.5
+    """Share of the planned iterations that sweep samples, at most: topics converge over all documents."""
+
+
+RULE = GrowthRule()
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Stages of a fit, each over a larger sample of the documents than the one before.
+
+    Attributes
+    ----------
+    stages : tuple of (int, int)
+        First iteration of each stage, 0 for the first, and the n of its sample: one document in n. The last stage has
+        all documents.
+    """
+
+    stages: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(samples: Samples) -> Growth:
+        """Return the stages of samples, each with its number of sweeps, and all documents from then on."""
+        stages, first = [], 0
+        for every, count in samples:
+            stages.append((first, every))
+            # The first stage has the start too, which is iteration 0.
+            first = max(first, 1) + count
+        return Growth((*stages, (first, 1)))
+
+    @staticmethod
+    def from_record(record: object) -> Growth | None:
+        """Return the stages that a run records; None where it records none. Raise `TypeError` for anything else."""
+        if record is None:
+            return None
+        if not isinstance(record, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in record):
+            raise TypeError("expected pairs of an iteration and a number in 'growth'")
+        stages = tuple((first, every) for first, every in record)
+        numbers = [number for stage in stages for number in stage]
+        firsts, sizes = [first for first, _ in stages], [every for _, every in stages]
+        ordered = firsts == sorted(set(firsts)) and sizes == sorted(set(sizes), reverse=True)
+        if not stages or not all(type(number) is int for number in numbers) or not ordered:
+            raise TypeError("expected ascending iterations and descending numbers in 'growth'")
+        if firsts[0] != 0 or sizes[-1] != 1:
+            raise TypeError("expected stages from iteration 0 to all documents in 'growth'")
+        return Growth(stages)
+
+    def record(self) -> list[list[int]]:
+        """Return the stages as a run records them."""
+        return [list(stage) for stage in self.stages]
+
+    @property
+    def complete_from(self) -> int:
+        """First iteration over all documents."""
+        return self.stages[-1][0]
+
+    def every(self, iteration: int) -> int:
+        """Return n if an iteration sweeps one document in n."""
+        return next(every for first, every in reversed(self.stages) if first <= max(iteration, 0))
+
+    def sample(self, stream: Stream, iteration: int, number: int = 0) -> DocumentSample | None:
+        """Return the sample of documents that a round of sweeps visits.
+
+        Parameters
+        ----------
+        stream : Stream
+            Random stream of the run's seed.
+        iteration : int
+            The iteration; 0 for the start.
+        number : int, optional
+            Number of the round; documents join in round 0.
+
+        Returns
+        -------
+        DocumentSample or None
+            None for all documents, none of which has just joined.
+        """
+        every = self.every(iteration)
+        before = every if number else self.every(iteration - 1)
+        return None if every == before == 1 else DocumentSample(stream.at(purpose="grow"), every, before)
+
+
+@dataclass(frozen=True)
+class GrowthInputs:
+    """Inputs of the decision whether a fit grows.
+
+    Attributes
+    ----------
+    family : str
+        Name of the family.
+    config : FamilyOptions
+        Its options.
+    documents, tokens : int
+        Sizes of the corpus.
+    stochastic, warm : bool
+        Whether the schedule is stochastic, and whether the fit begins from another run.
+    complete_by : int
+        The first iteration whose state is saved as a model.
+    """
+
+    family: str
+    config: FamilyOptions
+    documents: int
+    tokens: int
+    stochastic: bool
+    warm: bool
+    complete_by: int
+
+
+def planned_growth(inputs: GrowthInputs, grow: Literal["auto", "always", "never"]) -> Growth | None:
+    """Return the stages of a new fit.
+
+    Parameters
+    ----------
+    inputs : GrowthInputs
+        The corpus, the family and the plans of the fit.
+    grow : {"auto", "always", "never"}
+        The option.
+
+    Returns
+    -------
+    Growth or None
+        None where all iterations sweep all documents.
+
+    Raises
+    ------
+    OptionError
+        The fit is to grow and cannot.
+    """
+    if grow == "never":
+        return None
+    fault, plans = _fault(inputs), [Growth.of(samples) for samples in RULE.plans]
+    fitting = [plan for plan in plans if plan.complete_from - 1 <= RULE.max_share * inputs.complete_by]
+    if not fault and not fitting:
+        least = math.ceil((min(plan.complete_from for plan in plans) - 1) / RULE.max_share)
+        fault = f"expected at least {least} iterations before the first saved state, found {inputs.complete_by}"
+    if fault:
+        if grow == "always":
+            raise OptionError(f"'always' does not apply: {fault}", "grow")
+        return None
+    topics = max(int(inputs.config.model_dump().get("topics") or 1), 1)
+    size = min(inputs.documents / (topics * RULE.min_documents), inputs.tokens / (topics * RULE.min_tokens))
+    for plan in fitting:
+        if plan.every(0) <= size:
+            return plan
+    # The last plan begins with the largest sample.
+    return fitting[-1] if grow == "always" else None
+
+
+def _fault(inputs: GrowthInputs) -> str:
+    """Return the reason for which a fit cannot grow, whatever its size; empty where it can."""
+    if not load_family(inputs.family).can_grow(inputs.config):
+        return f"family '{inputs.family}' sweeps all documents under these options"
+    if inputs.stochastic:
+        return "the stochastic schedule sweeps minibatches"
+    return "a warm start has topics already" if inputs.warm else ""

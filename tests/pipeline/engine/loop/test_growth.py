@@ -1,0 +1,233 @@
+"""Fits that begin on a sample of the documents and take in more: counts, bits, recovery and plans."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, fit, resume, verify
+from collapsium.pipeline.engine import growth
+from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, planned_growth
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.families.registry import make_options
+from collapsium.storage.errors import DamagedError, OptionError
+from collapsium.storage.runs.run import Run
+from collapsium.workers.shard_loading import open_shard
+from tests.fits import TIMES, Losing, arrays_of, bits, problem_of, scores_of, state_bits
+
+SHORT = ((4, 3), (2, 2))
+"""Stages of tests: a quarter of the documents for three sweeps, half of them for two."""
+
+FAMILIES = [
+    ("lda", {"topics": 3}),
+    ("lda", {"topics": 140}),
+    ("lda", {"topics": 3, "learn": ["alpha", "beta"]}),
+    ("hdp", {"topics": 6}),
+    ("hdp", {"topics": 6, "moves": True}),
+]
+
+
+def growing(corpus, family, options, **more):
+    """A problem of `SHORT`, with its executor and first global state."""
+    return problem_of(corpus, family, options, iterations=60, growth=Growth.of(SHORT), **more)
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """All fits that can grow do, in the stages of `SHORT`."""
+    rule = GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7)
+    monkeypatch.setattr(growth, "RULE", rule)
+
+
+@pytest.mark.parametrize(("family", "options"), FAMILIES)
+def test_documents_that_join__are_counted(small, family, options):
+    problem, executor, global_state = growing(small[0], family, options)
+    for state, progress in run(problem, executor, global_state, Limits(iterations=9)):
+        assert progress.every == (4 if state.iteration <= 3 else 2 if state.iteration <= 5 else 1)
+        sample = problem.sample(state.iteration)
+        shards = [open_shard(shard.value) for shard in problem.shards]
+        parts = shards if sample is None else [sample.of(shard) for shard in shards]
+        tokens = sum(part.tokens for part in parts)
+        counted = arrays_of(state.global_state)["topic_moments"][0].sum()
+        if not options.get("moves"):
+            assert math.isclose(counted, tokens, rel_tol=1e-5)
+            assert progress.tokens == (tokens if state.iteration else 0.0)
+        for part, swept in zip(parts, state.swept, strict=True):
+            sizes = np.diff(arrays_of(swept.value.local)["document_lists"])
+            assert np.array_equal(sizes > 0, part.lengths > 0)
+
+
+@pytest.mark.parametrize(("family", "options"), FAMILIES)
+def test_going_back__to_any_stage_gives_the_same_bits(small, family, options, tmp_path):
+    problem, executor, global_state = growing(small[0], family, options)
+    limits = Limits(iterations=8)
+    uninterrupted = [state for state, _ in run(problem, executor, global_state, limits)][-1]
+    for last in range(1, 8):
+        checkpointer = RunCheckpointer(Run(tmp_path / str(last)), executor, problem, every=1)
+        for state, _ in run(problem, executor, global_state, limits, checkpointer):
+            if state.iteration == last:
+                break
+        then = list(run(problem, executor, global_state, limits, checkpointer))
+        assert [state.iteration for state, _ in then] == list(range(last, 9))
+        assert state_bits(then[-1][0]) == state_bits(uninterrupted)
+
+
+def test_lost_work__of_any_stage_is_done_again_with_the_same_bits(small, tmp_path):
+    problem, executor, global_state = growing(small[0], "lda", {"topics": 3})
+    uninterrupted = [state for state, _ in run(problem, executor, global_state, Limits(iterations=8))][-1]
+    checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=1)
+    for every, used in ((3, checkpointer), (4, NoCheckpoints())):
+        history = list(run(problem, Losing(executor, every), global_state, Limits(iterations=8), used))
+        assert state_bits(history[-1][0]) == state_bits(uninterrupted)
+
+
+@pytest.mark.parametrize(("family", "options"), FAMILIES)
+def test_bits__do_not_depend_on_where_local_states_lie(small, family, options, tmp_path, monkeypatch):
+    monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
+    final_bits = []
+    for scratch in (None, str(tmp_path / "scratch")):
+        problem, executor, global_state = growing(small[0], family, options, scratch=scratch)
+        final_bits.append(
+            state_bits([state for state, _ in run(problem, executor, global_state, Limits(iterations=9))][-1])
+        )
+    assert final_bits[0] == final_bits[1]
+
+
+def test_local_sweeps__conserve_counts(small):
+    problem, executor, global_state = growing(small[0], "lda", {"topics": 3})
+    *_, (state, _) = run(replace(problem, local_sweeps=3), executor, global_state, Limits(iterations=8))
+    assert math.isclose(state.global_state.topic_moments[0].sum(), Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+@pytest.mark.parametrize("stop", [2, 3, 4, 5, 6])
+def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(small, short, family, stop, tmp_path):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == stop:
+            raise KeyboardInterrupt
+
+    options = {"family": family, "topics": 3, "iterations": 8, "heldout": small[1], "seed": 5}
+    uninterrupted = fit(small[0], tmp_path / "uninterrupted", scheduler="threads", workers=2, **options)
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=3, **options)
+    resumed = resume(tmp_path / "run", scheduler="serial")
+    assert bits(resumed, 5) == bits(uninterrupted, 5)
+    events = [
+        [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]
+        for run in (tmp_path / "run", tmp_path / "uninterrupted")
+    ]
+    assert events[0] == events[1]
+    shares = [event.get("documents_share") for event in events[0] if event["event"] == "iteration"]
+    assert shares == [0.25] * 3 + [0.5] * 2 + [None] * 3
+    assert verify(tmp_path / "run").broken == []
+
+
+def test_scores__of_a_sample_are_those_of_its_documents(small, short, tmp_path):
+    """A model of one topic predicts all documents alike, but for the words of the sample."""
+    fit(small[0], tmp_path / "run", family="lda", topics=1, iterations=8, heldout=small[1], seed=5)
+    scores = scores_of(tmp_path / "run")
+    assert len(set(scores[:3])) == 1
+    assert len({scores[0], scores[3], scores[5]}) == 3
+    assert len(set(scores[5:])) == 1
+
+
+def test_the_option__switches_growing_off(small, short, tmp_path):
+    model = fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=8, grow="never")
+    assert "growth" not in Run(tmp_path / "run").record()
+    assert not any("documents_share" in event for event in Run(tmp_path / "run").events())
+    assert model.record.iterations == 8
+
+
+def test_a_run__goes_on_with_the_stages_that_it_records(small, short, tmp_path, monkeypatch):
+    options = {"family": "lda", "topics": 3, "seed": 5}
+    fit(small[0], tmp_path / "run", iterations=8, **options)
+    monkeypatch.setattr(growth, "RULE", GrowthRule())
+    longer = resume(tmp_path / "run", iterations=10)
+    monkeypatch.setattr(growth, "RULE", GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7))
+    at_once = fit(small[0], tmp_path / "other", iterations=10, **options)
+    assert bits(longer, 5) == bits(at_once, 5)
+    with pytest.raises(OptionError, match="another would change the run's results"):
+        resume(tmp_path / "run", grow="never")
+
+
+def test_a_run__does_not_end_before_all_documents_joined(small, short, tmp_path):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=8, sinks=[sink])
+    with pytest.raises(OptionError, match="expected at least 6, found 4"):
+        resume(tmp_path / "run", iterations=4)
+    assert resume(tmp_path / "run", iterations=8).record.iterations == 8
+
+
+def test_a_tolerance__ends_no_run_before_all_documents_joined(small, short, tmp_path):
+    fit(small[0], tmp_path / "run", family="lda", topics=1, iterations=20, tolerance=0.5)
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["iteration"], end["reason"]) == (7, "tolerance")
+
+
+def inputs(**changes):
+    """A corpus of 100,000 documents and 10 million tokens, fitted with 100 topics and 200 iterations."""
+    known = {"family": "lda", "config": make_options("lda", {"topics": 100}), "documents": 100_000, "tokens": 10**7}
+    known |= {"stochastic": False, "warm": False, "complete_by": 200}
+    known |= changes
+    if "options" in known:
+        known["config"] = make_options(known["family"], known.pop("options"))
+    return GrowthInputs(**known)
+
+
+def test_large_corpora__begin_on_an_eighth():
+    assert [every for _, every in planned_growth(inputs(), "auto").stages] == [8, 4, 2, 1]
+
+
+def test_few_iterations__have_fewer_stages():
+    assert [every for _, every in planned_growth(inputs(complete_by=67), "auto").stages] == [4, 2, 1]
+    assert planned_growth(inputs(complete_by=39), "auto") is None
+
+
+def test_the_first_sample__has_documents_and_tokens_for_each_topic():
+    rule = growth.RULE
+    documents, tokens = 5 * 100 * rule.min_documents, 4 * 100 * rule.min_tokens
+    assert [every for _, every in planned_growth(inputs(documents=documents), "auto").stages] == [4, 2, 1]
+    assert [every for _, every in planned_growth(inputs(tokens=tokens), "auto").stages] == [4, 2, 1]
+    assert planned_growth(inputs(tokens=tokens - 1), "auto") is None
+    assert [every for _, every in planned_growth(inputs(tokens=tokens - 1), "always").stages] == [4, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"options": {"topics": 5, "responsibilities": "dense"}}, "sweeps all documents under these options"),
+        ({"family": "gibbs-lda", "options": {"topics": 5}}, "family 'gibbs-lda' sweeps all documents"),
+        ({"stochastic": True}, "sweeps minibatches"),
+        ({"warm": True}, "a warm start has topics already"),
+        ({"complete_by": 39}, "expected at least 40 iterations before the first saved state, found 39"),
+    ],
+)
+def test_other_fits__sweep_all_documents(changes, text):
+    assert planned_growth(inputs(**changes), "auto") is None
+    assert planned_growth(inputs(**changes), "never") is None
+    with pytest.raises(OptionError, match=text):
+        planned_growth(inputs(**changes), "always")
+
+
+def test_stages__follow_from_their_sweeps():
+    stages = Growth.of(SHORT)
+    assert stages.stages == ((0, 4), (4, 2), (6, 1))
+    assert [stages.every(iteration) for iteration in range(8)] == [4, 4, 4, 4, 2, 2, 1, 1]
+    assert Growth.from_record(stages.record()) == stages
+    assert Growth.from_record(None) is None
+
+
+@pytest.mark.parametrize("record", [3, [], [[0]], [[0, 2]], [[1, 1]], [[0, 2], [0, 1]], [[0, 1], [3, 2]], [[0, "1"]]])
+def test_records__that_are_no_stages_are_refused(small, short, tmp_path, record):
+    fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=8)
+    target = Run(tmp_path / "run")
+    target.rewrite({**target.record(), "growth": record})
+    with pytest.raises(DamagedError, match="growth"):
+        resume(tmp_path / "run")

@@ -1,0 +1,66 @@
+"""Samples of documents on which a fit begins, before all documents of the corpus have joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.random_streams import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSample:
+    """A random sample of the documents of each shard.
+
+    Samples of one stream are nested: the documents of a smaller one are in every larger one.
+
+    Attributes
+    ----------
+    stream : Stream
+        Random stream of the sample, the same in all iterations.
+    every : int
+        One document in `every` belongs to the sample, rounded up in each shard.
+    before : int
+        One document in `before` did in the previous iteration; a multiple of `every`, 0 at the start.
+    """
+
+    stream: Stream
+    every: int
+    before: int = 0
+
+    @property
+    def grows(self) -> bool:
+        """True if documents join in this iteration."""
+        return self.before > self.every
+
+    def of(self, shard: Shard) -> Shard:
+        """Return a shard with the words of the sample's documents alone; the others are empty."""
+        return shard if self.every == 1 else shard.of_documents(self._contains(shard, self.every))
+
+    def joining(self, shard: Shard) -> Shard:
+        """Return a shard with the words of the documents alone that join in this iteration."""
+        return shard.of_documents(self._contains(shard, self.every) & ~self._contains(shard, self.before))
+
+    def _contains(self, shard: Shard, every: int) -> npt.NDArray[np.bool_]:
+        """Return whether each of a shard's documents belongs to a sample, shape (documents,).
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents, or their held-out pairs.
+        every : int
+            Size of the sample: one document in so many.
+
+        Returns
+        -------
+        numpy.ndarray of bool, shape (documents,)
+            True for the documents of the sample.
+        """
+        # The order of documents may follow dates or labels, so that every n-th is no fair sample.
+        order = self.stream.at(place=shard.number).generator().permutation(shard.documents)
+        chosen = np.zeros(shard.documents, dtype=bool)
+        chosen[order[: -(-shard.documents // every)]] = True
+        return chosen
