@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -57,21 +58,15 @@ class Growth:
         return Growth((*stages, (first, 1)))
 
     @staticmethod
-    def from_record(record: object) -> Growth | None:
-        """Return the stages that a run records; None where it records none. Raise `TypeError` for anything else."""
+    def from_record(record: Sequence[Sequence[int]] | None) -> Growth | None:
+        """Return the stages that `run.json` has; None where it has none. Raise `TypeError` if they are no stages."""
         if record is None:
             return None
-        if not isinstance(record, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in record):
-            raise TypeError("expected pairs of an iteration and a number in 'growth'")
-        stages = tuple((first, every) for first, every in record)
-        numbers = [number for stage in stages for number in stage]
-        firsts, sizes = [first for first, _ in stages], [every for _, every in stages]
-        ordered = firsts == sorted(set(firsts)) and sizes == sorted(set(sizes), reverse=True)
-        if not stages or not all(type(number) is int for number in numbers) or not ordered:
-            raise TypeError("expected ascending iterations and descending numbers in 'growth'")
-        if firsts[0] != 0 or sizes[-1] != 1:
-            raise TypeError("expected stages from iteration 0 to all documents in 'growth'")
-        return Growth(stages)
+        firsts, sizes = [first for first, _ in record], [every for _, every in record]
+        ascending = firsts == sorted(set(firsts)) and sizes == sorted(set(sizes), reverse=True)
+        if not record or not ascending or firsts[0] != 0 or sizes[-1] != 1:
+            raise TypeError("expected stages from iteration 0 on, ever larger, to all documents in 'growth'")
+        return Growth(tuple(zip(firsts, sizes, strict=True)))
 
     def record(self) -> list[list[int]]:
         """Return the stages as a run records them."""

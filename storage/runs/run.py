@@ -39,6 +39,9 @@ VERSION = 2
 MAX_PROCESSORS = 1_000
 """Largest number of distinct processors in a run."""
 
+MAX_STAGES = 64
+"""Largest number of stages of a fit over samples of the documents."""
+
 MAX_SAMPLES = 10_000
 """Largest number of posterior samples of a run, each a model on disk."""
 
@@ -83,12 +86,17 @@ class LimitsRecord(_Fields):
 
 
 class RunRecord(_Fields):
-    """The fields of `run.json`; ``best_member`` is the only member left of an ensemble with ``keep`` "best"."""
+    """The fields of `run.json`.
+
+    ``growth`` has the stages of a fit over samples of the documents. ``best_member`` is the only member left of an
+    ensemble with ``keep`` "best".
+    """
 
     family: str
     options: JsonObject
     limits: LimitsRecord
     planned: Count | None = None
+    growth: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_STAGES)] | None = None
     seed: Annotated[int, Field(strict=True)]
     corpus: CorpusPlace
     heldout: CorpusPlace | None
