@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.engine.growth import recorded_sample, tokens_of_sample
 from collapsium.pipeline.engine.setup.request import fingerprint
 from collapsium.pipeline.families.base import Stochastic
 from collapsium.pipeline.families.model import Model
@@ -29,6 +30,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.runs import summary, topic_names
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT_RECORD
+from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there, table_faults
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
 from collapsium.storage.runs.members import member_seed, restarts_in
@@ -40,6 +42,7 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.shard_loading import document_parts
 
 TOLERANCE = 1e-3
@@ -265,8 +268,6 @@ def _side_files(model: Model) -> Iterator[str]:
 
 
 def _parts_of_checkpoint(folder: Folder) -> Iterator[str]:
-    from collapsium.storage.runs.checkpoint import Checkpoint
-
     place = Checkpoint(folder)
     try:
         parts = place.record().parts
@@ -286,12 +287,11 @@ def _invariants(model: Model, findings: Findings) -> Iterator[str]:
         sound = all(np.isfinite(values).all() for values in arrays.values() if values.dtype.kind == "f")
         rows = next(iter(arrays.values())).shape[:1] == (block.high - block.low,)
         yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
-    corpus = _corpus_of(model, findings)
+    corpus, sample = _corpus_of(model, findings)
     family = load_family(model.record.family)
     stochastic = isinstance(family, Stochastic) and family.is_stochastic(model.global_state)
-    conserved = corpus is not None and not stochastic
-    if conserved and corpus is not None and corpus.holds != VECTORS:
-        yield from _word_tokens(model, blocks, corpus.vocabulary.tokens)
+    if corpus is not None and not stochastic and corpus.holds != VECTORS:
+        yield from _word_tokens(model, blocks, tokens_of_sample(corpus, sample))
     if not model.fitted:
         return
     for number in range(len(model.record.shards)):
@@ -299,23 +299,23 @@ def _invariants(model: Model, findings: Findings) -> Iterator[str]:
         if corpus is not None:
             shard = corpus.references[number].load(**document_parts(model.shard_model))
             model.check_local(number, shard)
+            shard = shard if sample is None else sample.of(shard)
         yield _document_fault(model, blocks, number, shard)
 
 
-def _corpus_of(model: Model, findings: Findings) -> Corpus | None:
-    """Open the training corpus that the run names, to compare counts; None for a model without its run."""
+def _corpus_of(model: Model, findings: Findings) -> tuple[Corpus | None, DocumentSample | None]:
+    """Open the training corpus that the run names, to compare counts, and return the sample of it that counts."""
     deep = model.folder.address.rsplit("/", 2)[1] in (CHECKPOINTS, MEMBERS)
-    above = model.folder.address.rsplit("/", 2 if deep else 1)[0]
-    run = Run(above)
+    run = Run(model.folder.address.rsplit("/", 2 if deep else 1)[0])
     try:
         corpus = Corpus(recorded_url(run.folder, run.record()["corpus"]["url"]))
     except CollapsiumError as error:
         findings.notes.append(f"{model.folder.url}: counts were not compared with a corpus ({error})")
-        return None
+        return None, None
     if corpus.manifest.digest == model.record.corpus:
-        return corpus
-    findings.notes.append(f"{corpus.url}: is no longer the corpus of {above}; counts were not compared")
-    return None
+        return corpus, recorded_sample(run.record(), model.record.iterations)
+    findings.notes.append(f"{corpus.url}: is no longer the corpus of {run.folder.address}; counts were not compared")
+    return None, None
 
 
 def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np.int64]) -> Iterator[str]:
@@ -329,8 +329,8 @@ def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np
         wrong = _off(expected, true, model)
         word = int(np.argmax(wrong))
         fault = f"word {block.low + word} has {true[word]} tokens, over its topics {expected[word]:.3f}"
-        path = f"{model.folder.url}/rows/{number:05d}"
-        yield f"{path}: expected counts are not conserved: {fault}" if wrong.any() else ""
+        fault = f"{model.folder.url}/rows/{number:05d}: expected counts are not conserved: {fault}"
+        yield fault if wrong.any() else ""
     if counted and abs(total - (counted - _waiting(model))) > TOLERANCE * counted:
         fault = f"{counted - _waiting(model):.0f} tokens count, over the topics {total:.3f}"
         yield f"{model.folder.url}: expected counts are not conserved: {fault}"

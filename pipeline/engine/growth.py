@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_samples import DocumentSample
@@ -177,3 +182,21 @@ def _fault(inputs: GrowthInputs) -> str:
     if inputs.stochastic:
         return "the stochastic schedule sweeps minibatches"
     return "a warm start has topics already" if inputs.warm else ""
+
+
+def recorded_sample(record: JsonObject, iteration: int) -> DocumentSample | None:
+    """Return the sample of documents that a checkpoint counts, from the record of its run; None for all documents."""
+    growth = Growth.from_record(record.get("growth"))
+    every = 1 if growth is None else growth.every(iteration)
+    return None if growth is None or every == 1 else growth.sample(Stream(record["seed"]), iteration)
+
+
+def tokens_of_sample(corpus: Corpus, sample: DocumentSample | None) -> npt.NDArray[np.int64]:
+    """Return the tokens of each word of the vocabulary in a sample or in all documents, shape (words,)."""
+    if sample is None:
+        return corpus.vocabulary.tokens
+    tokens = np.zeros(corpus.manifest.vocabulary.words, dtype=np.int64)
+    for reference in corpus.references:
+        shard = sample.of(reference.load())
+        np.add.at(tokens, shard.words[shard.position], shard.counts)
+    return tokens

@@ -35,6 +35,16 @@ def growing(corpus, family, options, **more):
     return problem_of(corpus, family, options, iterations=60, growth=Growth.of(SHORT), **more)
 
 
+def first(problem, executor, global_state, iterations, checkpointer=None):
+    """The states and progress of the first iterations of a fit with more, as moves of topics take many."""
+    history = []
+    for state, progress in run(problem, executor, global_state, Limits(iterations=60), checkpointer):
+        history.append((state, progress))
+        if state.iteration == iterations:
+            break
+    return history
+
+
 @pytest.fixture
 def short(monkeypatch):
     """All fits that can grow do, in the stages of `SHORT`."""
@@ -45,7 +55,7 @@ def short(monkeypatch):
 @pytest.mark.parametrize(("family", "options"), FAMILIES)
 def test_documents_that_join__are_counted(small, family, options):
     problem, executor, global_state = growing(small[0], family, options)
-    for state, progress in run(problem, executor, global_state, Limits(iterations=9)):
+    for state, progress in first(problem, executor, global_state, 9):
         assert progress.every == (4 if state.iteration <= 3 else 2 if state.iteration <= 5 else 1)
         sample = problem.sample(state.iteration)
         shards = [open_shard(shard.value) for shard in problem.shards]
@@ -63,16 +73,13 @@ def test_documents_that_join__are_counted(small, family, options):
 @pytest.mark.parametrize(("family", "options"), FAMILIES)
 def test_going_back__to_any_stage_gives_the_same_bits(small, family, options, tmp_path):
     problem, executor, global_state = growing(small[0], family, options)
-    limits = Limits(iterations=8)
-    uninterrupted = [state for state, _ in run(problem, executor, global_state, limits)][-1]
+    uninterrupted = first(problem, executor, global_state, 8)[-1][0]
     for last in range(1, 8):
         checkpointer = RunCheckpointer(Run(tmp_path / str(last)), executor, problem, every=1)
-        for state, _ in run(problem, executor, global_state, limits, checkpointer):
-            if state.iteration == last:
-                break
-        then = list(run(problem, executor, global_state, limits, checkpointer))
-        assert [state.iteration for state, _ in then] == list(range(last, 9))
-        assert state_bits(then[-1][0]) == state_bits(uninterrupted)
+        first(problem, executor, global_state, last, checkpointer)
+        then = [state for state, _ in first(problem, executor, global_state, 8, checkpointer)]
+        assert [state.iteration for state in then] == list(range(last, 9))
+        assert state_bits(then[-1]) == state_bits(uninterrupted)
 
 
 def test_lost_work__of_any_stage_is_done_again_with_the_same_bits(small, tmp_path):
@@ -90,9 +97,7 @@ def test_bits__do_not_depend_on_where_local_states_lie(small, family, options, t
     final_bits = []
     for scratch in (None, str(tmp_path / "scratch")):
         problem, executor, global_state = growing(small[0], family, options, scratch=scratch)
-        final_bits.append(
-            state_bits([state for state, _ in run(problem, executor, global_state, Limits(iterations=9))][-1])
-        )
+        final_bits.append(state_bits(first(problem, executor, global_state, 9)[-1][0]))
     assert final_bits[0] == final_bits[1]
 
 
