@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.vectors import AnyShard, VectorShard
 from collapsium.workers.arrays.random_streams import Stream
 
 
@@ -36,13 +37,16 @@ class DocumentSample:
         """True if documents join in this iteration."""
         return self.before > self.every
 
-    def of(self, shard: Shard) -> Shard:
+    def of(self, shard: AnyShard) -> Shard:
         """Return a shard with the words of the sample's documents alone; the others are empty."""
-        return shard if self.every == 1 else shard.of_documents(self._contains(shard, self.every))
+        documents = _documents(shard)
+        return documents if self.every == 1 else documents.of_documents(self._contains(documents, self.every))
 
-    def joining(self, shard: Shard) -> Shard:
+    def joining(self, shard: AnyShard) -> Shard:
         """Return a shard with the words of the documents alone that join in this iteration."""
-        return shard.of_documents(self._contains(shard, self.every) & ~self._contains(shard, self.before))
+        documents = _documents(shard)
+        joining = self._contains(documents, self.every) & ~self._contains(documents, self.before)
+        return documents.of_documents(joining)
 
     def _contains(self, shard: Shard, every: int) -> npt.NDArray[np.bool_]:
         """Return whether each of a shard's documents belongs to a sample, shape (documents,).
@@ -64,3 +68,10 @@ class DocumentSample:
         chosen = np.zeros(shard.documents, dtype=bool)
         chosen[order[: -(-shard.documents // every)]] = True
         return chosen
+
+
+def _documents(shard: AnyShard) -> Shard:
+    """Return a shard of documents; raise `TypeError` for vectors, of which there are no samples."""
+    if isinstance(shard, VectorShard):
+        raise TypeError("expected documents, found vectors")
+    return shard

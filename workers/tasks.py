@@ -95,7 +95,7 @@ def start(
 ) -> Swept:
     """Return the first local state and counts of a shard's sample, from another run if `warm`, on disk if `scratch`."""
     began, shard, stream = time.perf_counter(), open_shard(shard), stream.at(place=shard.number)
-    shard = shard if sample is None else sample.of(cast(Shard, shard))
+    shard = shard if sample is None else sample.of(shard)
     rows = gather(blocks, shard.words)
     saved = warm.local(shard) if warm is not None and isinstance(model, Resumable) else None
     if saved is not None and isinstance(model, Resumable):
@@ -146,8 +146,8 @@ def sweep(
         The new local state, and the delta.
     """
     began, shard = time.perf_counter(), open_shard(shard)
-    joining = None if sample is None or not sample.grows else sample.joining(cast(Shard, shard))
-    shard = shard if sample is None else sample.of(cast(Shard, shard))
+    joining = None if sample is None or not sample.grows else sample.joining(shard)
+    shard = shard if sample is None else sample.of(shard)
     local = local_state(model, _spilled(before.local, scratch))
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
     if joining is not None and isinstance(model, Growing):

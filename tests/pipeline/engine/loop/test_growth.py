@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, fit, resume, verify
+from collapsium.pipeline import Corpus, fit, resume, simulate, split, verify
 from collapsium.pipeline.engine import growth
 from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, planned_growth
 from collapsium.pipeline.engine.loop.loop import run
@@ -137,6 +137,30 @@ def test_scores__of_a_sample_are_those_of_its_documents(small, short, tmp_path):
     assert len(set(scores[:3])) == 1
     assert len({scores[0], scores[3], scores[5]}) == 3
     assert len(set(scores[5:])) == 1
+
+
+@pytest.mark.long
+def test_growing__predicts_better_at_equal_work(tmp_path):
+    """On drawn documents of 20 topics, whose eighth has 200 documents and 4000 tokens for each topic."""
+    simulate(tmp_path / "all", family="lda", documents=32_000, words=2000, tokens=20, topics=20, seed=1)
+    split(tmp_path / "all", tmp_path / "train", tmp_path / "heldout")
+    tokens, curves = Corpus(tmp_path / "train").manifest.tokens, {}
+    for grow, iterations in (("always", 70), ("never", 16)):
+        fit(
+            tmp_path / "train",
+            tmp_path / grow,
+            family="lda",
+            topics=20,
+            iterations=iterations,
+            heldout=tmp_path / "heldout",
+            grow=grow,
+        )
+        swept = [event for event in Run(tmp_path / grow).events() if event["event"] == "iteration"]
+        work = np.cumsum([event["tokens"] for event in swept]) / tokens
+        curves[grow] = work, np.array([event["score"] for event in swept])
+    for most in (9, 12, 16):
+        growing, all_documents = (score[work <= most + 1e-9][-1] for work, score in curves.values())
+        assert growing > all_documents
 
 
 def test_the_option__switches_growing_off(small, short, tmp_path):
