@@ -53,9 +53,8 @@ def load_shard(
         The shard.
     """
     shard = with_all_words(reference.load(**document_parts(model)), reference.words)
-    if scratch is not None:
-        # Memory is short, also for a worker that came later than the others.
-        buffers.pool.lean = True
+    # With scratch files memory is short. Fits may share a worker, so that each task sets it anew.
+    buffers.pool.lean = scratch is not None
     # Arrow would never give back the memory that decompression took.
     pa.default_memory_pool().release_unused()
     if scratch is None and reserve:

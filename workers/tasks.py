@@ -16,6 +16,7 @@ import numpy.typing as npt
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers import special_functions as special
+from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, bytes_in_memory, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import spill
@@ -94,6 +95,7 @@ def start(
     sample: DocumentSample | None = None,
 ) -> Swept:
     """Return the first local state and counts of a shard's sample, from another run if `warm`, on disk if `scratch`."""
+    buffers.pool.lean = scratch is not None
     began, shard, stream = time.perf_counter(), open_shard(shard), stream.at(place=shard.number)
     shard = shard if sample is None else sample.of(shard)
     rows = gather(blocks, shard.words)
@@ -145,6 +147,7 @@ def sweep(
     Swept
         The new local state, and the delta.
     """
+    buffers.pool.lean = scratch is not None
     began, shard = time.perf_counter(), open_shard(shard)
     joining = None if sample is None or not sample.grows else sample.joining(shard)
     shard = shard if sample is None else sample.of(shard)

@@ -15,6 +15,7 @@ from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords, without_none
@@ -113,7 +114,7 @@ def coherence(
         return _coherence(Model(run), new.corpus, words, (scheduler, workers, tls))
 
 
-def _coherence(model: Model, counted: Corpus, words: int, where: tuple[str, int | None, TLS | None]) -> Coherence:
+def _coherence(model: Model, counted: Corpus, words: int, where: tuple[Scheduler, int | None, TLS | None]) -> Coherence:
     """Measure the coherence of a model's topics in a corpus."""
     counted.require(DOCUMENTS, "coherence")
     counted.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)

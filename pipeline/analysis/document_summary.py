@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import ClusterError, CollapsiumError
@@ -21,7 +22,7 @@ class SummarySource:
     """Corpus and executor that make a document summary if the model has none."""
 
     corpus: str | os.PathLike[str] | None = None
-    scheduler: str = "threads"
+    scheduler: Scheduler = "threads"
     workers: int | None = None
     tls: TLS | None = None
     progress: Counting = silent

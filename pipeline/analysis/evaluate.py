@@ -37,6 +37,7 @@ from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -195,7 +196,7 @@ def _scored(
     what: Scored,
     in_document: bool,
     seed: int,
-    where: tuple[str, int | None, TLS | None],
+    where: tuple[Scheduler, int | None, TLS | None],
     labels: tuple[bool, tuple[str, ...]],
 ) -> Evaluation | Reconstruction:
     """Score a run's models on corpora that are open."""
@@ -219,7 +220,7 @@ def evaluate_together(
     runs: Sequence[str | os.PathLike[str]],
     heldout: str | os.PathLike[str],
     *,
-    scheduler: str = "threads",
+    scheduler: Scheduler = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
 ) -> Evaluation:
@@ -250,7 +251,7 @@ def _evaluated(
     named: Sequence[tuple[str, Model]],
     what: Scored,
     seed: int,
-    where: tuple[str, int | None, TLS | None],
+    where: tuple[Scheduler, int | None, TLS | None],
     labels: tuple[bool, tuple[str, ...]] = (False, ()),
 ) -> Evaluation:
     """Score models on held-out tokens of known documents, or on unseen documents and from their labels."""
@@ -283,7 +284,7 @@ def _evaluated(
 
 
 def _in_document(
-    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
+    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[Scheduler, int | None, TLS | None]
 ) -> Evaluation:
     """Score models on the tokens that the documents' proportions are fitted to."""
     scheduler, workers, tls = where
@@ -307,7 +308,7 @@ def _in_document(
 
 
 def _reconstructed(
-    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
+    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[Scheduler, int | None, TLS | None]
 ) -> Reconstruction:
     """Return the mean of the models' errors on a corpus of vectors."""
     scheduler, workers, tls = where

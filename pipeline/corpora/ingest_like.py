@@ -11,6 +11,7 @@ from typing import Any
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.building.ingest import ingest as ingest_source
 from collapsium.storage.building.ingest import ingest_vectors
@@ -57,7 +58,7 @@ def ingest_like(
     history: History | None = None,
     sides: Sides | None = None,
     shard_tokens: int | None = None,
-    scheduler: str | None = None,
+    scheduler: Scheduler | None = None,
     workers: int | None = None,
     tls: TLS | None = None,
     progress: Counting = silent,

@@ -16,6 +16,7 @@ from collapsium.pipeline.corpora.ingest_like import NewSources, ingest_like
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, recorded_reading
 from collapsium.pipeline.corpora.unknown_words import MAX_SHARE, UnknownWords
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.options import paths_of
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
@@ -58,7 +59,7 @@ def documents_for(
     sources: Paths,
     *,
     reading: Mapping[str, Any] | None = None,
-    scheduler: str | None = None,
+    scheduler: Scheduler | None = None,
     workers: int | None = None,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
@@ -239,9 +240,9 @@ def _named(url: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def temporary_folder(run: str | os.PathLike[str], scheduler: str | None) -> Iterator[Folder]:
+def temporary_folder(run: str | os.PathLike[str], scheduler: Scheduler | None) -> Iterator[Folder]:
     """Yield a folder that every worker sees and that is made at the first write, and remove it afterwards."""
-    if scheduler is None or "://" not in scheduler:
+    if scheduler is None or not is_elsewhere(scheduler):
         with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as name:
             yield Folder(Path(name) / "texts")
         return

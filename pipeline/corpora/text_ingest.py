@@ -19,7 +19,8 @@ from collapsium.pipeline.corpora.passes import (
 )
 from collapsium.pipeline.corpora.text_sources import Sources, find_sources, numberings_of, report_of, require_seen
 from collapsium.pipeline.executors.base import TLS, Executor
-from collapsium.pipeline.executors.open import check_scheduler, open_executor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, check_scheduler
 from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import History, Phrasing
 from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
@@ -44,7 +45,9 @@ from collapsium.workers.ingest.tokenize import load_tokenizer
 SCRATCH = "scratch"
 
 
-def check_reading(history: History, scheduler: str | None, workers: int | None) -> tuple[History, str, StopWords]:
+def check_reading(
+    history: History, scheduler: Scheduler | None, workers: int | None
+) -> tuple[History, Scheduler, StopWords]:
     """Check the options of reading texts before anything is written.
 
     Parameters
@@ -58,7 +61,7 @@ def check_reading(history: History, scheduler: str | None, workers: int | None) 
     -------
     history : History
         Options with the fields that the format defines.
-    scheduler : str
+    scheduler : str or ClientOrCluster
         The executor.
     stops : StopWords
         Words that are left out.
@@ -75,7 +78,7 @@ def check_reading(history: History, scheduler: str | None, workers: int | None) 
         load_tokenizer(options.tokenizer)
     if options.normalise is not None:
         require_library(options.normalise, options.normalised_by)
-    scheduler = scheduler or "threads"
+    scheduler = as_scheduler(scheduler or "threads")
     check_scheduler(scheduler, workers)
     return replace(history, options=options), scheduler, StopWords.of(options)
 
@@ -127,7 +130,7 @@ def ingest_texts(
     history: History,
     *,
     shard_tokens: int | None,
-    scheduler: str | None,
+    scheduler: Scheduler | None,
     workers: int | None,
     tls: TLS | None,
     progress: Counting,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from collapsium.pipeline.corpora.passes import Counted
+from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import distinct
@@ -48,7 +49,7 @@ class Sources:
         return cut_blocks(self.files, kind)
 
 
-def find_sources(paths: list[str], history: History, scheduler: str) -> Sources:
+def find_sources(paths: list[str], history: History, scheduler: Scheduler) -> Sources:
     """Find the files of sources.
 
     Parameters
@@ -57,7 +58,7 @@ def find_sources(paths: list[str], history: History, scheduler: str) -> Sources:
         Files, folders and globs.
     history : History
         The format, and the fields of its documents.
-    scheduler : str
+    scheduler : str or ClientOrCluster
         The executor; workers on other machines need absolute paths.
 
     Returns
@@ -73,7 +74,7 @@ def find_sources(paths: list[str], history: History, scheduler: str) -> Sources:
         The first file lacks a column that an option names.
     """
     files = find_files(paths, history.kind, kind_of_name)
-    if "://" in scheduler:
+    if is_elsewhere(scheduler):
         files = absolute(files)
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     return Sources(paths, files, name, are_numbered(files, history.kind, history.options))

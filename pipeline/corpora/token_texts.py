@@ -14,6 +14,7 @@ from collapsium.pipeline.corpora.new_texts import Paths, new_sources, temporary_
 from collapsium.pipeline.corpora.recorded_reading import history_like, recorded_reading
 from collapsium.pipeline.corpora.text_ingest import check_reading, leave_phrases
 from collapsium.pipeline.corpora.text_sources import Sources, find_sources
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.open import TEXTS
 from collapsium.storage.readers.texts.blocks import Block
@@ -54,7 +55,7 @@ def token_texts(
     texts: Paths,
     *,
     reading: Mapping[str, Any] | None = None,
-    scheduler: str | None = None,
+    scheduler: Scheduler | None = None,
     workers: int | None = None,
 ) -> Iterator[TokenTexts]:
     """Open texts to be read as a model's own documents were read.

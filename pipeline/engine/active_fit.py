@@ -31,7 +31,6 @@ from collapsium.pipeline.monitoring.events import Sink, has_iterations, initial_
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.run import Run
-from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.state import GlobalState
 
 
@@ -75,7 +74,7 @@ class ActiveFit:
         """Send the sinks the cluster and notices about inputs and processors; return these events."""
         cluster = initial_event(
             "cluster",
-            scheduler=self._placement.scheduler,
+            scheduler=str(self._placement.scheduler),
             workers=executor.workers,
             dashboard=executor.dashboard,
             start_seconds=seconds,
@@ -93,7 +92,6 @@ class ActiveFit:
         """Fit the model, or the members of the ensemble; the sinks have received the events `sent`."""
         problem, global_state = loaded.problem(self._request.seed)
         events = [*sent, self._compile(executor, problem, global_state), self._start_event(planned)]
-        executor.everywhere(_set_lean, planned.on_disk)
         every = self._placement.checkpoint_every
         with self._run_folder_held():
             if self._request.restarts:
@@ -215,8 +213,3 @@ class ActiveFit:
         """Raise `LockedError` if another process has taken the run over."""
         if self._lock is not None:
             self._lock.require()
-
-
-def _set_lean(lean: bool) -> None:
-    """Set, in a worker process, whether memory is short."""
-    buffers.pool.lean = lean

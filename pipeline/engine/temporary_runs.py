@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.texts_in_memory import ID, fields_of, named_texts, table_of, write_texts
+from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
@@ -28,11 +29,11 @@ class RunFolder:
         The run's folder.
     temporary : str, optional
         Folder that is removed with the model.
-    scheduler : str, optional
+    scheduler : str or ClientOrCluster, optional
         Scheduler of the fit; texts are read serially or in threads.
     """
 
-    def __init__(self, run: str, temporary: str | None = None, scheduler: str = "threads") -> None:
+    def __init__(self, run: str, temporary: str | None = None, scheduler: Scheduler = "threads") -> None:
         self.run, self.temporary = run, temporary
         self._scheduler = "serial" if scheduler == "serial" else "threads"
         self._made = False
@@ -87,14 +88,14 @@ class RunFolder:
 
 
 @contextmanager
-def run_folder(out: str | os.PathLike[str] | None, scheduler: str) -> Iterator[RunFolder]:
+def run_folder(out: str | os.PathLike[str] | None, scheduler: Scheduler) -> Iterator[RunFolder]:
     """Provide the folder of a run; if the fit fails or is stopped, remove a temporary one.
 
     Parameters
     ----------
     out : str, path-like or None
         The folder; None for a temporary one.
-    scheduler : str
+    scheduler : str or ClientOrCluster
         Scheduler of the fit.
 
     Yields
@@ -109,8 +110,10 @@ def run_folder(out: str | os.PathLike[str] | None, scheduler: str) -> Iterator[R
     OccupiedError
         The folder exists.
     """
-    if out is None and "://" in scheduler:
-        raise OptionError(f"required with scheduler={scheduler!r}, whose workers do not see a temporary folder", "out")
+    if out is None and is_elsewhere(scheduler):
+        raise OptionError(
+            f"required with scheduler={str(scheduler)!r}, whose workers do not see a temporary folder", "out"
+        )
     if out is not None:
         ensure_free(Folder(out))
         folder = RunFolder(os.fspath(out).rstrip("/"), None, scheduler)

@@ -23,6 +23,7 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator
 from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
 from collapsium.pipeline.estimators.in_memory_fit import fit_here
+from collapsium.pipeline.executors.schedulers import is_elsewhere
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.corpus.corpus import Corpus
@@ -90,7 +91,7 @@ class TopicEstimator(DocumentEstimator):
         where = {name: limits.pop(name) for name in WHERE if name in limits}
         here = self.scheduler in ("threads", "serial")
         where.update(scheduler=self.scheduler, memory=self.memory)
-        where["workers"] = self.workers if self.workers is not None or "://" in self.scheduler else self._threads()
+        where["workers"] = self.workers if self.workers is not None or is_elsewhere(self.scheduler) else self._threads()
         if here and self.run is None:
             bounds = Limits(**limits)
             request = Request(corpus, None, self.FAMILY, make_options(self.FAMILY, options), bounds, seed)

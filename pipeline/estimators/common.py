@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -15,7 +16,7 @@ from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES
 from collapsium.pipeline.estimators.fitted_model import Fitted, in_order
 from collapsium.pipeline.estimators.inputs import as_corpus, document_chunks, validated, written
 from collapsium.pipeline.executors.base import Executor, SerialExecutor
-from collapsium.pipeline.executors.open import check_scheduler
+from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents
@@ -51,7 +52,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     total_documents: int
     fractional: str
     shard_tokens: int | None
-    scheduler: str
+    scheduler: Any
     workers: int | None
     memory: str | int | None
     run: str | os.PathLike[str] | None
@@ -67,6 +68,21 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Set the parameters to the arguments of ``__init__``; scikit-learn permits nothing else there."""
         for name in self._get_param_names():
             setattr(self, name, arguments[name])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, with the address of a Dask client or cluster, which cannot be pickled."""
+        state: dict[str, Any] = super().__getstate__()
+        return state if isinstance(self.scheduler, str) else {**state, "scheduler": str(as_scheduler(self.scheduler))}
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an estimator of the same parameters, with the same Dask client or cluster, which cannot be copied."""
+        scheduler = self.scheduler
+        if isinstance(scheduler, str):
+            return cast(Self, super().__sklearn_clone__())
+        named = copy.copy(self)
+        cloned = cast(Self, super(DocumentEstimator, named).__sklearn_clone__())
+        cloned.scheduler = scheduler
+        return cloned
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

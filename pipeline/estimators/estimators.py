@@ -47,7 +47,7 @@ class CollapsedLDA(TopicEstimator):
     shard_tokens : int, optional
         Tokens of a shard; each thread sweeps one shard at a time. By default an eighth of all tokens, between 100,000
         and 2,000,000. Other sizes give other models of similar quality. A corpus has its own shards.
-    scheduler : str, optional
+    scheduler : str, path-like, distributed.Client or cluster object, optional
         Executor of `fit`; see `collapsium.pipeline.fit`. Workers on other machines need a corpus on storage that they
         can read. `transform` and `score` run in threads of this process.
     workers : int, optional
@@ -104,7 +104,7 @@ class CollapsedLDA(TopicEstimator):
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: str = "threads",
+        scheduler: Any = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
@@ -175,7 +175,7 @@ options : optional
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: str = "threads",
+        scheduler: Any = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
@@ -232,7 +232,7 @@ options : optional
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: str = "threads",
+        scheduler: Any = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
@@ -289,7 +289,7 @@ options : optional
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: str = "threads",
+        scheduler: Any = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
@@ -350,7 +350,7 @@ options : optional
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: str = "threads",
+        scheduler: Any = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,

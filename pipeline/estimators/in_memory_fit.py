@@ -14,7 +14,6 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.state import Snapshot, State
 from collapsium.pipeline.estimators.fitted_model import Fitted
 from collapsium.workers import tasks
-from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
@@ -53,7 +52,6 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
     try:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
             problem, global_state = LoadedCorpus(request, [], executor, folder).problem(request.seed)
-            buffers.pool.lean = planned.on_disk
             compile_for(executor, problem.shard_model, global_state, local=placement.is_local)
             last, schedule = _Last(), run_stochastic if request.stochastic else run
             # Only `last` refers to the state, so that each state is freed as soon as the next one exists.

@@ -69,8 +69,8 @@ class Executor(Protocol):
     def publish(self, message: JsonObject) -> None:
         """Send a message about a run to the dashboard, if there is one, without waiting."""
 
-    def everywhere(self, function: Callable[..., T], *args: object) -> list[T]:
-        """Run a function once in each worker process and return the results."""
+    def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:
+        """Run a function once in each worker process, with `joining` also in those that join later; return results."""
 
     @property
     def keeps_history(self) -> bool:
@@ -181,7 +181,7 @@ class SerialExecutor:
     def publish(self, message: JsonObject) -> None:
         """Do nothing: there is no dashboard."""
 
-    def everywhere(self, function: Callable[..., T], *args: object) -> list[T]:
+    def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:  # noqa: ARG002
         """Run a function once, as there is one process."""
         return [function(*args)]
 

@@ -19,27 +19,32 @@ from collapsium.pipeline.executors.dask_client import (
     close_client,
     cluster_errors,
     first_line,
+    stand_by_on,
     within,
 )
+from collapsium.pipeline.executors.dask_members import Members, welcome_workers
 from collapsium.pipeline.executors.dask_remote import (
     bytes_sent,
     remove_worker,
     run_aside,
-    scheduler_addresses,
-    worker_addresses,
     worker_signs,
 )
 from collapsium.pipeline.executors.liveness import TIMING, Watch, WorkerSign
 from collapsium.pipeline.monitoring.dask_dashboard.plugin import install
 from collapsium.pipeline.monitoring.dask_dashboard.runs import TOPIC
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import ClusterError, ClusterGoneError
+from collapsium.storage.errors import ClusterError, ClusterGoneError, MismatchError
 
 if TYPE_CHECKING:
     import distributed
 
-ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
-"""Hosts of sockets that accept connections from every network of a machine."""
+SUBMISSION_SECONDS = 1e-6
+"""Least difference of the priorities of two tasks, which are times: above the resolution of a double, 2.4e-7 s."""
+
+
+def new_token() -> str:
+    """Return the part of keys by which the tasks of a driver differ from those of all others."""
+    return uuid.uuid4().hex
 
 
 class DaskExecutor:
@@ -68,38 +73,54 @@ class DaskExecutor:
     ) -> None:
         self._client, self._cluster, self._reach = client, cluster, reach
         self._watch = watch or Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
-        self._token = uuid.uuid4().hex[:8]
+        self._token, self._priority = new_token(), 0.0
         self._submitted, self._halt = 0, Halt()
         self._numbering, self._looking, self._recovering = (threading.Lock() for _ in range(3))
         self._looked, self._waiting = time.monotonic(), 0
         # Number of losses of work, and the number that each thread has seen.
         self._losses, self._seen = 0, threading.local()
-        self._addresses: list[str] = []
-        self._slots, self._memory = 0, 0.0
+        self._members = Members(lambda: self._token, self._watch.notice)
         self._pending_activity: concurrent.futures.Future[list[Activity]] | None = None
         self._active: list[Activity] = []
         self._gone = False
+        # The task that lets an adaptive cluster start a worker.
+        self._standing_by: distributed.Future | None = None
         # The client whose scheduler has the dashboard page.
         self._page_client: distributed.Client | None = None
         self._read_workers()
 
     def _read_workers(self) -> None:
-        """Read the addresses, threads and memory limits of the workers from the scheduler."""
+        """Wait for the workers' state, and until all of them are ready for tasks.
+
+        Raises
+        ------
+        ClusterError
+            They do not answer in time.
+        MismatchError
+            One of them has other versions than this process.
+        """
         with cluster_errors():
-            workers = self._within(self._client.scheduler.identity(n_workers=-1), self._watch.timeout)["workers"]
-        self._addresses = sorted(workers)
-        self._slots = sum(int(state["nthreads"]) for state in workers.values())
-        self._memory = min((float(state["memory_limit"]) for state in workers.values()), default=0.0)
+            request = self._client.run_on_scheduler(worker_signs, self._token, asynchronous=True)
+            signs = self._within(request, self._watch.timeout)[1]
+        workers = {name: WorkerSign(*sign) for name, sign in signs.items()}
+        joining = self._members.take(workers)
+        if joining:
+            members = self._members
+            welcome = welcome_workers(self._client, joining, members.calls, members.report_others)
+            try:
+                members.take(workers, self._within(welcome, self._watch.timeout))
+            except TimeoutError as error:
+                raise ClusterError(f"{len(joining)} workers do not answer ({first_line(error)})") from None
 
     @property
     def workers(self) -> int:
         """Number of threads of all workers."""
-        return max(self._slots, 1)
+        return max(self._members.threads, 1)
 
     @property
     def homes(self) -> int:
         """Number of worker processes."""
-        return max(len(self._addresses), 1)
+        return max(len(self._members.addresses), 1)
 
     @property
     def dashboard(self) -> str | None:
@@ -113,7 +134,7 @@ class DaskExecutor:
     @property
     def memory(self) -> float | None:
         """Memory limit of each worker process, in bytes; None without a limit."""
-        return self._memory or None
+        return self._members.memory or None
 
     def moved(self) -> int:
         """Return the bytes that the present workers have sent one another so far."""
@@ -149,8 +170,10 @@ class DaskExecutor:
         with self._numbering:
             self._submitted += 1
             number = self._submitted
-        name = function.__name__.replace("_", "-")
-        workers = None if home is None or not self._addresses else [self._addresses[home % len(self._addresses)]]
+            # The time, so that fits that share a scheduler take turns; numbers would let the latest go first.
+            self._priority = priority = max(time.time(), self._priority + SUBMISSION_SECONDS)
+        name, addresses = function.__name__.replace("_", "-"), self._members.addresses
+        workers = None if home is None or not addresses else [addresses[home % len(addresses)]]
         key = f"{name}-{self._token}-{number}"
         # Tasks run in the order of submission; otherwise Dask would run all sweeps before it adds their deltas.
         with cluster_errors():
@@ -159,7 +182,7 @@ class DaskExecutor:
                 *args,
                 key=key,
                 pure=False,
-                priority=-number,
+                priority=-priority,
                 workers=workers,
                 allow_other_workers=workers is not None,
             )
@@ -174,6 +197,7 @@ class DaskExecutor:
             try:
                 while True:
                     self._halt.check()
+                    self._members.look(self._client)
                     if self._seen.losses != self._losses:
                         raise ClusterError("work was lost, as another thread has found")
                     try:
@@ -233,10 +257,8 @@ class DaskExecutor:
         """Return the arguments of `Watch.look`; None if the scheduler has not answered in time."""
         limit = min(TIMING.cluster_poll, self._watch.timeout)
         try:
-            request = self._client.run_on_scheduler(worker_signs, asynchronous=True)
+            request = self._client.run_on_scheduler(worker_signs, self._token, asynchronous=True)
             counter, signs, stranded = self._within(request, limit)
-            if sorted(signs) != self._addresses:
-                self._read_workers()
         except TimeoutError as error:
             self._watch.silent(first_line(error))
             return None
@@ -253,19 +275,22 @@ class DaskExecutor:
                 # The nanny starts another process.
                 nanny.process.process.kill()
 
-    def everywhere(self, function: Callable[..., T], *args: object) -> list[T]:
-        """Run a function once in each worker process and return the results."""
+    def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:
+        """Run a function once in each worker process and return the results; workers that leave meanwhile have none."""
         if self._gone:
             raise ClusterGoneError("the cluster was lost and cannot be reached again")
+        if joining:
+            self._members.calls.append((function, args))
         limit = max(self._watch.timeout, TIMING.run_everywhere)
         with cluster_errors():
-            results = self._start(self._client.run(run_aside, function, args, asynchronous=True))
+            run = self._client.run(run_aside, function, args, on_error="return", asynchronous=True)
+            results = self._start(run)
             began = checked = time.monotonic()
             self._watch.begin()
             try:
                 while True:
                     try:
-                        return list(results.result(timeout=TIMING.result_poll).values())
+                        return self._of_present(results.result(timeout=TIMING.result_poll))
                     except TimeoutError:
                         if results.done() or time.monotonic() - began > limit:
                             raise
@@ -275,6 +300,18 @@ class DaskExecutor:
                         self._watch.answered(None if signs is None else signs[1])
             finally:
                 results.cancel()
+
+    def _of_present(self, results: dict[str, T | Exception]) -> list[T]:
+        """Return results of workers; raise an error, unless its worker has left."""
+        failed = {address: result for address, result in results.items() if isinstance(result, Exception)}
+        if failed:
+            signs = self._signs()
+            gone = {address for address in failed if signs is not None and address not in signs[1]}
+            leaving = {address for address, sign in (signs[1] if signs else {}).items() if sign.leaving}
+            for address, error in failed.items():
+                if address not in gone | leaving:
+                    raise error
+        return [result for result in results.values() if not isinstance(result, Exception)]
 
     def halt(self) -> None:
         """Raise `KeyboardInterrupt` once in every other thread that waits for results."""
@@ -304,14 +341,18 @@ class DaskExecutor:
         def left() -> float:
             return max(deadline - time.monotonic(), TIMING.result_poll)
 
+        self._token = new_token()
         while True:
             try:
-                request = self._client.run_on_scheduler(worker_signs, asynchronous=True)
+                request = self._client.run_on_scheduler(worker_signs, self._token, asynchronous=True)
                 _, workers, _ = self._within(request, min(TIMING.cluster_poll, left()))
                 if workers:
                     self._read_workers()
                     break
                 reason = "it has no workers"
+                self._standing_by = stand_by_on(self._client)
+            except MismatchError:
+                raise
             # A client without a scheduler raises errors of many kinds.
             except Exception as failure:
                 reason = first_line(failure)
@@ -322,7 +363,7 @@ class DaskExecutor:
                     f"the cluster cannot be reached again within {self._watch.timeout:.0f} s ({reason}) after: {error}"
                 ) from error
             time.sleep(TIMING.result_poll)
-        self._token = uuid.uuid4().hex[:8]
+        self._standing_by = None
 
     def _connect(self, seconds: float) -> None:
         """Try to connect a new client; a local cluster that is lost cannot be reached again."""
@@ -331,28 +372,8 @@ class DaskExecutor:
         with contextlib.suppress(Exception):
             client = self._reach(seconds)
             old, self._client = self._client, client
+            self._members.reset()
             close_client(old, 1.0)
-
-    def exposed(self) -> list[str]:
-        """Return the names of the scheduler and of workers that listen on all interfaces of their machines.
-
-        Returns
-        -------
-        list of str
-            The scheduler first; empty if the cluster does not answer in time.
-        """
-        listening: dict[str, list[str]] = {}
-        with contextlib.suppress(TimeoutError):
-            client = self._client
-            limit = min(TIMING.cluster_poll, self._watch.timeout)
-            listening["the scheduler"] = self._within(
-                client.run_on_scheduler(scheduler_addresses, asynchronous=True), limit
-            )
-            workers = self._within(client.run(worker_addresses, asynchronous=True), limit)
-            listening |= {f"worker {address}": urls for address, urls in sorted(workers.items())}
-        return [
-            name for name, urls in listening.items() if any(urlsplit(url).hostname in ALL_INTERFACES for url in urls)
-        ]
 
     def close(self) -> None:
         """Close the client, and the cluster if it is a local one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
@@ -12,6 +13,7 @@ from typing import TypeVar
 import distributed
 
 from collapsium.pipeline.executors.base import Activity
+from collapsium.pipeline.executors.dask_remote import stand_by
 from collapsium.storage.errors import ClusterError
 
 T = TypeVar("T")
@@ -87,6 +89,11 @@ def close_client(client: distributed.Client, seconds: float) -> None:
     """Close a client, in the background after `seconds`, as it may wait for its scheduler without limit."""
     with contextlib.suppress(Exception):
         within(seconds, lambda: client.close(timeout=max(seconds, 1.0)))
+
+
+def stand_by_on(client: distributed.Client) -> distributed.Future:
+    """Submit a task that does nothing: an adaptive cluster without workers starts one for it, while it is held."""
+    return client.submit(stand_by, key=f"stand-by-{uuid.uuid4().hex}")
 
 
 async def activity_of(scheduler: distributed.Scheduler) -> list[Activity]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import warnings
+from urllib.parse import urlsplit
 
 import dask
 import distributed
@@ -13,11 +15,17 @@ from dask.system import CPU_COUNT
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.dask import DaskExecutor
-from collapsium.pipeline.executors.dask_client import answer_within, close_client, first_line, within
+from collapsium.pipeline.executors.dask_client import answer_within, close_client, first_line, stand_by_on, within
+from collapsium.pipeline.executors.dask_members import require_release
 from collapsium.pipeline.executors.dask_preload import MESSAGE_BATCH_SECONDS
+from collapsium.pipeline.executors.dask_remote import scheduler_addresses, worker_addresses
 from collapsium.pipeline.executors.liveness import TIMING, Watch
 from collapsium.pipeline.executors.scheduler_memory import forget_later
+from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
+
+ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
+"""Hosts of sockets that accept connections from every network of a machine."""
 
 # Work stealing would move tasks away from their data. Dask's spilling pickles; ours writes arrays.
 SETTINGS = {
@@ -100,13 +108,13 @@ class _FastMessages(distributed.SchedulerPlugin):  # type: ignore[misc]
             scheduler.stream_comms[worker].interval = MESSAGE_BATCH_SECONDS
 
 
-def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Watch | None = None) -> Executor:
-    """Connect to a Dask cluster that runs elsewhere.
+def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, watch: Watch | None = None) -> Executor:
+    """Connect to a Dask cluster that runs already, with a client of our own.
 
     Parameters
     ----------
-    address : str
-        Address of its scheduler.
+    scheduler : str or ClientOrCluster
+        Address of its scheduler, path of a scheduler file, or a client or cluster, which stays open.
     workers : int
         Number of workers to wait for.
     tls : TLS, optional
@@ -123,46 +131,72 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
     ------
     ClusterError
         The scheduler cannot be reached, or has too few workers.
+    MismatchError
+        Scheduler or workers have other versions than this process.
     OptionError
-        The address is encrypted and there are no certificates, or the reverse.
+        The address is encrypted and there are no certificates, or the reverse; the scheduler file is none.
     """
-    encrypted = address.startswith("tls://")
-    if tls is not None and not encrypted:
-        raise OptionError(f"`scheduler` {address}: expected an address that begins with tls://")
-    if tls is None and encrypted and dask.config.get("distributed.comm.tls.client.cert", None) is None:
-        raise OptionError(
-            f"`scheduler` {address}: expected `tls_ca`, `tls_cert` and `tls_key`, or certificates in Dask's settings"
-        )
+    address = address_of(scheduler)
+    security = _security_for(scheduler, address, tls)
+    name = address if str(scheduler) == address else f"{scheduler}: {address}"
 
     def reach(seconds: float) -> distributed.Client:
         limit = min(dask.utils.parse_timedelta(SETTINGS["distributed.comm.timeouts.connect"]), seconds)
-        security = {} if tls is None else {"security": _security(tls)}
-        with dask.config.set({**SETTINGS, "distributed.comm.timeouts.connect": f"{limit}s"}):
-            _require_answer(address, limit, security.get("security") or distributed.Security())
-            client = within(
-                2 * limit, lambda: distributed.Client(address, timeout=limit, set_as_default=False, **security)
-            )
-        try:
-            answer_within(client, client.run_on_scheduler(forget_later, client.id, asynchronous=True), limit)
-        except TimeoutError:
-            close_client(client, 1.0)
-            raise
-        return client
+        # Another scheduler may have written the file since.
+        return _connected(address_of(scheduler), limit, security)
 
     watch = watch or Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
     try:
         client = reach(watch.timeout)
+    except CollapsiumError:
+        raise
     except (OSError, ValueError, TimeoutError, RuntimeError) as error:
-        raise ClusterError(f"{address}: the scheduler cannot be reached ({first_line(error)})") from None
+        raise ClusterError(f"{name}: the scheduler cannot be reached ({first_line(error)})") from None
     try:
         _wait_for_workers(client, workers, watch)
         executor = DaskExecutor(client, None, watch, reach)
-        if not encrypted:
-            _warn_if_exposed(executor, watch)
+        if address.startswith(("tcp://", "ws://")):
+            _warn_if_exposed(client, watch)
         return executor
     except (CollapsiumError, KeyboardInterrupt):
         close_client(client, TIMING.close)
         raise
+
+
+def _security_for(scheduler: Scheduler, address: str, tls: TLS | None) -> distributed.Security:
+    """Return the certificates for a scheduler: named ones, those of a client or cluster, or Dask's settings."""
+    if isinstance(scheduler, ClientOrCluster):
+        if tls is not None:
+            raise OptionError("expected none with a Dask client or cluster object, which has its own", "tls_ca")
+        return scheduler.security or distributed.Security()
+    if tls is not None:
+        if not address.startswith("tls://"):
+            raise OptionError(f"`scheduler` {address}: expected an address that begins with tls://")
+        return _security(tls)
+    if address.startswith("tls://") and dask.config.get("distributed.comm.tls.client.cert", None) is None:
+        raise OptionError(
+            f"`scheduler` {address}: expected `tls_ca`, `tls_cert` and `tls_key`, or certificates in Dask's settings"
+        )
+    return distributed.Security()
+
+
+def _connected(address: str, limit: float, security: distributed.Security) -> distributed.Client:
+    """Return a client of a scheduler that has this release installed; each request has `limit` seconds."""
+    with dask.config.set({**SETTINGS, "distributed.comm.timeouts.connect": f"{limit}s"}), warnings.catch_warnings():
+        # Differing versions are reported, or refused, in one line.
+        warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
+        _require_answer(address, limit, security)
+        client = within(
+            2 * limit,
+            lambda: distributed.Client(address, timeout=limit, set_as_default=False, security=security),
+        )
+    try:
+        require_release(address, answer_within(client, client.scheduler.versions(packages=["collapsium"]), limit))
+        answer_within(client, client.run_on_scheduler(forget_later, client.id, asynchronous=True), limit)
+    except (TimeoutError, CollapsiumError):
+        close_client(client, 1.0)
+        raise
+    return client
 
 
 def _require_answer(address: str, seconds: float, security: distributed.Security) -> None:
@@ -188,9 +222,18 @@ def _require_answer(address: str, seconds: float, security: distributed.Security
         loop.close()
 
 
-def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:
-    """Give notice of schedulers and workers that listen on all interfaces without TLS."""
-    exposed = executor.exposed()
+def _warn_if_exposed(client: distributed.Client, watch: Watch) -> None:
+    """Give notice of schedulers and workers that listen on all interfaces without TLS, if they answer in time."""
+    listening: dict[str, list[str]] = {}
+    limit = min(TIMING.cluster_poll, watch.timeout)
+    with contextlib.suppress(TimeoutError):
+        request = client.run_on_scheduler(scheduler_addresses, asynchronous=True)
+        listening["the scheduler"] = answer_within(client, request, limit)
+        workers = answer_within(client, client.run(worker_addresses, on_error="ignore", asynchronous=True), limit)
+        listening |= {f"worker {address}": urls for address, urls in sorted(workers.items())}
+    exposed = [
+        name for name, urls in listening.items() if any(urlsplit(url).hostname in ALL_INTERFACES for url in urls)
+    ]
     if exposed:
         others = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
         watch.notice(
@@ -202,6 +245,7 @@ def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:
 def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) -> None:
     """Wait until enough workers have joined; a new cluster starts them one after another."""
     address, began, noticed = client.scheduler.address, time.monotonic(), False
+    standing_by = None
     while True:
         waited = time.monotonic() - began
         left = max(watch.timeout - waited, TIMING.worker_poll)
@@ -210,6 +254,7 @@ def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) ->
             missing = f"{address}: the scheduler has {len(identity['workers'])} of {workers} workers"
             if len(identity["workers"]) >= workers:
                 return
+            standing_by = standing_by or stand_by_on(client)
         except (TimeoutError, OSError) as error:
             missing = f"{address}: the scheduler does not answer ({first_line(error)})"
         if not noticed and waited >= min(TIMING.quiet_start, watch.timeout):

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -14,17 +15,46 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def worker_signs(
-    dask_scheduler: distributed.Scheduler,
-) -> tuple[int, dict[str, tuple[float, float, bool, tuple[str, ...]]], int]:
-    """Return the number of task transitions, the fields of each worker's `WorkerSign`, and the stranded tasks."""
+MAX_TASKS = 1000
+"""Number of a worker's tasks that are looked at: others may have submitted any number."""
+
+
+def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> tuple[int, dict[str, tuple[object, ...]], int]:
+    """Return the state of the workers for a driver.
+
+    Parameters
+    ----------
+    token : str
+        The part of its keys that the driver shares with no other.
+    dask_scheduler : distributed.Scheduler
+        The scheduler; Dask passes it by this name.
+
+    Returns
+    -------
+    transitions : int
+        Number of task transitions so far, of all drivers.
+    workers : dict of str to tuple
+        The fields of each worker's `WorkerSign`, by address.
+    stranded : int
+        Number of the driver's tasks without an eligible worker.
+    """
     now = time.time()
-    signs = {}
+    signs: dict[str, tuple[object, ...]] = {}
     for address, worker in dask_scheduler.workers.items():
-        tasks = tuple(str(task.key) for task in list(worker.processing)[:1])
-        processor = float((worker.metrics or {}).get("cpu", 0.0))
-        signs[address] = (max(now - worker.last_seen, 0.0), processor, worker.status.name == "paused", tasks)
-    return dask_scheduler.transition_counter, signs, len(getattr(dask_scheduler, "unrunnable", ()))
+        keys = [str(task.key) for task in islice(worker.processing, MAX_TASKS)]
+        own = [key for key in keys if token in key]
+        signs[address] = (
+            max(now - worker.last_seen, 0.0),
+            float((worker.metrics or {}).get("cpu", 0.0)),
+            worker.status.name == "paused",
+            tuple(own[:1]),
+            len(own) < len(keys),
+            worker.status.name in ("closing", "closing_gracefully", "closed"),
+            int(worker.nthreads),
+            float(worker.memory_limit or 0),
+        )
+    unrunnable = islice(getattr(dask_scheduler, "unrunnable", ()), MAX_TASKS)
+    return dask_scheduler.transition_counter, signs, sum(token in str(task.key) for task in unrunnable)
 
 
 def scheduler_addresses(dask_scheduler: distributed.Scheduler) -> list[str]:
@@ -49,6 +79,18 @@ async def run_aside(function: Callable[..., T], args: Sequence[object], dask_wor
     """Run a function in a thread beside a worker's event loop, which has to send heartbeats meanwhile."""
     options = {"dask_worker": dask_worker} if "dask_worker" in inspect.signature(function).parameters else {}
     return await asyncio.to_thread(function, *args, **options)
+
+
+async def run_all_aside(
+    calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]], dask_worker: distributed.Worker
+) -> None:
+    """Run functions one after another, as `run_aside` does."""
+    for function, args in calls:
+        await run_aside(function, args, dask_worker)
+
+
+def stand_by() -> None:
+    """Do nothing; see `stand_by_on`."""
 
 
 def bytes_sent(dask_worker: distributed.Worker) -> int:

@@ -19,6 +19,9 @@ class ClusterTiming:
     cluster_poll: float = 10.0
     """Between two requests for the state of the cluster, and limit of the wait for its answer."""
 
+    member_poll: float = 1.0
+    """Between two looks for workers that have joined or left, which wait for no answer."""
+
     worker_poll: float = 0.2
     """Between two checks for workers that have started."""
 
@@ -54,13 +57,25 @@ class WorkerSign:
     paused : bool
         True if it takes no further tasks because its memory is nearly full.
     tasks : tuple of str
-        Keys of the tasks assigned to it.
+        Keys of this driver's tasks that are assigned to it.
+    shared : bool
+        True if tasks of other drivers are assigned to it too, behind which this driver's may wait.
+    leaving : bool
+        True if it hands over what it holds, and takes no further tasks.
+    threads : int
+        Number of its threads.
+    memory : float
+        Its memory limit in bytes; 0 without a limit.
     """
 
     silent: float
     processor: float
     paused: bool
     tasks: tuple[str, ...]
+    shared: bool = False
+    leaving: bool = False
+    threads: int = 1
+    memory: float = 0.0
 
 
 @dataclass
@@ -121,7 +136,7 @@ class Watch:
         self._stranded = self._stranded + 1 if stranded and workers else 0
         if self._stranded > 1:
             raise ClusterError("all workers were lost, with all that they held")
-        if counter != self._counter or any(_is_computing(sign) for sign in workers.values()):
+        if counter != self._counter or any(_is_computing(sign) or sign.shared for sign in workers.values()):
             self._counter, self._moved = counter, now
         stuck = [address for address, sign in sorted(workers.items()) if self._is_stuck(address, sign, now)]
         still = now - self._moved
@@ -165,7 +180,9 @@ class Watch:
 
     def _is_stuck(self, address: str, sign: WorkerSign, now: float) -> bool:
         heartbeat = now - sign.silent
-        if not sign.tasks or (_is_computing(sign) and not sign.paused) or address not in self._alive:
+        # Of a worker that others use too, silence alone is a reason to remove it.
+        computes = sign.shared or (_is_computing(sign) and not sign.paused)
+        if not sign.tasks or computes or address not in self._alive:
             self._alive[address] = max(heartbeat, self._alive.get(address, heartbeat))
         quiet = now - self._alive[address]
         if quiet < self.timeout / 4:

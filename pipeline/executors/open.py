@@ -7,24 +7,14 @@ import os
 from collections.abc import Callable
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor, SerialExecutor
+from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler
 from collapsium.storage.errors import OptionError
-
-SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
-
-
-def check_scheduler(scheduler: str, workers: int | None) -> None:
-    """Raise `OptionError` if `workers` is less than 1 or the scheduler's name is unknown; no connection is made."""
-    if workers is not None and (type(workers) is not int or workers < 1):
-        raise OptionError(f"expected a whole number of 1 or more, found {workers!r}", "workers")
-    if scheduler not in ("serial", "threads", "local") and "://" not in scheduler:
-        raise OptionError(f"expected {SCHEDULERS}, found {scheduler!r}", "scheduler")
-
 
 _warned = logging.getLogger("collapsium").warning
 
 
 def open_executor(
-    scheduler: str = "threads",
+    scheduler: object = "threads",
     workers: int | None = None,
     memory: int | None = None,
     *,
@@ -36,9 +26,10 @@ def open_executor(
 
     Parameters
     ----------
-    scheduler : str, optional
+    scheduler : str, path-like, distributed.Client or cluster object, optional
         ``threads`` runs worker threads in this process, ``local`` starts a Dask cluster of worker processes on this
-        machine, with its dashboard, ``serial`` runs each task at once; else the address of a Dask scheduler.
+        machine, with its dashboard, ``serial`` runs each task at once. Else a Dask scheduler that runs already: its
+        address, the file that ``dask scheduler --scheduler-file`` writes, or a client or cluster, which stays open.
     workers : int, optional
         Number of workers to start, by default one a processor, or number to wait for on a cluster that runs elsewhere.
         ``serial`` ignores it.
@@ -61,8 +52,11 @@ def open_executor(
     ClusterError
         The scheduler cannot be reached, or has too few workers.
     OptionError
-        `workers` is less than 1, or the scheduler's name is unknown.
+        `workers` is less than 1, or the scheduler is of no known form.
+    MismatchError
+        Workers have other versions than this process.
     """
+    scheduler = as_scheduler(scheduler)
     check_scheduler(scheduler, workers)
     if tls is not None and scheduler in ("serial", "threads"):
         raise OptionError(f"expected a cluster (`scheduler` local or tls://...), found {scheduler}", "tls_ca")

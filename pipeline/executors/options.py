@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS
+from collapsium.pipeline.executors.schedulers import ClientOrCluster, as_scheduler
 from collapsium.pipeline.options import Location, Options, Value
 from collapsium.storage.errors import OptionError
 
@@ -17,16 +18,17 @@ class SchedulerOptions(Options):
     """The executor that runs the tasks."""
 
     heading = _WHERE
-    scheduler: Annotated[str, Value("WHERE")] = Field(
+    scheduler: Annotated[str | ClientOrCluster, Value("WHERE"), BeforeValidator(as_scheduler)] = Field(
         "threads",
         description="threads: threads of this process; local: a Dask cluster of processes on this machine, "
-        "with a dashboard; serial: one task after another; or the address of a Dask scheduler, "
-        "such as tcp://host:8786",
+        "with a dashboard; serial: one task after another; or a Dask scheduler: its address, such as "
+        "tcp://host:8786, or the file that `dask scheduler --scheduler-file` writes; in Python also a Dask "
+        "client or cluster object, which stays open",
     )
     workers: Annotated[int | None, Value("N")] = Field(
         None,
-        description="number of workers to start (default: one for each processor); for a cluster at an "
-        "address, the number to wait for",
+        description="number of workers to start (default: one for each processor); for a cluster that "
+        "runs already, the number to wait for",
     )
 
 

@@ -177,7 +177,7 @@ class ThreadExecutor:
     def publish(self, message: JsonObject) -> None:
         """Do nothing: there is no dashboard."""
 
-    def everywhere(self, function: Callable[..., T], *args: object) -> list[T]:
+    def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:  # noqa: ARG002
         """Run a function once, as there is one process."""
         return [function(*args)]
 

@@ -19,6 +19,7 @@ from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
@@ -224,7 +225,7 @@ def _to_gensim(model: Model, run_topics: list[Topic], folder: Folder) -> Exporte
 class _Executor(TypedDict):
     """Keywords of `infer` that choose the executor."""
 
-    scheduler: str
+    scheduler: Scheduler
     workers: int | None
     tls: TLS | None
 

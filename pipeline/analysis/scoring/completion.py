@@ -22,6 +22,7 @@ from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import lineage_of
@@ -73,7 +74,7 @@ def complete(
     heldout: str | os.PathLike[str],
     *,
     words: int | None = None,
-    scheduler: str = "threads",
+    scheduler: Scheduler = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
 ) -> Completion:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
@@ -57,7 +58,7 @@ class Addition:
     format: str | None = None
     tokenizer: str | None = None
     max_decompressed: int | None = None
-    scheduler: str | None = None
+    scheduler: Scheduler | None = None
     workers: int | None = None
     tls: TLS | None = None
     side_files: SideFileRequest = field(default_factory=SideFileRequest)

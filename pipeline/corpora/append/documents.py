@@ -23,6 +23,7 @@ from collapsium.pipeline.corpora.passes import (
 from collapsium.pipeline.corpora.text_ingest import drop_stopped, leave_phrases
 from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
 from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.building.vocabulary_cuts import Sieve
@@ -70,7 +71,7 @@ class DocumentAddition:
         self._again: list[str] = []
         self.report = Report()
 
-    def read(self, paths: list[str], scheduler: str, progress: Counting) -> Counted:
+    def read(self, paths: list[str], scheduler: Scheduler, progress: Counting) -> Counted:
         """Read the sources, and check their ids."""
         history, scratch = self._history, self._scratch
         futures = (self._executor.submit(reading.ids_of, reference) for reference in self._corpus.references)

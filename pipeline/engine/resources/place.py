@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.units import parse_size
 
 
@@ -50,7 +51,7 @@ def free_memory() -> int:
 
 
 def local_place(
-    scheduler: str,
+    scheduler: Scheduler,
     workers: int | None = None,
     memory: str | int | None = None,
     scratch: str | None = None,
@@ -65,4 +66,4 @@ def local_place(
         processes, threads = count, 1
     total = free_memory() + int(psutil.Process().memory_info().rss)
     limit = parse_size(memory) if memory is not None else total / (processes if scheduler == "local" else 1)
-    return Place(scheduler, processes, threads, float(limit), scratch or tempfile.gettempdir(), run)
+    return Place(str(scheduler), processes, threads, float(limit), scratch or tempfile.gettempdir(), run)

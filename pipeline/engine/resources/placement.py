@@ -17,21 +17,19 @@ from collapsium.pipeline.engine.setup.limits import CheckpointOptions
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, Scheduler
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import unfinished
 from collapsium.storage.units import parse_size
 from collapsium.workers.arrays import buffer_pool as buffers
 
-LOCAL_SCHEDULERS = ("threads", "serial", "local")
-"""Schedulers whose workers all run on this machine."""
-
 
 @dataclass(frozen=True)
 class Placement:
     """Scheduler, memory and checks of a fit; see `fit` for the fields."""
 
-    scheduler: str = "threads"
+    scheduler: Scheduler = "threads"
     workers: int | None = None
     memory: str | int | None = None
     scratch: str | None = None
@@ -73,11 +71,11 @@ class Placement:
         )
 
 
-def cluster_place(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
+def cluster_place(scheduler: Scheduler, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
     """Return the place of a cluster on other machines."""
     limit = parse_size(memory) if memory is not None else executor.memory or math.inf
     threads = max(executor.workers // executor.homes, 1)
-    return Place(scheduler, executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
+    return Place(str(scheduler), executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
 
 
 @contextlib.contextmanager

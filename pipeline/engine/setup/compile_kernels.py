@@ -51,7 +51,7 @@ def compile_for(
     remaining = max(executor.everywhere(_missing, model, global_state), default=0)
     if remaining:
         report(0, remaining)
-    executor.everywhere(_load, model, global_state)
+    executor.everywhere(_load, model, global_state, joining=True)
     if remaining:
         report(remaining, remaining)
 

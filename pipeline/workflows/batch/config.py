@@ -115,7 +115,9 @@ class ReportTable(_Table):
 class ClusterTable(_Table):
     """The table ``[cluster]``: the executor of all steps."""
 
-    scheduler: str = Field("threads", description="threads, local, serial, or the address of a Dask scheduler")
+    scheduler: str = Field(
+        "threads", description="threads, local, serial, or the address or the file of a Dask scheduler"
+    )
     workers: int | None = None
     tls_ca: str | None = None
     tls_cert: str | None = None

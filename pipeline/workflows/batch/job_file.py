@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
 from collapsium.pipeline.families.registry import load_family, require_schedule
 from collapsium.pipeline.options import names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
@@ -215,11 +216,16 @@ def _with_absolute_paths(job: Job, base: Path) -> Job:
     ingest = IngestTable.model_construct(
         **{**job.ingest.model_dump(), **further, "sources": tuple(str(absolute(one)) for one in job.ingest.sources)}
     )
+    files = ["tls_ca", "tls_cert", "tls_key"]
+    scheduler = job.cluster.scheduler
+    # The file that `dask scheduler --scheduler-file` writes; a misspelled name stays as it is.
+    if scheduler not in LOCAL_SCHEDULERS and (scheduler.endswith(".json") or (base / scheduler).exists()):
+        files.append("scheduler")
     return job.model_copy(
         update={
             "batch": table(job.batch, "folder"),
             "ingest": ingest,
             "report": table(job.report, "out"),
-            "cluster": table(job.cluster, "tls_ca", "tls_cert", "tls_key"),
+            "cluster": table(job.cluster, *files),
         }
     )

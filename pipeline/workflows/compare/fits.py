@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.executors.base import TLS, Executor
-from collapsium.pipeline.executors.open import check_scheduler, open_executor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.schedulers import Scheduler, check_scheduler
 from collapsium.pipeline.monitoring.events import Event, Sink, emit
 from collapsium.pipeline.workflows.compare.grid import Cell
 from collapsium.storage.data_types import JsonObject
@@ -30,7 +31,7 @@ WORK = ("kernel", "reduce", "update")
 class Resources:
     """Executor, memory and scratch space of fits and scores; the fields are arguments of `fit`."""
 
-    scheduler: str = "threads"
+    scheduler: Scheduler = "threads"
     workers: int | None = None
     memory: str | int | None = None
     scratch: str | None = None

@@ -112,7 +112,7 @@ def test_local_cluster__listens_on_this_machine_only():
     try:
         assert isinstance(executor, DaskExecutor)
         assert executor.workers == executor.homes == 2
-        assert all(address.startswith("tls://127.0.0.1:") for address in executor._addresses)
+        assert all(address.startswith("tls://127.0.0.1:") for address in executor._members.addresses)
         assert executor.dashboard.startswith("http://127.0.0.1:")
     finally:
         executor.close()

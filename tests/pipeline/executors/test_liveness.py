@@ -68,6 +68,17 @@ def test_a_worker_that_comes_to_itself__is_kept(watch, clock):
     assert look(watch, clock, 90, {"a": STUCK}, counter=8) == []
 
 
+def test_a_worker_that_others_use_too__may_let_this_fit_wait(watch, clock):
+    """It is not lost because a task of another driver sleeps; removing it would end that task."""
+    shared = WorkerSign(0.5, 0.0, False, ("sweep-1",), shared=True)
+    assert look(watch, clock, 10_000, {"a": shared}) == []
+    assert watch.said == []
+    watch.begin()
+    silent = WorkerSign(1000.0, 0.0, False, ("sweep-1",), shared=True)
+    watch.look(1, {"a": shared})
+    assert "a" in look(watch, clock, 130, {"a": silent})
+
+
 def test_no_workers__is_said_and_then_lost_work(watch, clock):
     look(watch, clock, 90, {})
     assert watch.said == ["the cluster has no workers; waiting for some (100 s at most)"]

@@ -1,0 +1,176 @@
+"""Forms of the option `scheduler`: executors of this machine, and ways of naming a Dask scheduler that runs already."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from collapsium.storage.errors import OptionError, near
+
+LOCAL_SCHEDULERS = ("threads", "serial", "local")
+"""Schedulers whose workers are started by the driver, on its machine."""
+
+SCHEDULERS = "threads, local, serial, an address such as tcp://host:8786 or a scheduler file"
+
+
+@dataclass(frozen=True)
+class FileRule:
+    """Wait for a scheduler file, in seconds, and its size."""
+
+    appear: float = 10.0
+    """Limit until it exists: as long as Dask tries to connect to an address (`SETTINGS` of `dask_cluster`)."""
+
+    complete: float = 1.0
+    """Limit until it is complete, as the scheduler does not write it at once."""
+
+    poll: float = 0.1
+    """Between two looks."""
+
+    max_bytes: int = 1 << 20
+    """Size of the part that is read; the scheduler's file has some hundred bytes."""
+
+
+FILE_RULE = FileRule()
+
+
+@dataclass(frozen=True, eq=False)
+class ClientOrCluster:
+    """A Dask client or cluster of the caller, who closes it.
+
+    Attributes
+    ----------
+    source : distributed.Client or cluster object
+        A client, or any object with ``scheduler_address``, as Dask itself accepts: the clusters of `distributed`,
+        dask-gateway, dask-jobqueue, dask-kubernetes and Coiled.
+    """
+
+    source: Any
+
+    @property
+    def address(self) -> str:
+        """The scheduler's address; raises `OptionError` where there is none, as after the object was closed."""
+        address = getattr(self.source, "scheduler_address", None)
+        if address is None:
+            address = getattr(getattr(self.source, "scheduler", None), "address", None)
+        status = getattr(getattr(self.source, "status", None), "name", getattr(self.source, "status", None))
+        if not isinstance(address, str) or "://" not in address or status in ("closed", "closing"):
+            kind = type(self.source).__name__
+            raise OptionError(
+                f"expected a connected {kind}, found one that is {status or 'not connected'}", "scheduler"
+            )
+        return address
+
+    @property
+    def security(self) -> Any:
+        """The certificates by which the object connects; None where it has none."""
+        return getattr(self.source, "security", None)
+
+    def __str__(self) -> str:
+        return self.address
+
+
+Scheduler: TypeAlias = str | ClientOrCluster
+"""A scheduler as options hold it; paths are text."""
+
+
+def as_scheduler(value: object) -> Scheduler:
+    """Return a value of the option as text, or as a client or cluster.
+
+    Parameters
+    ----------
+    value : str, path-like, distributed.Client or cluster object
+        The value.
+
+    Returns
+    -------
+    str or ClientOrCluster
+        The scheduler.
+
+    Raises
+    ------
+    OptionError
+        The value is something else.
+    """
+    if isinstance(value, str | ClientOrCluster):
+        return value
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if isinstance(getattr(value, "scheduler_address", None), str) or _is_client(value):
+        return ClientOrCluster(value)
+    raise OptionError(f"expected {SCHEDULERS}, or a Dask client or cluster, found {value!r}", "scheduler")
+
+
+def _is_client(value: object) -> bool:
+    """Return True for a client of `distributed`, which need not be imported for it."""
+    kinds = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__)
+    return ("distributed", "Client") in kinds
+
+
+def is_elsewhere(scheduler: object) -> bool:
+    """Return True if the workers are not started by the driver, so that they see no temporary folder of it."""
+    return as_scheduler(scheduler) not in LOCAL_SCHEDULERS
+
+
+def check_scheduler(scheduler: object, workers: int | None) -> None:
+    """Raise `OptionError` if `workers` is less than 1 or the scheduler is of no known form; no connection is made."""
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise OptionError(f"expected a whole number of 1 or more, found {workers!r}", "workers")
+    scheduler = as_scheduler(scheduler)
+    if isinstance(scheduler, ClientOrCluster) or scheduler in LOCAL_SCHEDULERS or "://" in scheduler:
+        return
+    # A file of this name may still be written by the scheduler.
+    if not scheduler.endswith(".json") and not Path(scheduler).expanduser().exists():
+        hint = near(scheduler, LOCAL_SCHEDULERS)
+        raise OptionError(f"expected {SCHEDULERS}, found {scheduler!r}{hint}", "scheduler")
+
+
+def address_of(scheduler: Scheduler) -> str:
+    """Return the address of a scheduler that runs already.
+
+    Parameters
+    ----------
+    scheduler : str or ClientOrCluster
+        An address, the path of a scheduler file, or a client or cluster.
+
+    Returns
+    -------
+    str
+        The address. That in a file is read anew by each call, as a scheduler that was started again writes another.
+
+    Raises
+    ------
+    OptionError
+        The file is missing or not a scheduler file, or the object is closed.
+    """
+    if isinstance(scheduler, ClientOrCluster):
+        return scheduler.address
+    return scheduler if "://" in scheduler else _read_scheduler_file(Path(scheduler).expanduser())
+
+
+def _read_scheduler_file(path: Path) -> str:
+    """Return the address in a file that ``dask scheduler --scheduler-file`` writes, for which it waits a little."""
+    began = time.monotonic()
+    while True:
+        waited = time.monotonic() - began
+        try:
+            with path.open("rb") as file:
+                record = json.loads(file.read(FILE_RULE.max_bytes))
+            address = record.get("address") if isinstance(record, dict) else None
+            if isinstance(address, str) and "://" in address:
+                return address
+            fault, limit = "it has no address of a scheduler", 0.0
+        except FileNotFoundError:
+            fault, limit = "no such file", FILE_RULE.appear
+        except OSError as error:
+            fault, limit = f"it cannot be read ({error.strerror})", 0.0
+        except (ValueError, RecursionError):
+            fault, limit = "it is not JSON", FILE_RULE.complete
+        if waited >= limit:
+            raise OptionError(
+                f"{path}: expected a file that `dask scheduler --scheduler-file` writes; {fault}", "scheduler"
+            )
+        time.sleep(FILE_RULE.poll)

@@ -1,0 +1,234 @@
+"""Clusters that others own: objects, scheduler files, workers that join, leave or differ, and several fits at once."""
+
+import json
+import threading
+import time
+from collections import Counter
+
+import distributed
+import numpy as np
+import pytest
+from distributed.versions import get_versions
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.executors import dask_members
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.storage.errors import ClusterError, MismatchError, OptionError
+
+pytestmark = pytest.mark.xdist_group("clusters")
+
+OPTIONS = {"family": "hdp", "topics": 5, "iterations": 14}
+
+
+def rows(model):
+    return model.rows(0).word_topic
+
+
+@pytest.fixture(scope="module")
+def expected(small, tmp_path_factory):
+    return rows(fit(small[0], tmp_path_factory.mktemp("calm") / "run", scheduler="serial", **OPTIONS))
+
+
+class Computed(distributed.SchedulerPlugin):
+    """Counts how often each task was computed."""
+
+    name = "computed"
+
+    def __init__(self):
+        self.times = Counter()
+
+    def transition(self, key, start, finish, *args, **kwargs):
+        self.times[str(key)] += (start, finish) == ("processing", "memory")
+
+
+@pytest.fixture
+def cluster():
+    """Two workers in this process, which start at once."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as started:
+        yield started
+
+
+@pytest.mark.parametrize("kind", ["client", "cluster", "file"])
+def test_fit__takes_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(kind, small, tmp_path, cluster, expected):
+    (tmp_path / "scheduler.json").write_text(json.dumps({"address": cluster.scheduler_address}))
+    with distributed.Client(cluster) as client:
+        scheduler = {"client": client, "cluster": cluster, "file": tmp_path / "scheduler.json"}[kind]
+        events = []
+        model = fit(small[0], tmp_path / "run", scheduler=scheduler, sinks=[events.append], **OPTIONS)
+        np.testing.assert_array_equal(rows(model), expected)
+        assert client.submit(sum, [1, 2]).result() == 3
+        assert cluster.status.name == "running"
+    names = [event["scheduler"] for event in events if event["event"] == "cluster"]
+    assert names == [str(scheduler) if kind == "file" else cluster.scheduler_address]
+
+
+def test_a_client_that_was_closed__is_refused(small, tmp_path, cluster):
+    client = distributed.Client(cluster)
+    client.close()
+    with pytest.raises(OptionError, match="scheduler: expected a connected Client, found one that is closed"):
+        fit(small[0], tmp_path / "run", scheduler=client, **OPTIONS)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_scheduler_file_of_a_scheduler_that_has_gone__is_a_clear_error(tmp_path, cluster):
+    path = tmp_path / "scheduler.json"
+    path.write_text(json.dumps({"address": "tcp://127.0.0.1:1"}))
+    with pytest.raises(ClusterError, match=f"{path}: tcp://127.0.0.1:1: the scheduler cannot be reached"):
+        open_executor(path, cluster_timeout=0.5)
+
+
+def test_certificates__are_those_of_the_object(cluster):
+    with pytest.raises(OptionError, match="tls_ca: expected none with a Dask client or cluster object"):
+        open_executor(cluster, tls=object())
+
+
+def test_workers_of_other_versions__are_refused_before_anything_runs(small, tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr(
+        dask_members, "get_versions", lambda packages: {"packages": {"numpy": "0.9", "collapsium": "0.1.0"}}
+    )
+    with pytest.raises(MismatchError, match=r"worker \S+ has .*numpy \S+, the driver 0.9 .*and 1 more workers differ"):
+        fit(small[0], tmp_path / "run", scheduler=cluster, **OPTIONS)
+    assert not (tmp_path / "run").exists()
+
+
+def joined(cluster, workers, seconds=60):
+    """Wait until a cluster has so many workers."""
+    end = time.monotonic() + seconds
+    while len(cluster.scheduler.workers) != workers and time.monotonic() < end:
+        time.sleep(0.05)
+    return len(cluster.scheduler.workers)
+
+
+def with_another_numba(packages=None):
+    found = get_versions(packages)
+    found["packages"]["numba"] = "0.9"
+    return found
+
+
+def test_a_worker_that_joins_with_other_versions__ends_the_fit(small, tmp_path, monkeypatch):
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+
+        def slow_and_grow(event):
+            if event["event"] == "iteration" and event["iteration"] == 2:
+                monkeypatch.setattr("distributed.node.get_versions", with_another_numba)
+                cluster.scale(2)
+                assert joined(cluster, 2) == 2
+            time.sleep(0.2)
+
+        with pytest.raises(MismatchError, match="has numba 0.9, the driver"):
+            fit(
+                small[0],
+                tmp_path / "run",
+                scheduler=cluster,
+                sinks=[slow_and_grow],
+                family="lda",
+                topics=2,
+                iterations=500,
+            )
+    assert (tmp_path / "run/checkpoints").exists()
+
+
+def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_path, expected):
+    """From 1 to 4 workers and back: the same bits, no task computed twice, no long pause."""
+    computed, sizes, pauses, last = Computed(), [], [], [time.monotonic()]
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        cluster.scheduler.add_plugin(computed)
+        cluster.adapt(minimum=1, maximum=1, interval="100ms", wait_count=1)
+
+        def scale(event):
+            if event["event"] != "iteration":
+                return
+            pauses.append(time.monotonic() - last[0])
+            workers = {3: 4, 10: 1}.get(event["iteration"])
+            if workers is not None:
+                cluster.adapt(minimum=workers, maximum=workers, interval="100ms", wait_count=1)
+                joined(cluster, workers)
+            sizes.append(len(cluster.scheduler.workers))
+            # The new workers are looked for, and prepared, between iterations.
+            time.sleep(0.5)
+            last[0] = time.monotonic()
+
+        model = fit(small[0], tmp_path / "run", scheduler=cluster, sinks=[scale], **OPTIONS)
+    assert (sizes[0], max(sizes), sizes[-1]) == (1, 4, 1)
+    np.testing.assert_array_equal(rows(model), expected)
+    assert [key for key, times in computed.times.items() if times > 1] == []
+    assert max(pauses[1:]) < 10
+
+
+def test_workers_that_are_retired__hand_over_what_they_hold(small, tmp_path, expected, cluster):
+    computed, retired, losses = Computed(), [], []
+    cluster.scheduler.add_plugin(computed)
+    with distributed.Client(cluster) as client:
+
+        def retire(event):
+            if event["event"] == "iteration" and event["iteration"] == 6:
+                address = min(cluster.scheduler.workers)
+                # In the middle of an iteration, as its sweeps have been submitted.
+                thread = threading.Thread(target=lambda: retired.append(client.retire_workers([address])))
+                thread.start()
+                time.sleep(0.05)
+            losses.extend([event] if event["event"] == "back" else [])
+
+        model = fit(small[0], tmp_path / "run", scheduler=client, sinks=[retire], **OPTIONS)
+    assert len(retired) == 1
+    assert len(retired[0]) == 1
+    np.testing.assert_array_equal(rows(model), expected)
+    assert losses == []
+    assert [key for key, times in computed.times.items() if times > 1] == []
+
+
+def test_fits_that_share_a_scheduler__do_not_disturb_one_another(small, tmp_path, expected, cluster):
+    computed, found = Computed(), {}
+    cluster.scheduler.add_plugin(computed)
+
+    def run(place):
+        found[place] = rows(fit(small[0], tmp_path / place / "run", scheduler=cluster, **OPTIONS))
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in ("one", "other")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(found["one"], expected)
+    np.testing.assert_array_equal(found["other"], expected)
+    assert [key for key, times in computed.times.items() if times > 1] == []
+
+
+def test_a_cluster_without_workers__starts_one_for_a_fit(small, tmp_path, expected):
+    with distributed.LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        cluster.adapt(minimum=0, maximum=2, interval="100ms")
+        model = fit(small[0], tmp_path / "run", scheduler=cluster, **OPTIONS)
+    np.testing.assert_array_equal(rows(model), expected)
+
+
+def waited(seconds):
+    time.sleep(seconds)
+
+
+def added(left, right):
+    return left + right
+
+
+def divided(left, right):
+    return left // right
+
+
+def test_functions_for_all_workers__pass_over_those_that_leave(cluster):
+    executor = open_executor(cluster)
+    try:
+        with distributed.Client(cluster) as client:
+            threading.Timer(0.2, lambda: client.retire_workers([min(cluster.scheduler.workers)])).start()
+            assert executor.everywhere(waited, 1.0) in ([None], [None, None])
+        assert executor.everywhere(added, 1, 2) == [3]
+        with pytest.raises(ZeroDivisionError):
+            executor.everywhere(divided, 1, 0)
+    finally:
+        executor.close()
