@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.sparse import csr_array
 
 from collapsium.workers.ingest.dates import DAY, EPOCH, HOUR, MONTH, YEAR, Date, is_absent, read_date
 
@@ -152,7 +151,7 @@ def date_sums(dates: pa.Array, theta: Floats, tokens: Floats, counted: npt.NDArr
     first, w = order[starts[:-1]], tokens[rows[order]]
 
     def weighted_sums(weights: Floats, values: Floats) -> Floats:
-        return np.asarray(csr_array((weights, rows[order], starts), shape=(starts.size - 1, tokens.size)) @ values)
+        return _group_sums(weights, rows[order], starts, values)
 
     sums = DateSums(
         hour[first],
@@ -197,12 +196,25 @@ def _tally(texts: Sequence[str | None], read: Sequence[Date | None], counts: Seq
     return DateTally(missing, unreadable, ambiguous, unix, short_years, day_first, month_first, tuple(examples))
 
 
+def _group_sums(weights: Floats, rows: Ints, starts: Ints, values: Floats) -> Floats:
+    """Return the weighted sum of the rows of each group, which are added in their order."""
+    shape = starts.size - 1, len(values)
+    if not rows.size:
+        return np.zeros((shape[0], *values.shape[1:]))
+    # A fit of documents without dates need not wait for the import of SciPy.
+    from scipy.sparse import csr_array
+
+    return np.asarray(csr_array((weights, rows, starts), shape=shape) @ values)
+
+
 def _merged(sums: DateSums) -> DateSums:
     """Return the sums with sums row for each date, added in their order."""
     order, starts = _groups(sums.exact, sums.hour, sums.day_first)
     first = order[starts[:-1]]
-    members = csr_array((np.ones(order.size), order, starts), shape=(first.size, order.size))
-    totals: dict[str, Any] = {name: np.asarray(members @ getattr(sums, name)) for name in (*_SUMS, *_TABLES)}
+    ones = np.ones(order.size)
+    totals: dict[str, Any] = {
+        name: _group_sums(ones, order, starts, getattr(sums, name)) for name in (*_SUMS, *_TABLES)
+    }
     totals["documents"] = np.rint(totals["documents"]).astype(np.int64)
     return replace(sums, **totals, **{name: getattr(sums, name)[first] for name in _DATE})
 

@@ -17,6 +17,7 @@ from collapsium.storage.corpus.shard_columns import number_column, text_column
 from collapsium.storage.errors import DamagedError, InputError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet.bounded_file import BoundedFile
+from collapsium.storage.io.parquet.columns import number_array, string_array
 from collapsium.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
@@ -66,9 +67,8 @@ class Vocabulary:
         VocabularyRecord
             The file, its digest, and that of the words.
         """
-        table = pa.table(
-            {"word": pa.array(self.words, pa.string()), "documents": self.documents, "tokens": self.tokens}
-        )
+        counts = {"documents": number_array(self.documents), "tokens": number_array(self.tokens)}
+        table = pa.table({"word": string_array(self.words), **counts})
         sink = io.BytesIO()
         pq.write_table(table, sink, compression="zstd", store_schema=False)
         digest = hashlib.sha256(sink.getvalue()).hexdigest()

@@ -8,7 +8,6 @@ from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrc
 
 from collapsium.pipeline.engine.leakage.lineage import TOKENS_ADVICE
 from collapsium.pipeline.executors.base import Executor
@@ -98,6 +97,9 @@ def is_contained(table: Table) -> bool:
 def _is_part(table: Table) -> bool:
     """Return true if the counts of the columns are a part of those of the rows."""
     total_count, part = np.indices(table.shape)
+    # A fit that holds out nothing, or a split that is recorded, need not wait for the import of SciPy.
+    from scipy.special import bdtrc
+
     tokens = total_count + part
     total = float((tokens * table).sum())
     if total == 0.0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +17,21 @@ def numbers_of(column: pa.Array | pa.ChunkedArray) -> AnyArray:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
     return np.from_dlpack(column) if plain else np.asarray(column)
+
+
+def number_array(values: AnyArray) -> pa.Array:
+    """Return numbers as an Arrow array without a copy; `pyarrow.array` imports pandas if it is installed."""
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, pa.py_buffer(values)], 0)
+
+
+def string_array(texts: Sequence[str]) -> pa.Array:
+    """Return texts as an Arrow array; `pyarrow.array` imports pandas if it is installed."""
+    data = [text.encode() for text in texts]
+    offsets = np.zeros(len(data) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, data), dtype=np.int64, count=len(data)), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))]
+    return pa.Array.from_buffers(pa.large_string(), len(data), buffers, 0).cast(pa.string())
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -74,6 +74,14 @@ def test_what_is_absent__is_missed_without_imports_that_take_long(command, tmp_p
     assert names.isdisjoint(HEAVY)
 
 
+def test_a_fit__imports_no_library_that_it_needs_not(small, tmp_path):
+    """pandas and Zarr took a third of the time that a small fit takes beyond its iterations."""
+    words = ["fit", str(small[0]), tmp_path / "run", "--family", "lda", "--topics", "3", "--iterations", "2", "--quiet"]
+    code, names = imported(*words)
+    assert code == 0
+    assert names.isdisjoint({"distributed", "pandas", "sklearn", "zarr"})
+
+
 def test_families__are_described_without_imports_that_take_long():
     script = (
         "import json, sys\n"
