@@ -25,6 +25,7 @@ from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
+from collapsium.storage.io.parquet.columns import number_array
 from collapsium.storage.runs.members import member_of
 from collapsium.storage.runs.proportions import (
     MATRICES,
@@ -273,10 +274,11 @@ def sparse(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float) -> p
     pyarrow.Table
         ``id``, ``topics`` and ``proportions``, the largest first.
     """
-    order = np.argsort(-theta, axis=1, kind="stable")
-    falling = np.take_along_axis(theta, order, axis=1)
-    keep = falling >= threshold
-    offsets = pa.array(np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int32))
-    topics = pa.ListArray.from_arrays(offsets, pa.array(order[keep].astype(np.int32)))
-    proportions = pa.ListArray.from_arrays(offsets, pa.array(falling[keep].astype(np.float32)))
+    # Few topics reach the threshold, and only those are sorted: the largest first, equal ones by their number.
+    document, topic = np.nonzero(theta >= threshold)
+    share = theta[document, topic]
+    order = np.lexsort((-share, document))
+    offsets = number_array(running(np.bincount(document, minlength=len(theta))).astype(np.int32))
+    topics = pa.ListArray.from_arrays(offsets, number_array(topic[order].astype(np.int32)))
+    proportions = pa.ListArray.from_arrays(offsets, number_array(share[order].astype(np.float32)))
     return pa.Table.from_arrays([ids, topics, proportions], schema=SCHEMA)
