@@ -24,7 +24,7 @@ from collapsium.workers.ingest.windows import WindowCounts, WindowRequest, WordP
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-DIVERSITIES: Mapping[str, Callable[[Ints], float]] = {
+DIVERSITIES: Mapping[str, Callable[[npt.ArrayLike], float]] = {
     "diversity": diversity.topic_diversity,
     "strict-diversity": diversity.strict_diversity,
     "inverted-rbo": diversity.inverted_rbo,

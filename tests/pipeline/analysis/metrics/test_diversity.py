@@ -36,3 +36,9 @@ def test_rank_biased_overlap__is_its_definition(first, second, size, persistence
         count / depth * persistence**depth for depth, count in enumerate(shared, 1)
     )
     assert rank_biased_overlap(first, second, persistence) == pytest.approx(expected)
+
+
+def test_words__are_numbers_or_texts():
+    texts = [[f"w{word}" for word in row] for row in ONE_SHARED.tolist()]
+    for measure in (topic_diversity, strict_diversity, inverted_rbo):
+        assert measure(texts) == measure(ONE_SHARED)

@@ -4,13 +4,16 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
 
 from collapsium.pipeline import Corpus, Model, coherence, evaluate, fit, ingest, measure, split
 from collapsium.pipeline.analysis.metrics import catalogue, clustering, diversity
 from collapsium.pipeline.analysis.metrics.likelihoods import log_likelihood
 from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.readers.texts.stopwords import stop_words
 from collapsium.workers.arrays.random_streams import Stream
@@ -253,6 +256,18 @@ def test_unsuitable_documents__are_refused(place, small, tmp_path):
     (tmp_path / "other.jsonl").write_text('{"id": "1", "text": "nothing known here"}\n')
     with pytest.raises(InputError, match="expected texts with words of the topics"):
         measure(place / "run", metrics="c_v", coherence=tmp_path / "other.jsonl", **SERIAL)
+
+
+def test_arrays__of_an_estimator_are_measured():
+    texts = [one["text"] for one in records(1, 60, "a")]
+    labels = [one["subject"] for one in records(1, 60, "a")]
+    words = CountVectorizer(stop_words="english", min_df=2)
+    counts = pd.DataFrame(words.fit_transform(texts).toarray(), columns=words.get_feature_names_out())
+    lda = CollapsedLDA(n_components=3, max_iter=30, random_state=0).fit(counts)
+    assert clustering.purity(labels, lda.transform(counts).argmax(axis=1)) > 0.9
+    assert diversity.strict_diversity(lda.top_words(5)) > 0.5
+    coherent = text_coherence(lda.top_words(5), [text.split() for text in texts], "c_npmi")
+    assert coherent.mean() > 0.0
 
 
 def test_command__prints_definitions_and_sources(place, capsys):
