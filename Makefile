@@ -21,7 +21,7 @@ CORPORA ?= 1000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
-.PHONY: demo test test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench chaos fuzz clean help
+.PHONY: demo test test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
@@ -38,8 +38,10 @@ help:
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each; HOSTILE=$(HOSTILE) changed arrays of each family's runs"
 	@echo "                and CORPORA=$(CORPORA) hostile corpora through whole commands"
-	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
-	@echo "                TRAIN=... HELDOUT=... name corpora, TOPICS, ITERATIONS, ALPHA, ROUNDS, PEERS, FAMILIES the rest"
+	@echo "make bench      the kernels' speed, and fits beside other libraries on a small drawn corpus"
+	@echo "make bench-shapes    fits beside other libraries on corpora of all shapes; it goes on where it was interrupted;"
+	@echo "                tables and plots in build/bench; CORPORA=... is their folder, SOURCES=... that of public files,"
+	@echo "                GRID, NAMES, COUNTS (of topics), CONTESTANTS, VARY, ITERATIONS, ROUNDS, LIMIT, RESULTS the rest"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -157,12 +159,20 @@ $(BENCH_READY): $(READY)
 # An option of the comparison, where its variable is set.
 option = $(if $($(1)),--$(2) '$($(1))')
 
+RESULTS ?= build/bench/results.jsonl
+CORPORA ?= build/bench/corpora
+
 bench: $(BENCH_READY)
 	COLLAPSIUM_BENCH_PAIRS=$(PAIRS) COLLAPSIUM_BENCH_TOPICS=$(TOPICS) $(BIN)/python -m pytest -p no:xdist --benchmark-enable --benchmark-only tests/benchmarks/test_kernels.py
-	$(BIN)/python -m tests.benchmarks.compare --topics $(TOPICS) --workers $(WORKERS) \
-		$(call option,TRAIN,train) $(call option,HELDOUT,heldout) $(call option,ITERATIONS,iterations) \
-		$(call option,ALPHA,alpha) $(call option,ROUNDS,rounds) $(call option,PEERS,peers) \
-		$(call option,FAMILIES,families) $(call option,OUT,out)
+	$(MAKE) bench-shapes NAMES=small COUNTS=$(TOPICS) CONTESTANTS='$(or $(CONTESTANTS),tomotopy*,topica*,gensim,scikit-learn,lda,hdp)'
+
+bench-shapes: $(BENCH_READY)
+	$(BIN)/python -m tests.benchmarks.shapes prepare $(CORPORA) $(call option,SOURCES,sources) $(call option,NAMES,corpora)
+	$(BIN)/python -m tests.benchmarks.shapes run $(CORPORA) $(RESULTS) --workers $(WORKERS) \
+		$(call option,GRID,grid) $(call option,NAMES,corpora) $(call option,COUNTS,topics) \
+		$(call option,CONTESTANTS,contestants) $(call option,VARY,vary) $(call option,ITERATIONS,iterations) \
+		$(call option,ROUNDS,rounds) $(call option,LIMIT,limit)
+	$(BIN)/python -m tests.benchmarks.shapes report $(RESULTS) build/bench
 
 # A failing seed replays with: python -m tests.chaos.histories SEED
 chaos: $(READY)

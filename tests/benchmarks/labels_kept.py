@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from collapsium.pipeline import Corpus, Model, compare, evaluate, fit, split
+from collapsium.pipeline.reporting.plots.style import COLOURS
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import Run
 from tests.benchmarks.labels_tables import lines, saved, table, write
-from tests.benchmarks.table import OURS
 
 # What is chosen among, on a tenth of the training documents: few labels want a small alpha, many a large one.
 SETTINGS = (
@@ -190,7 +190,7 @@ def draw_classes(rows, out):
     def painter(figure):
         def paint(axes):
             axes.barh(
-                [row["name"] for row in rows], [row[figure] for row in rows], color=OURS[0], label="test documents"
+                [row["name"] for row in rows], [row[figure] for row in rows], color=COLOURS[0], label="test documents"
             )
             axes.set(xlabel=figure.replace("_", " "), xlim=(0, 1))
 

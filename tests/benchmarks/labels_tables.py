@@ -2,7 +2,7 @@
 
 import json
 
-from tests.benchmarks.table import MARKS, OURS, THEIRS, can_draw
+from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, can_draw
 
 PANEL = 4.6, 3.8  # inches
 
@@ -27,8 +27,7 @@ def write(out, name, results, tables, note):
 def lines(axes, x, y, label, error=None):
     """Draw a line with marks, of the next colour."""
     at = len(axes.lines)
-    colours = OURS + THEIRS
-    axes.errorbar(x, y, yerr=error, color=colours[at % len(colours)], marker=MARKS[at % len(MARKS)], label=label)
+    axes.errorbar(x, y, yerr=error, color=COLOURS[at % len(COLOURS)], marker=MARKS[at % len(MARKS)], label=label)
 
 
 def saved(path, painters, legend=True):

@@ -7,7 +7,8 @@ Every other line has the seconds that the peer has spent fitting (its initialisa
 scoring not), its iterations, and the score of its current state by the one definition that all are measured with: the
 mean over held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk + alpha) / (n_d + K alpha) and
 phi = (n_kw + beta/W) / (n_k + beta), or the peer's own estimates where it gives those. Words that a peer does not know
-get the prior's probability.
+get the prior's probability. With `--samples S` the last line has also the score of the mean prediction of S samples,
+`--sample-every` iterations apart, of which the last state is the last.
 """
 
 import argparse
@@ -19,10 +20,10 @@ import time
 import numpy as np
 
 from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
-from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, RESTARTS, score
+from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, RESTARTS, probabilities, score_of
 from collapsium.pipeline.workflows.compare.catalogue import LIBRARIES, installed
 
-__all__ = ["LIBRARIES", "PEERS", "RESTARTS", "Data", "installed", "score"]
+__all__ = ["LIBRARIES", "PEERS", "RESTARTS", "Data", "installed"]
 
 EACH = 0.1  # of the iterations, between two scores
 
@@ -34,25 +35,42 @@ def steps(iterations):
     return np.diff([0, *at]).tolist()
 
 
-def tell(**line):
+def print_line(**line):
     """Print a line of JSON, at once."""
     print(json.dumps(line), flush=True)
 
 
-def run(given):
-    """Fit a peer step by step, and print where it stands after each."""
-    data, held = Data.read(given.train), Data.read(given.heldout)
-    peer, spent, done = PEERS[given.peer](data, given), 0.0, 0
-    for more in [given.iterations] if given.last else steps(given.iterations):
-        tell(state="fitting")
+def stops(arguments):
+    """Return the iterations after which the fit is scored, and those whose predictions are averaged."""
+    last = arguments.iterations
+    sampled = [last - back * arguments.sample_every for back in range(arguments.samples)] if arguments.samples else []
+    scored = [last] if arguments.last else np.cumsum(steps(last)).tolist()
+    return sorted({*scored, *sampled}), set(sampled)
+
+
+def run(arguments):
+    """Fit a peer step by step, and print its state's score after each."""
+    data, held = Data.read(arguments.train), Data.read(arguments.heldout)
+    if arguments.eta is not None:
+        arguments.beta = arguments.eta * data.size
+    peer, spent, done = PEERS[arguments.peer](data, arguments), 0.0, 0
+    ends, sampled = stops(arguments)
+    averaged = np.zeros(held.words.size)
+    for end in ends:
+        print_line(state="fitting")
         began = time.perf_counter()
-        peer.step(more)
+        peer.step(end - done)
         took = time.perf_counter() - began
-        tell(state="fitted")
-        spent, done = (took if given.peer in RESTARTS else spent + took), done + more
+        print_line(state="fitted")
+        spent, done = (took if arguments.peer in RESTARTS else spent + took), end
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        found = score(held, *peer.estimate())
-        tell(seconds=spent, iterations=done, score=found, megabytes=memory)
+        predicted = probabilities(held, *peer.estimate())
+        line = {"seconds": spent, "iterations": done, "score": score_of(held, predicted), "megabytes": memory}
+        if end in sampled:
+            averaged += predicted / len(sampled)
+        if sampled and end == ends[-1]:
+            line["averaged"] = score_of(held, averaged)
+        print_line(**line)
 
 
 def main():
@@ -68,9 +86,20 @@ def main():
     parser.add_argument("--workers", type=int, default=2, help="cores (default: 2)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--last", action="store_true", help="score the last state only")
-    given = parser.parse_args()
+    parser.add_argument("--eta", type=float, help="of a word in a topic, instead of --beta")
+    parser.add_argument("--samples", type=int, default=0, help="samples to average (default: 0)")
+    parser.add_argument("--sample-every", type=int, default=10, help="iterations between two (default: 10)")
+    for library in LIBRARIES.values():
+        for name, default in library.options.items():
+            flag = f"--{name.replace('_', '-')}"
+            parser.add_argument(
+                flag, type=type(default), default=default, help=f"of {library.name} (default: {default})"
+            )
+    arguments = parser.parse_args()
+    if (arguments.samples - 1) * arguments.sample_every >= arguments.iterations:
+        parser.error(f"{arguments.samples} samples are more than {arguments.iterations} iterations have")
     logging.disable(logging.WARNING)
-    run(given)
+    run(arguments)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,9 @@ EPILOG = """examples:
 --set FAMILY.OPTION=VALUE sets an option of a family (see `collapsium fit --family
 FAMILY --help`), or one of iterations, samples, sample_every, score_every and
 local_sweeps. Other libraries have the options iterations, alpha and beta;
-tomotopy also samples and sample_every. A value NUMBER/K, such as 0.1/K, is
-divided by the cell's number of topics.
+tomotopy also samples, sample_every and optim_interval, topica sampler (cvb0,
+sparse, lightlda or warp). A value NUMBER/K, such as 0.1/K, is divided by the
+cell's number of topics.
 
 Leave out fields that contain the field to predict, such as a second rating next
 to stars: --labels lists the fields to use. Families use and predict numbers with

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Library:
         Whether it determines the number of topics.
     starts_from_topics : bool
         Whether it also starts from a number of topics.
+    options : mapping
+        Options of this library alone, with their defaults.
     """
 
     name: str
@@ -29,13 +32,14 @@ class Library:
     samples: bool = False
     finds_topics: bool = False
     starts_from_topics: bool = False
+    options: Mapping[str, int | str] = field(default_factory=dict)
 
 
 _LIBRARIES = (
     Library("scikit-learn", "sklearn"),
     Library("gensim", "gensim"),
-    Library("tomotopy", "tomotopy", samples=True),
-    Library("topica", "topica"),
+    Library("tomotopy", "tomotopy", samples=True, options={"optim_interval": 0}),
+    Library("topica", "topica", options={"sampler": "cvb0"}),
     Library("tomotopy-hdp", "tomotopy", samples=True, finds_topics=True, starts_from_topics=True),
     Library("topica-hdp", "topica", finds_topics=True),
     Library("gensim-hdp", "gensim", finds_topics=True),

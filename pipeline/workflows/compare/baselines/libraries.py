@@ -69,7 +69,7 @@ class Peer(Protocol):
 
 
 class Tomotopy:
-    """Collapsed Gibbs sampling; the state is a sample."""
+    """Collapsed Gibbs sampling, with an asymmetric alpha learned every few sweeps; the state is a sample."""
 
     def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
         import tomotopy
@@ -82,7 +82,7 @@ class Tomotopy:
             eta=arguments.beta / data.size,
             seed=arguments.seed,
         )
-        self.model.optim_interval = 0
+        self.model.optim_interval = arguments.optim_interval
         self.known = [d for d in data.documents() if data.offsets[d + 1] > data.offsets[d]]
         for d in self.known:
             self.model.add_doc([str(word) for word in data.tokens(d)])
@@ -102,14 +102,15 @@ class Tomotopy:
         counts = probability * (total + eta * words.size)[:, np.newaxis] - eta
         phi = np.full((arguments.topics, self.size), eta)
         phi[:, words] += np.maximum(counts, 0.0)
-        theta = np.full((self.count, arguments.topics), 1.0 / arguments.topics)
+        alpha = np.asarray(self.model.alpha, dtype=np.float64)
+        theta = np.tile(alpha / alpha.sum(), (self.count, 1))
         for d, document in zip(self.known, self.model.docs, strict=True):
             theta[d] = document.get_topic_dist()
         return theta, phi / (total + arguments.beta)[:, np.newaxis]
 
 
 class Topica:
-    """CVB0 of the library's Rust core; a fit cannot be continued, so a longer one starts afresh."""
+    """LDA of the library's Rust core, by the sampler that `sampler` names; a longer fit starts afresh."""
 
     def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
         import topica
@@ -136,7 +137,7 @@ class Topica:
             burn_in=0,
             seed=arguments.seed,
             num_threads=arguments.workers,
-            sampler="cvb0",
+            sampler=arguments.sampler,
             use_symmetric_alpha=True,
         )
         self.model.fit(self.corpus, iters=self.done, num_samples=1, sample_interval=1, keep_theta_draws=False)
@@ -239,7 +240,7 @@ def fitted(arguments: SimpleNamespace) -> JsonObject:
     ----------
     arguments : types.SimpleNamespace
         ``peer``, ``train``, ``heldout``, ``topics``, ``iterations``, ``samples``, ``sample_every``, ``alpha``,
-        ``beta``, ``workers``, ``seed`` and ``words``, the number of top words of a topic.
+        ``beta``, ``workers``, ``seed``, ``words``, the number of top words of a topic, and the library's own options.
 
     Returns
     -------

@@ -64,7 +64,7 @@ class LibraryFit(Baseline):
     start_topics : int
         Number of topics to start from.
     options : dict
-        ``iterations``, ``samples``, ``sample_every``, ``alpha`` and ``beta``.
+        ``iterations``, ``samples``, ``sample_every``, ``alpha``, ``beta`` and the library's own.
     target : Target
         Training and held-out tokens.
     resources : Resources
@@ -130,8 +130,15 @@ def library_fits(options: CompareOptions, target: Target, resources: Resources) 
 
 def _checked_options(options: CompareOptions, library: Library, topics: int | None) -> JsonObject:
     """Return the options of a fit: priors, those of the comparison, and those set for the library."""
-    known = {**OPTIONS, **(SAMPLING if library.samples else {})}
-    checked: JsonObject = {**PRIORS, "iterations": options.iterations, "samples": 0, "sample_every": 0}
+    own = {name: type(default) for name, default in library.options.items()}
+    known = {**OPTIONS, **(SAMPLING if library.samples else {}), **own}
+    checked: JsonObject = {
+        **PRIORS,
+        "iterations": options.iterations,
+        "samples": 0,
+        "sample_every": 0,
+        **library.options,
+    }
     if library.finds_topics:
         checked["alpha"] = ALPHA
     if library.samples:
@@ -141,8 +148,8 @@ def _checked_options(options: CompareOptions, library: Library, topics: int | No
         named, kind = f"{library.name}.{option}", known.get(option)
         if kind is None:
             raise OptionError(f"--set {named}: unknown option of '{library.name}'{suggestion(option, known)}")
-        number = number_of(value, topics, named)
-        kinds = (int,) if kind is int else (int, float)
+        number = value if kind is str else number_of(value, topics, named)
+        kinds = {int: (int,), float: (int, float), str: (str,)}[kind]
         if not isinstance(number, kinds) or isinstance(number, bool) or (kind is float and not number > 0):
             raise OptionError(f"--set {named}: expected {KINDS[kind]}, found {value!r}")
         checked[option] = number

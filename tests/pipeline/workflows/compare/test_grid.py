@@ -166,6 +166,10 @@ def test_other_texts__are_evaluated_never(text):
             "--set gensim.passes: unknown option of 'gensim'",
         ),
         ({"peers": ("gensim",), "settings": {"gensim": {"alpha": "x"}}}, "--set gensim.alpha: expected a number"),
+        (
+            {"peers": ("topica",), "settings": {"topica": {"sampler": 3}}},
+            "--set topica.sampler: expected a string, found 3",
+        ),
         ({"seed": 0.5}, "seed: expected a whole number"),
         ({"fraction": 0.1, "heldout": "other"}, "`fraction` cannot be combined with `heldout`"),
         ({"fraction": 0.0}, "fraction: expected a value greater than 0, found 0.0"),
@@ -195,3 +199,10 @@ def test_fits_of_libraries__divide_by_k_too():
         ("gensim-4", 0.25, 5),
         ("gensim-8", 0.125, 5),
     ]
+
+
+def test_fits_of_libraries__have_their_own_options():
+    settings = {"tomotopy": {"optim_interval": 10}, "topica": {"sampler": "warp"}}
+    fits = fits_of_libraries(asked(("lda",), topics=(4,), peers=("tomotopy", "topica", "gensim"), settings=settings))
+    assert [fit.options.get("optim_interval") for fit in fits] == [10, None, None]
+    assert [fit.options.get("sampler") for fit in fits] == [None, "warp", None]

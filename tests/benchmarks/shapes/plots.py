@@ -1,0 +1,102 @@
+"""Plots of the bench of shapes: score against time, memory against its estimate, and options that were tried.
+
+Each is drawn for light and for dark pages, as PNG and SVG.
+"""
+
+from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, new_panels, saved
+
+DARK = {
+    "figure.facecolor": "#14181e",
+    "axes.facecolor": "#14181e",
+    "savefig.facecolor": "#14181e",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#ced6dd"),
+    "grid.color": "#48566b",
+}
+"""Colours of the documentation's dark pages."""
+BLACK, WHITE = "#000000", "#ffffff"
+WORST = 0.15
+"""Nats below the best end of a panel from which curves are shown."""
+
+
+def draw(found, out):
+    """Draw all plots into a folder; return their names."""
+    from matplotlib import rc_context
+
+    plots = {}
+    for topics in sorted({one.topics for one in found}):
+        plots[f"score-over-time-{topics}"] = lambda dark, topics=topics: score_over_time(found, topics, dark)
+    plots["memory"] = lambda dark: memory(found, dark)
+    names = []
+    for name, make in plots.items():
+        for suffix, style in (("", {}), ("-dark", DARK)):
+            with rc_context({**SALT, "axes.grid": True, "grid.alpha": 0.3, **style}):
+                figure = make(bool(suffix))
+                if figure is None:
+                    continue
+                for kind in ("png", "svg"):
+                    (out / f"{name}{suffix}.{kind}").write_bytes(saved(figure, kind))
+                names.append(f"{name}{suffix}.png and .svg")
+    return names
+
+
+def styles_of(names, dark):
+    """Return the colour and mark of each name."""
+    colours = [WHITE if dark and colour == BLACK else colour for colour in COLOURS]
+    return {
+        name: {"color": colours[number % len(colours)], "marker": MARKS[number % len(MARKS)], "markersize": 5}
+        for number, name in enumerate(names)
+    }
+
+
+def score_over_time(found, topics, dark):
+    """Draw a panel for each corpus: the defaults, ensembles as single marks, and peers."""
+    shown = [one for one in found if one.topics == topics and one.runs and (one.is_default or not one.ours)]
+    if not shown:
+        return None
+    corpora = list(dict.fromkeys(one.corpus for one in shown))
+    styles = styles_of(dict.fromkeys(one.name for one in shown), dark)
+    figure, panels = new_panels(len(corpora), f"Held-out score by seconds, K = {topics}")
+    for axes, corpus in zip(panels, corpora, strict=True):
+        own = [one for one in shown if one.corpus == corpus]
+        for one in own:
+            seconds, scores = zip(*one.curve(), strict=True)
+            axes.plot(seconds, scores, label=one.name, markevery=[len(seconds) - 1], linewidth=1.6, **styles[one.name])
+            averaged = one.median("averaged")
+            if averaged is not None and not one.ours:
+                axes.plot(seconds[-1:], [averaged], linestyle="", fillstyle="none", **styles[one.name])
+        ends = [value for one in own for value in (one.median("score"), one.median("averaged")) if value is not None]
+        axes.set_ylim(min(max(min(ends), max(ends) - 2 * WORST), max(ends) - WORST) - 0.02, max(ends) + 0.02)
+        axes.set_xscale("log")
+        axes.set_title(corpus)
+        axes.set_xlabel("seconds, log scale")
+        axes.ticklabel_format(axis="y", useOffset=False)
+    panels[0].set_ylabel("nats a held-out token")
+    legend(figure, panels)
+    return figure
+
+
+def memory(found, dark):
+    """Draw the estimate against the measured peak, with lines 15% above and below."""
+    shown = [one for one in found if one.runs and one.median("estimated_megabytes")]
+    if not shown:
+        return None
+    styles = styles_of(dict.fromkeys(one.corpus for one in shown), dark)
+    figure, (axes,) = new_panels(1, "Memory: estimate against measured peak")
+    peaks = [one.median("megabytes") for one in shown]
+    ends = [0.8 * min(peaks), 1.25 * max(peaks)]
+    for factor, line in ((1.0, "-"), (0.85, ":"), (1.15, ":")):
+        axes.plot(ends, [factor * end for end in ends], color="#888888", linestyle=line, linewidth=1)
+    for one, peak in zip(shown, peaks, strict=True):
+        axes.plot([peak], [one.median("estimated_megabytes")], linestyle="", label=one.corpus, **styles[one.corpus])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("measured peak, MB")
+    axes.set_ylabel("estimate, MB")
+    legend(figure, [axes])
+    return figure
+
+
+def legend(figure, panels):
+    """Draw a legend outside the panels, so that it covers no line."""
+    named = {label: line for one in panels for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(named.values()), list(named), loc="outside right center", frameon=False)

@@ -1,0 +1,37 @@
+"""Commands that are watched: their memory, their lines, their errors, and their end."""
+
+import sys
+
+from tests.benchmarks import processes
+
+NOISY = """
+import json, time
+hold = bytearray(1)
+print("a library greets", flush=True)
+print(json.dumps({"state": "fitting"}), flush=True)
+time.sleep(0.2)
+print(json.dumps({"state": "fitted"}), flush=True)
+hold = bytearray(200_000_000)
+time.sleep(0.3)
+print(json.dumps({"score": -1.0}), flush=True)
+"""
+
+
+def test_watch__sees_memory_while_it_is_wanted():
+    while_fitting = processes.watch([sys.executable, "-c", NOISY], 60, always=False)
+    always = processes.watch([sys.executable, "-c", NOISY], 60)
+    assert while_fitting.lines == [{"score": -1.0}]
+    assert not while_fitting.error
+    assert 0 < while_fitting.megabytes < 150 < always.megabytes
+
+
+def test_watch__tells_why_a_command_failed():
+    seen = processes.watch([sys.executable, "-c", "print('{\"score\": -2.0}'); raise ValueError('no such luck')"], 60)
+    assert seen.error == "ValueError: no such luck"
+    assert seen.lines == [{"score": -2.0}]
+    assert processes.watch([sys.executable, "-c", "import sys; sys.exit(3)"], 60).error == "ended with code 3"
+
+
+def test_watch__ends_what_takes_too_long():
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    assert "more than 0.5 s" in processes.watch([sys.executable, "-c", child], 0.5).error
