@@ -26,7 +26,7 @@ from collapsium.workers.kernels.argument_types import (
     UInt64Vector,
 )
 from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
-from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.special import digamma
@@ -78,30 +78,42 @@ def _draw_topic(
     return k
 
 
-@helper
+@borrower
 def _count_document(
-    topics: Array, prior: Array, inverse: Array, local_counts: OutFloat64Vector, coefficient: OutFloat32Vector
+    token_topic: Array,
+    first: int,
+    end: int,
+    prior: Array,
+    inverse: Array,
+    local_counts: OutFloat64Vector,
+    coefficient: OutFloat32Vector,
 ) -> None:
     """Add a document's tokens to its counts by topic, and fill the coefficients of its topics."""
-    for token in range(topics.size):
-        local_counts[topics[token]] += 1.0
-    for token in range(topics.size):
-        k = topics[token]
+    for token in range(first, end):
+        local_counts[token_topic[token]] += 1.0
+    for token in range(first, end):
+        k = token_topic[token]
         coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
 
 
-@helper
+@borrower
 def _clear_document(
-    topics: Array, prior: Array, inverse: Array, local_counts: OutFloat64Vector, coefficient: OutFloat32Vector
+    token_topic: Array,
+    first: int,
+    end: int,
+    prior: Array,
+    inverse: Array,
+    local_counts: OutFloat64Vector,
+    coefficient: OutFloat32Vector,
 ) -> None:
     """Set the counts of a document's topics to zero, and their coefficients to those of an empty document."""
-    for token in range(topics.size):
-        k = topics[token]
+    for token in range(first, end):
+        k = token_topic[token]
         local_counts[k] = 0.0
         coefficient[k] = prior[k] * inverse[k]
 
 
-@helper
+@borrower
 def _free_topic(k: int, prior: Array, remainder: Array, reusable: Array, free: Array, free_count: Array) -> None:
     """Return a_k of a topic without tokens to a_rest, and its slot to the free ones if it is reusable."""
     remainder[0] += prior[k]
@@ -111,7 +123,7 @@ def _free_topic(k: int, prior: Array, remainder: Array, reusable: Array, free: A
         free_count[0] += 1
 
 
-@helper
+@borrower
 def _create_topic(gamma: float, number: float, prior: Array, remainder: Array, free: Array, free_count: Array) -> int:
     """Return the slot of a new topic, whose a_k is broken off a_rest by v ~ Beta(1, gamma)."""
     free_count[0] -= 1
@@ -173,7 +185,7 @@ def sweep_tokens(
         begin = token
         for pair in range(offsets[document], offsets[document + 1]):
             token += counts[pair]
-        _count_document(token_topic[begin:token], prior, inverse, local_counts, coefficient)
+        _count_document(token_topic, begin, token, prior, inverse, local_counts, coefficient)
         token = begin
         for pair in range(offsets[document], offsets[document + 1]):
             word_counts = word_topic[position[pair]]
@@ -205,7 +217,7 @@ def sweep_tokens(
                 coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
                 token_topic[token] = k
                 token += 1
-        _clear_document(token_topic[begin:token], prior, inverse, local_counts, coefficient)
+        _clear_document(token_topic, begin, token, prior, inverse, local_counts, coefficient)
     progress[0] = offsets.size - 1
 
 
