@@ -21,11 +21,12 @@ CORPORA ?= 1000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
-.PHONY: demo test test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes chaos fuzz clean help
+.PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
 	@echo "make test       the tests, also with the compiler off; make test-all: those that take long too"
+	@echo "make coverage   the lines that make test runs, module by module"
 	@echo "make lint types contracts    the other checks; .ci/run makes them and the tests"
 	@echo "make docs       the site of docs/, with its examples run and its links checked: build/docs/index.html"
 	@echo "make docs-links its links to other sites too, of those that this machine reaches"
@@ -57,6 +58,15 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" tests
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" tests
+
+# Lines of the product that these tests run, without kernels; processes that tests start are counted too.
+coverage: $(READY)
+	rm -rf build/coverage
+	mkdir -p build/coverage
+	$(BIN)/coverage run -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n $(PROCESSES) -m "kernels and not long" tests
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 # For releases and nights: the tests that take long, all option matrices, faults, fuzzing, pages and deployment too.
 test-all: $(READY)
