@@ -5,8 +5,10 @@ folder ``build/fuzz`` and belongs into ``tests/storage/io/test_hostile.py``.
 """
 
 import contextlib
+import importlib
 import io
 import os
+import pkgutil
 import resource
 import sys
 import tempfile
@@ -15,11 +17,20 @@ from pathlib import Path
 MEMORY = 4 << 30  # bytes of address space over what is used at the start
 
 
+def import_kernels():
+    """Import all kernels before anything is instrumented: the compiler cannot compile the fuzzer's calls."""
+    import collapsium.workers.kernels as kernels
+
+    for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
+        importlib.import_module(module.name)
+
+
 def main(words):
     """Fuzz one reader."""
     import atheris
 
     name, runs = words[0], int(words[1])
+    import_kernels()
     with atheris.instrument_imports(include=["collapsium.storage", "zipfile", "json"]):
         from tests.chaos.readers import READERS, seeds_of, try_reader
     if name not in READERS:
