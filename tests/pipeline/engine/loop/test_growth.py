@@ -12,9 +12,12 @@ from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, 
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import DamagedError, OptionError
+from collapsium.storage.runs.members import restarts_in
 from collapsium.storage.runs.run import Run
+from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.shard_loading import open_shard
 from tests.fits import TIMES, Losing, arrays_of, bits, problem_of, scores_of, state_bits
 
@@ -168,6 +171,32 @@ def test_the_option__switches_growing_off(small, short, tmp_path):
     assert "growth" not in Run(tmp_path / "run").record()
     assert not any("documents_share" in event for event in Run(tmp_path / "run").events())
     assert model.record.iterations == 8
+
+
+def test_members__grow_on_samples_of_their_own(small, short, tmp_path):
+    ensemble = {"family": "lda", "topics": 3, "iterations": 8, "restarts": 2, "seed": 5}
+    uninterrupted = fit(small[0], tmp_path / "uninterrupted", **ensemble)
+
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=1, **ensemble)
+    assert bits(resume(tmp_path / "run"), 5) == bits(uninterrupted, 5)
+    members = [run for _, run in restarts_in(Run(tmp_path / "run"))]
+    assert [run.record()["growth"] for run in members] == [[[0, 4], [4, 2], [6, 1]]] * 2
+    shard = Corpus(small[0]).references[0].load()
+    seeds = [run.record()["seed"] for run in members]
+    samples = [Growth.of(SHORT).sample(Stream(seed), 1).of(shard).lengths.tolist() for seed in seeds]
+    assert samples[0] != samples[1]
+
+
+def test_a_fit_in_memory__grows_as_a_run_does(small, short, tmp_path):
+    in_memory = CollapsedLDA(3, max_iter=8, random_state=5).fit(small[0])
+    as_run = CollapsedLDA(3, max_iter=8, random_state=5, run=tmp_path / "run").fit(small[0])
+    assert Run(tmp_path / "run").record()["growth"] == [[0, 4], [4, 2], [6, 1]]
+    np.testing.assert_array_equal(in_memory.components_, as_run.components_)
 
 
 def test_a_run__goes_on_with_the_stages_that_it_records(small, short, tmp_path, monkeypatch):
