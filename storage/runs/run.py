@@ -7,9 +7,9 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import JsonObject
@@ -85,6 +85,19 @@ class LimitsRecord(_Fields):
     sample_every: Count = 0
 
 
+Stage: TypeAlias = tuple[Count, Count]
+"""First iteration of a stage, and the n of its sample: one document in n."""
+
+
+def _ascending(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Return stages; raise `ValueError` unless they begin with the run and end with all documents."""
+    firsts, sizes = [first for first, _ in stages], [every for _, every in stages]
+    ascending = firsts == sorted(set(firsts)) and sizes == sorted(set(sizes), reverse=True)
+    if not stages or not ascending or firsts[0] != 0 or sizes[-1] != 1:
+        raise ValueError("expected stages from iteration 0 on, with samples that grow to all documents")
+    return stages
+
+
 class RunRecord(_Fields):
     """The fields of `run.json`.
 
@@ -96,7 +109,7 @@ class RunRecord(_Fields):
     options: JsonObject
     limits: LimitsRecord
     planned: Count | None = None
-    growth: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_STAGES)] | None = None
+    growth: Annotated[tuple[Stage, ...], Field(max_length=MAX_STAGES), AfterValidator(_ascending)] | None = None
     seed: Annotated[int, Field(strict=True)]
     corpus: CorpusPlace
     heldout: CorpusPlace | None
