@@ -163,7 +163,6 @@ class Active:
     row_rest: np.ndarray
     row_topic: np.ndarray
     background: np.ndarray
-    spreading: np.ndarray
     prior: np.ndarray
     totals: np.ndarray
     weight: np.ndarray
@@ -219,7 +218,7 @@ def active_state(topics, listed=LISTED):
     initialise(document_pairs(shard), ActiveTopics(lists, topic), noise, state, changes)
     prior, totals = np.full(topics, 0.1), rows.sum(axis=0, dtype=np.float64) + 10.0
     active, made = rows, [np.empty(rows.shape, np.float32)]
-    made += [np.empty(row_rest.size, np.float32) for _ in range(2)]
+    made += [np.empty(row_rest.size, np.float32)]
     weight = prior / totals
     spread(SpreadRows(active, row_rest, Active.even, weight), np.full(row_rest.size, 0.1), weight, *made)
     return Active(shard, topics, lists, topic, share, count, rest, active, row_rest, *made, prior, totals, weight)
@@ -268,7 +267,7 @@ def test_sweep_active_of_all_topics(benchmark):
 def test_select(benchmark, listed):
     places = np.concatenate([[0], np.cumsum(max_active(listed.shard.offsets, listed.topics, 0))]).astype(np.int64)
     chosen, sizes = np.empty(places[-1], dtype=np.uint16), np.empty(listed.rest.size, dtype=np.int64)
-    rows = SelectionRows(listed.active, listed.spreading, listed.even, listed.weight, listed.background, listed.totals)
+    rows = SelectionRows(listed.row_topic, listed.background, listed.totals)
     where, selection = (listed.pairs, listed.active_topics, listed.sparse), Selection(places, chosen, sizes)
     benchmark(select, *where, listed.priors, rows, np.maximum(listed.prior, SELECTION.min_tokens), selection)
     listed.tell(benchmark)
@@ -293,11 +292,9 @@ def test_carry(benchmark, listed):
 
 
 def test_spread(benchmark, listed):
-    row_topic, background, spreading = (
-        np.empty_like(values) for values in (listed.row_topic, *[listed.background] * 2)
-    )
+    row_topic, background = np.empty_like(listed.row_topic), np.empty_like(listed.background)
     rows = listed.spread_rows, listed.words, listed.weight
-    benchmark(spread, *rows, row_topic, background, spreading)
+    benchmark(spread, *rows, row_topic, background)
     listed.tell(benchmark)
     np.testing.assert_allclose(row_topic.sum(axis=1), listed.active.sum(axis=1) + listed.row_rest, rtol=1e-4)
 

@@ -10,10 +10,9 @@ def parts(active, rest, even, weight):
 
 
 def spread(active, rest, even, b, weight, ratio):
-    """E[n_kw], S_w = sum_k ratio_k (b_w + E[n_kw]), and the factor of weight_k (even + active_kw)."""
+    """E[n_kw], and S_w = sum_k ratio_k (b_w + E[n_kw])."""
     row_topic = active + parts(active, rest, even, weight)
-    factor = rest / (weight * (even + active.astype(np.float64))).sum(axis=1)
-    return row_topic, (b[:, np.newaxis] + row_topic) @ ratio, factor
+    return row_topic, (b[:, np.newaxis] + row_topic) @ ratio
 
 
 def fold_rows(active, rest, even, weight, change, place, momentum):

@@ -35,7 +35,9 @@ _OPTIONS: dict[str, object] = {
     "error_model": "numpy",
 }
 _INLINED: dict[str, object] = {**_OPTIONS, "forceinline": True}
-_INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))
+INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))
+"""Whether kernels run as Python."""
+
 _log = logging.getLogger("collapsium.compiling")
 _registered: list[AnyKernel] = []
 
@@ -83,7 +85,7 @@ class Kernel(Generic[P, R_co]):
     def is_compiled(self) -> bool:
         """True if machine code is loaded, or in the cache of this machine."""
         folder = cache_folder()
-        return _INTERPRETED or self._compiled is not None or (folder is not None and self._mark(folder).exists())
+        return INTERPRETED or self._compiled is not None or (folder is not None and self._mark(folder).exists())
 
     def compile(self) -> Callable[P, R_co]:
         """Return the machine code, compiled or loaded from the cache.
@@ -119,7 +121,7 @@ class Kernel(Generic[P, R_co]):
         from filelock import FileLock
         from numba.core import config
 
-        if _INTERPRETED:
+        if INTERPRETED:
             return self.python
         for_target, folder = compile_for_target(), cache_folder()
         arguments = argument_types(self.python)
@@ -232,7 +234,7 @@ def helper(function: Callable[..., R]) -> Callable[..., R]:
     callable
         The same for kernels.
     """
-    return function if _INTERPRETED else Helper(function, _INLINED)
+    return function if INTERPRETED else Helper(function, _INLINED)
 
 
 def borrower(function: Callable[..., R]) -> Callable[..., R]:
@@ -252,7 +254,7 @@ def borrower(function: Callable[..., R]) -> Callable[..., R]:
     callable
         The same for kernels.
     """
-    return function if _INTERPRETED else Helper(function, {**_INLINED, "_nrt": False})
+    return function if INTERPRETED else Helper(function, {**_INLINED, "_nrt": False})
 
 
 def warm(kernels: Iterable[AnyKernel] | None = None) -> int:

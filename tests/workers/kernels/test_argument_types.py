@@ -83,7 +83,7 @@ def test_kernel__takes_named_tuples_whose_fields_have_one_type(compiled):
     assert result.tolist() == [15.0]
 
 
-@pytest.mark.skipif(jit._INTERPRETED, reason="needs the compiler")
+@pytest.mark.skipif(jit.INTERPRETED, reason="needs the compiler")
 def test_kernel__that_writes_to_a_field_which_is_an_input_does_not_compile(compiled):
     with pytest.raises(Exception, match="[Cc]annot modify readonly array"):
         compiled(overwrite_prior).compile()

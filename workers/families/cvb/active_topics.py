@@ -15,6 +15,7 @@ from collapsium.workers.arrays.state import Array, Arrays
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
+from collapsium.workers.kernels.lane_code import LANES
 from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class SelectionRule:
     max_complete : int
         Up to this many topics, documents begin with all of them, and all may stay active.
     min_room, pairs_per_topic : int
-        With more topics, a document may have `min_room` active ones, and one more for each `pairs_per_topic` pairs.
+        With more topics, a document may have `min_room` active ones, and one more for each `pairs_per_topic` pairs,
+        in whole groups of eight, as kernels process them.
     min_tokens : float
         Expected tokens that an active topic exceeds; it also exceeds its prior a_k.
     """
@@ -68,7 +70,9 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
     """Return the most active topics of documents by their number of pairs; `most` is the option, 0 for the default."""
     if most:
         return most
-    return topics if topics <= SELECTION.max_complete else SELECTION.min_room + pairs // SELECTION.pairs_per_topic
+    if topics <= SELECTION.max_complete:
+        return topics
+    return SELECTION.min_room + LANES * (pairs // (LANES * SELECTION.pairs_per_topic))
 
 
 def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:

@@ -194,12 +194,12 @@ class SweptRows:
         totals = settings.totals + parameters.total
         ratio = parameters.topics / totals
         expected = buffers.empty(shape, np.float32)
-        background_weight, spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
+        background_weight = np.empty(shape[0], dtype=np.float32)
         spread_rows = SpreadRows(active, rows.background, settings.even, settings.weight)
-        background.spread(spread_rows, parameters.words, ratio, expected, background_weight, spreading)
+        background.spread(spread_rows, parameters.words, ratio, expected, background_weight)
         self.sweep = SweepRows(expected, background_weight, ratio)
         self.topics = TopicCounts(expected, totals)
-        self.selection = SelectionRows(active, spreading, settings.even, settings.weight, background_weight, totals)
+        self.selection = SelectionRows(expected, background_weight, totals)
         self.row_changes = RowChanges(buffers.zeros(shape, np.float32), np.zeros(shape[0]))
         self.running = RunningCounts(totals.copy(), self.row_changes)
 
@@ -212,9 +212,9 @@ class SweptRows:
 def expected_counts(rows: CollapsedRows, weight: Vector, even: float) -> npt.NDArray[np.float32]:
     """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
     active = rows.active_counts
-    expected, unused = buffers.empty(active.shape, np.float32), [np.empty(len(active), dtype=np.float32) for _ in "ab"]
+    expected, unused = buffers.empty(active.shape, np.float32), np.empty(len(active), dtype=np.float32)
     spread_rows = SpreadRows(active, rows.background, even, weight)
-    background.spread(spread_rows, np.zeros(len(active)), np.zeros(active.shape[1]), expected, *unused)
+    background.spread(spread_rows, np.zeros(len(active)), np.zeros(active.shape[1]), expected, unused)
     return expected
 
 

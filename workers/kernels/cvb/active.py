@@ -8,9 +8,9 @@ S_w = sum_k a_k phi_kw: inactive topics share the document's background in propo
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
 order of addition changes them. The rest that truncation leaves belongs to the background.
 
-A helper updates all pairs of a document and indexes flat arrays: a slice for each pair would count references, which
-costs more than the arithmetic. Cells of the running rows are gathered for several pairs ahead, so that their cache
-misses overlap: a document's pairs have different words.
+Topics of a document are processed eight at a time (`lanes`), in groups that have all their numbers side by side. Rows
+of the next pairs are prefetched, as a document's pairs have different words. A helper updates all pairs of a document
+and indexes flat arrays: a slice for each pair would count references, which costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -21,15 +21,32 @@ from collapsium.workers.kernels.argument_types import Array, Float32Vector, Numb
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
+    DocumentWorkspace,
     FlatRows,
     NewActiveState,
-    PairWorkspace,
     Priors,
     RowChanges,
     RunningCounts,
     SweepRows,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.lane_code import LANES
+from collapsium.workers.kernels.lanes import (
+    Lanes,
+    first_of,
+    gather,
+    larger,
+    load,
+    load_steps,
+    prefetch,
+    scatter_add,
+    spread_evenly,
+    store,
+    store_steps,
+    sum_of,
+    to_power,
+    truncate,
+)
 from collapsium.workers.kernels.records import DocumentPairs
 
 UNIT = 32768
@@ -40,11 +57,17 @@ STEP = np.float32(1.0 / UNIT)
 NEARLY = np.float32(UNIT - 0.01)
 """A little less than `UNIT`: rounding in float32 never makes the sum of a pair's steps exceed `UNIT`."""
 
-AHEAD = 16
-"""Pairs whose cells are gathered together."""
+AHEAD = 4
+"""Pairs ahead of the update whose rows are prefetched."""
 
-ONE_BITS = np.float32(0x3F800000)
-"""The bits of 1.0 in float32, read as an integer."""
+CACHE_LINE = 16
+"""Numbers of 4 bytes in a cache line of most processors."""
+
+FIELDS = 7
+"""Numbers of an active topic; see `DocumentWorkspace`."""
+
+HERE, PRIOR, INVERSE, RATIO, UNITS, BEFORE, WEIGHT = (LANES * field for field in range(FIELDS))
+"""Offsets of the numbers in a group of eight active topics."""
 
 ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 MIN_PRIOR, MIN_TOTAL = np.float32(1e-12), np.float32(1e-37)
@@ -137,14 +160,13 @@ def sweep_active(
         Filled.
     """
     prior, ratio, totals = priors.topics, rows.ratio, running.totals
-    active_offsets, active_topics = active.offsets, active.topics
-    counts, new_counts, background, new_background = before.counts, after.counts, before.background, after.background
-    topics = prior.size
-    here, began = np.empty(topics, dtype=np.float32), np.empty(topics, dtype=np.float32)
-    own, inverse, known_ratio = np.empty_like(here), np.empty_like(here), np.empty_like(here)
-    weight = np.empty(topics + 1, dtype=np.float32)
-    bits, exponent = weight.view(np.int32), np.float32(power)
-    work = PairWorkspace(here, own, inverse, known_ratio, np.empty_like(here), weight, bits, exponent)
+    active_offsets, active_topics, topics = active.offsets, active.topics, priors.topics.size
+    counts, new_counts = before.counts, after.counts
+    groups = (topics + LANES - 1) // LANES
+    cells, places = np.zeros(groups * LANES * FIELDS, dtype=np.float32), np.zeros(groups * LANES, dtype=np.int32)
+    # True and False are constants, for each of which the compiler makes code of its own.
+    work = DocumentWorkspace(places, cells, np.zeros(LANES, dtype=np.uint16), np.float32(power), True)
+    at_end = DocumentWorkspace(places, cells, work.steps, work.power, False)
     flat = FlatRows(
         topics,
         rows.expected.reshape(-1),
@@ -152,148 +174,142 @@ def sweep_active(
         priors.words,
         rows.background_weight,
         running.changes.background,
-        np.empty(topics * AHEAD, dtype=np.float32),
-        np.empty(topics * AHEAD, dtype=np.float32),
     )
     all_prior = prior.sum()
     for document in range(pairs.offsets.size - 1):
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
         left = all_prior
         for j in range(size):
-            k = active_topics[begin + j]
-            here[j] = counts[begin + j]
-            began[j] = here[j]
-            own[j] = max(np.float32(prior[k]), MIN_PRIOR)
-            inverse[j] = np.float32(1.0 / totals[k])
-            known_ratio[j] = np.float32(ratio[k])
-            left -= prior[k]
-        tokens = background[document]
-        if size == topics:
-            tokens += _update_over_all(document, pairs, before, after, work, flat)
+            left -= prior[active_topics[begin + j]]
+        for j in range((size + LANES - 1) // LANES * LANES):
+            at = place_of(j)
+            places[j] = active_topics[begin + j] if j < size else 0
+            cells[at + HERE] = counts[begin + j] if j < size else ZERO
+            cells[at + PRIOR] = max(np.float32(prior[places[j]]), MIN_PRIOR) if j < size else ZERO
+            cells[at + INVERSE] = np.float32(1.0 / totals[places[j]]) if j < size else ZERO
+            cells[at + RATIO] = np.float32(ratio[places[j]]) if j < size else ZERO
+            cells[at + UNITS] = STEP if j < size else ZERO
+        background = before.background[document], np.float32(1.0 / max(left, 1e-9))
+        if before.starts[document + 1] + LANES <= before.responsibilities.size:
+            tokens = _update_document(document, size, pairs, background, before, after, work, flat)
         else:
-            own_topics, growth = active_topics[begin : begin + size], np.float32(1.0 / max(left, 1e-9))
-            tokens = _update_over_active(document, pairs, own_topics, (tokens, growth), before, after, work, flat)
-        new_background[document] = max(tokens, ZERO)
+            tokens = _update_document(document, size, pairs, background, before, after, at_end, flat)
+        after.background[document] = max(tokens, ZERO)
         for j in range(size):
-            totals[active_topics[begin + j]] += here[j] - began[j]
-            new_counts[begin + j] = here[j]
+            count = cells[place_of(j) + HERE]
+            totals[places[j]] += count - counts[begin + j]
+            new_counts[begin + j] = count
+
+
+@helper
+def place_of(j: int) -> int:
+    """Return the index of the numbers of a document's active topic number j, counted from 0."""
+    return j % LANES + j // LANES * LANES * FIELDS
 
 
 @borrower
-def _update_over_all(
-    document: int, pairs: DocumentPairs, before: ActiveState, after: NewActiveState, work: PairWorkspace, rows: FlatRows
-) -> Number:
-    """Update the pairs of a document whose topics are all active: cells lie side by side.
-
-    Excluding the own copy from N = B + E[n_k] takes no division: with y = q/N, 1 / (N - q) is (1 + y) (1 + y^2) / N to
-    within y^4. Return the change of the background tokens.
-    """
-    position, counts = pairs.position, pairs.counts
-    at, responsibilities = before.starts[document], before.responsibilities
-    new_responsibilities = after.responsibilities
-    here, own, inverse, old, weight = work.counts, work.prior, work.inverse, work.before, work.weight
-    cell, moved = rows.expected, rows.moved
-    size, change = own.size, ZERO
-    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
-        row, tokens = np.int64(position[pair]), np.float32(counts[pair])
-        first, b = row * size, max(np.float32(rows.word_prior[row]), MIN_PRIOR)
-        # Never true: it tells the compiler that no index counts from the end.
-        if at < 0 or first < 0:
-            break
-        total, before_sum, after_sum = ZERO, ZERO, ZERO
-        for j in range(size):
-            q = np.float32(responsibilities[at + j]) * STEP
-            inv = inverse[j]
-            y = q * inv
-            value = (max(here[j] - q, ZERO) + own[j]) * (max(cell[first + j] + moved[first + j] - q, ZERO) + b)
-            value *= inv * (ONE + y) * (ONE + y * y)
-            old[j], weight[j] = q, value
-            before_sum += q
-            total += value
-        if work.power != ONE:
-            total = _temper(weight, work.bits, size, total, work.power)
-        scale = NEARLY / max(total, MIN_TOTAL)
-        for j in range(size):
-            steps = np.uint16(np.int32(weight[j] * scale))
-            new_responsibilities[at + j] = steps
-            q = np.float32(steps) * STEP
-            after_sum += q
-            weight[j] = tokens * (q - old[j])
-        for j in range(size):
-            moved[first + j] += weight[j]
-        for j in range(size):
-            here[j] += weight[j]
-        change += tokens * (before_sum - after_sum)
-        rows.background_change[row] += float(counts[pair]) * (float(before_sum) - float(after_sum))
-        at += size
-    return change
-
-
-@borrower
-def _update_over_active(
+def _update_document(
     document: int,
+    size: int,
     pairs: DocumentPairs,
-    topic: Array,
     background: tuple[Number, Number],
     before: ActiveState,
     after: NewActiveState,
-    work: PairWorkspace,
+    work: DocumentWorkspace,
     rows: FlatRows,
 ) -> Number:
-    """Update the pairs of a document over its active topics.
+    """Update the pairs of a document over its active topics, eight at a time.
 
     Its background is a pair of numbers: its tokens, and 1 / a_rest. Return the background tokens after the update.
     """
-    first_pair, size, topics = pairs.offsets[document], topic.size, rows.topics
-    documents_pairs = pairs.offsets[document + 1] - first_pair
-    at, responsibilities = before.starts[document], before.responsibilities
-    new_responsibilities = after.responsibilities
-    here, own, inverse, old, weight = work.counts, work.prior, work.inverse, work.before, work.weight
-    cells, moves, known_ratio = rows.cells, rows.moves, work.ratio
-    rest, growth = background
-    for pair in range(documents_pairs):
-        if pair % AHEAD == 0:
-            _gather(pairs.position, first_pair + pair, pairs.offsets[document + 1], topic, rows)
-        row, tokens = np.int64(pairs.position[first_pair + pair]), np.float32(pairs.counts[first_pair + pair])
-        at_cell, b = pair % AHEAD * size, max(np.float32(rows.word_prior[row]), MIN_PRIOR)
-        if at < 0 or at_cell < 0:
-            break
-        total, before_sum, after_sum, known = ZERO, ZERO, ZERO, ZERO
-        for j in range(size):
-            q = np.float32(responsibilities[at + j]) * STEP
-            # S_w is of the rows at the start of the sweep, so this sum is too.
-            known += known_ratio[j] * (cells[at_cell + j] + b)
-            x, inv = cells[at_cell + j] + moves[at_cell + j], inverse[j]
-            y = q * inv
-            value = (max(here[j] - q, ZERO) + own[j]) * (max(x - q, ZERO) + b) * inv * (ONE + y) * (ONE + y * y)
-            old[j], weight[j] = q, value
-            before_sum += q
-            total += value
-        others = _background_weight(rows.background_weight[row], known, rest - ONE + before_sum, growth)
-        if work.power == ONE:
-            total += others
-        else:
-            # Inactive topics are taken as equal.
-            weight[size] = others / np.float32(topics - size)
-            total = _temper(weight, work.bits, size + 1, total + weight[size], work.power)
-            total += weight[size] * np.float32(topics - size - 1)
-        scale = NEARLY / max(total, MIN_TOTAL)
-        for j in range(size):
-            steps = np.uint16(np.int32(weight[j] * scale))
-            new_responsibilities[at + j] = steps
-            q = np.float32(steps) * STEP
-            after_sum += q
-            weight[j] = tokens * (q - old[j])
-        for j in range(size):
-            moves[at_cell + j] += weight[j]
-        for j in range(size):
-            here[j] += weight[j]
-        rest += tokens * (before_sum - after_sum)
-        rows.background_change[row] += float(pairs.counts[first_pair + pair]) * (float(before_sum) - float(after_sum))
+    tokens, growth = background
+    at = before.starts[document]
+    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+        ahead = min(pair + AHEAD, pairs.position.size - 1)
+        prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, size, work, rows)
+        row, count = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair])
+        total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
+        others = _background_weight(rows.background_weight[row], known, tokens - ONE + held, growth)
+        if size == rows.topics:
+            others = ZERO
+        if work.power != ONE:
+            total, others = _temper(size, rows.topics, total, others, work)
+        scale = NEARLY / max(total + others, MIN_TOTAL)
+        change = held - _assign(row, at, size, (scale, count), after.responsibilities, work, rows)
+        tokens += count * change
+        rows.background_change[row] += float(count) * float(change)
         at += size
-        if pair % AHEAD == AHEAD - 1 or pair == documents_pairs - 1:
-            _scatter(pairs.position, first_pair + pair - pair % AHEAD, pairs.offsets[document + 1], topic, rows)
-    return rest
+    return tokens
+
+
+@borrower
+def prefetch_row(first: int, size: int, work: DocumentWorkspace, rows: FlatRows) -> None:
+    """Prefetch a row: its cache lines, or where these are more, its cells of the active topics."""
+    if size * CACHE_LINE < rows.topics:
+        for j in range(size):
+            prefetch(rows.expected, first + np.int64(work.places[j]))
+            prefetch(rows.moved, first + np.int64(work.places[j]))
+    else:
+        for k in range(0, rows.topics, CACHE_LINE):
+            prefetch(rows.expected, first + k)
+            prefetch(rows.moved, first + k)
+
+
+@borrower
+def _weigh(
+    row: int, at: int, size: int, responsibilities: Array, work: DocumentWorkspace, rows: FlatRows
+) -> tuple[Number, Number, Number]:
+    """Fill a pair's responsibilities before, and its weights.
+
+    Return the sums of the weights, of a_k phi_kw as the shard's sweep began, and of the responsibilities.
+    """
+    first, total = row * rows.topics, spread_evenly(ZERO)
+    known, held, b = total, total, spread_evenly(max(np.float32(rows.word_prior[row]), MIN_PRIOR))
+    groups, complete = (size + LANES - 1) // LANES, size // LANES if size == rows.topics else 0
+    for group in range(complete):
+        j = group * LANES
+        q = steps_at(responsibilities, at + j, size - j, work)
+        cell, moved = load(rows.expected, first + j), load(rows.moved, first + j)
+        weight, more, q = _weigh_group(j * FIELDS, q, cell, moved, b, work.cells)
+        total, known, held = total + weight, known + more, held + q
+    for group in range(complete, groups):
+        j = group * LANES
+        q = steps_at(responsibilities, at + j, size - j, work)
+        cell, moved = gather(rows.expected, first, work.places, j), gather(rows.moved, first, work.places, j)
+        weight, more, q = _weigh_group(j * FIELDS, q, cell, moved, b, work.cells)
+        total, known, held = total + weight, known + more, held + q
+    return sum_of(total), sum_of(known), sum_of(held)
+
+
+@borrower
+def steps_at(responsibilities: Array, at: int, size: int, work: DocumentWorkspace) -> Lanes:
+    """Return eight steps from an index on; beyond `size` they are those of the next pair, or any."""
+    if work.inside:
+        return load_steps(responsibilities, at)
+    for lane in range(size):
+        work.steps[lane] = responsibilities[at + lane]
+    return load_steps(work.steps, 0)
+
+
+@borrower
+def _weigh_group(
+    at: int, steps: Lanes, cell: Lanes, moved: Lanes, b: Lanes, cells: Array
+) -> tuple[Lanes, Lanes, Lanes]:
+    """Fill the weights of eight topics; return these, a_k phi_kw, and the responsibilities before.
+
+    Excluding the own copy from N = B + E[n_k] takes no division: with y = q/N, 1 / (N - q) is (1 + y) (1 + y^2) / N to
+    within y^4.
+    """
+    zero, one = spread_evenly(ZERO), spread_evenly(ONE)
+    # Steps beyond the list are multiplied by zero.
+    q, inverse = steps * load(cells, at + UNITS), load(cells, at + INVERSE)
+    y = q * inverse
+    weight = larger(load(cells, at + HERE) - q, zero) + load(cells, at + PRIOR)
+    weight = weight * (larger(cell + moved - q, zero) + b) * inverse * ((one + y) * (one + y * y))
+    store(cells, at + BEFORE, q)
+    store(cells, at + WEIGHT, weight)
+    # S_w is of the rows at the start of the sweep, so this sum is too.
+    return weight, load(cells, at + RATIO) * (cell + b), q
 
 
 @helper
@@ -305,50 +321,78 @@ def _background_weight(total: Number, known: Number, tokens: Number, growth: Num
     return weight * (ONE + max(tokens, ZERO) * growth)
 
 
-@helper
-def _temper(weight: Array, bits: Array, size: int, total: Number, power: Number) -> Number:
-    """Raise weights to a power, up to a factor, and return their sum.
+@borrower
+def _temper(size: int, topics: int, total: Number, others: Number, work: DocumentWorkspace) -> tuple[Number, Number]:
+    """Raise a pair's weights to a power, up to a factor; return their sum and the background's weight.
 
-    The bits of a float, read as an integer, are its logarithm to within 0.09 of a factor of two. A power is therefore a
-    product of bits, and more exact the nearer it is to 1. A square is computed as such, of weights scaled to about 1.
+    Inactive topics are taken as equal. A square is computed as such, of weights scaled to about 1.
     """
-    scale = np.float32(size) / max(total, MIN_TOTAL)
-    if power == TWO:
-        for j in range(size):
-            weight[j] *= scale
-        for j in range(size):
-            weight[j] *= weight[j]
+    inactive, tempered = np.float32(topics - size), spread_evenly(ZERO)
+    each = others / max(inactive, ONE)
+    scale = spread_evenly(np.float32(size + 1) / max(total + each, MIN_TOTAL))
+    for group in range((size + LANES - 1) // LANES):
+        at = group * LANES * FIELDS + WEIGHT
+        if work.power == TWO:
+            weight = load(work.cells, at) * scale
+            weight = weight * weight
+        else:
+            weight = to_power(load(work.cells, at), work.power)
+        store(work.cells, at, weight)
+        tempered = tempered + weight
+    equal = spread_evenly(each) * scale
+    equal = equal * equal if work.power == TWO else to_power(spread_evenly(each), work.power)
+    return sum_of(tempered), first_of(equal) * inactive
+
+
+@borrower
+def _assign(
+    row: int,
+    at: int,
+    size: int,
+    factors: tuple[Number, Number],
+    responsibilities: Array,
+    work: DocumentWorkspace,
+    rows: FlatRows,
+) -> Number:
+    """Fill a pair's responsibilities and change counts by them; return their sum.
+
+    The factors are those of weights, which make them steps, and the pair's count.
+    """
+    first, held = row * rows.topics, spread_evenly(ZERO)
+    scale, count = spread_evenly(factors[0]), spread_evenly(factors[1])
+    groups, complete = (size + LANES - 1) // LANES, size // LANES if size == rows.topics else 0
+    for group in range(complete):
+        j = group * LANES
+        steps = truncate(load(work.cells, j * FIELDS + WEIGHT) * scale)
+        _write_steps(responsibilities, at + j, size - j, steps, work)
+        q, change = _assign_group(j * FIELDS, steps, count, work.cells)
+        store(rows.moved, first + j, load(rows.moved, first + j) + change)
+        held = held + q
+    for group in range(complete, groups):
+        j = group * LANES
+        steps = truncate(load(work.cells, j * FIELDS + WEIGHT) * scale)
+        _write_steps(responsibilities, at + j, size - j, steps, work)
+        q, change = _assign_group(j * FIELDS, steps, count, work.cells)
+        scatter_add(rows.moved, first, work.places, j, change)
+        held = held + q
+    return sum_of(held)
+
+
+@borrower
+def _write_steps(responsibilities: Array, at: int, size: int, steps: Lanes, work: DocumentWorkspace) -> None:
+    """Write eight steps from an index on; the next pair overwrites those beyond `size`."""
+    if work.inside:
+        store_steps(responsibilities, at, steps)
     else:
-        for j in range(size):
-            bits[j] = np.int32((np.float32(bits[j]) - ONE_BITS) * power + ONE_BITS)
-    total = ZERO
-    for j in range(size):
-        total += weight[j]
-    return total
+        store_steps(work.steps, 0, steps)
+        for lane in range(size):
+            responsibilities[at + lane] = work.steps[lane]
 
 
 @borrower
-def _gather(position: Array, begin: int, end: int, topic: Array, rows: FlatRows) -> None:
-    """Fill the cells of the next pairs' rows, gathered so that their cache misses overlap."""
-    to = 0
-    for pair in range(begin, min(begin + AHEAD, end)):
-        first = np.int64(position[pair]) * rows.topics
-        if first < 0 or to < 0:
-            return
-        for j in range(topic.size):
-            rows.cells[to + j] = rows.expected[first + topic[j]]
-            rows.moves[to + j] = rows.moved[first + topic[j]]
-        to += topic.size
-
-
-@borrower
-def _scatter(position: Array, begin: int, end: int, topic: Array, rows: FlatRows) -> None:
-    """Write the gathered changes back to the pairs' rows."""
-    at = 0
-    for pair in range(begin, min(begin + AHEAD, end)):
-        first = np.int64(position[pair]) * rows.topics
-        if first < 0 or at < 0:
-            return
-        for j in range(topic.size):
-            rows.moved[first + topic[j]] = rows.moves[at + j]
-        at += topic.size
+def _assign_group(at: int, steps: Lanes, count: Lanes, cells: Array) -> tuple[Lanes, Lanes]:
+    """Change the document's counts of eight topics; return their responsibilities and the changes."""
+    q = steps * load(cells, at + UNITS)
+    change = count * (q - load(cells, at + BEFORE))
+    store(cells, at + HERE, load(cells, at + HERE) + change)
+    return q, change

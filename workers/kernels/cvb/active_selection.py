@@ -19,37 +19,51 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     OutUInt16Vector,
 )
-from collapsium.workers.kernels.cvb.active import ONE, ROUNDING, STEP, UNIT, ZERO
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState, Priors, RowChanges
+from collapsium.workers.kernels.cvb.active import (
+    AHEAD,
+    FIELDS,
+    ONE,
+    RATIO,
+    ROUNDING,
+    STEP,
+    UNIT,
+    UNITS,
+    ZERO,
+    place_of,
+    prefetch_row,
+    steps_at,
+)
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    DocumentWorkspace,
+    FlatRows,
+    NewActiveState,
+    Priors,
+    RowChanges,
+)
 from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.lane_code import LANES
+from collapsium.workers.kernels.lanes import gather, load, spread_evenly, sum_of
 from collapsium.workers.kernels.records import DocumentPairs
 
 HALVINGS = 16  # of the interval of the limit where too many topics pass the threshold
 
 
 class SelectionRows(NamedTuple):
-    """E[n_kw] as the iteration began, in the parts of which `background.spread` makes it: half the memory to read.
+    """Rows as the iteration began.
 
     Attributes
     ----------
-    active : float32, shape (rows, topics)
-        Counts of active topics.
-    spreading : float32, shape (rows,)
-        factor_w: E[n_kw] = active_kw + factor_w weight_k (even + active_kw).
-    even : float
-        Keeps the spread even where a word has no tokens.
-    weight : float64, shape (topics,)
-        a_k / (B + E[n_k]), as when E[n_k] was last summed.
+    expected : float32, shape (rows, topics)
+        E[n_kw].
     background_weight : float32, shape (rows,)
         S_w.
     totals : float64, shape (topics,)
         B + E[n_k].
     """
 
-    active: Float32Matrix
-    spreading: Float32Vector
-    even: float
-    weight: Float64Vector
+    expected: Float32Matrix
     background_weight: Float32Vector
     totals: Float64Vector
 
@@ -72,46 +86,22 @@ class Selection(NamedTuple):
     sizes: OutInt64Vector
 
 
-class _Rows(NamedTuple):
-    """Single-precision `SelectionRows`.
-
-    Attributes
-    ----------
-    active : numpy.ndarray of float32, shape (rows * topics,)
-        Counts of active topics, flattened.
-    spreading, background_weight : numpy.ndarray of float32, shape (rows,)
-        factor_w and S_w.
-    word_prior : numpy.ndarray of float64, shape (rows,)
-        b_w.
-    ratio, weight : numpy.ndarray of float32, shape (topics,)
-        a_k / (B + E[n_k]), now and as when E[n_k] was last summed.
-    even : float32
-        As of `SelectionRows`.
-    """
-
-    active: Array
-    spreading: Array
-    background_weight: Array
-    word_prior: Array
-    ratio: Array
-    weight: Array
-    even: Number
-
-
-class _Work(NamedTuple):
+class _Sums(NamedTuple):
     """Sums over the pairs of a document.
 
     Attributes
     ----------
     background : numpy.ndarray of float32, shape (at least pairs + 3,)
         Background tokens of each pair, divided by their weight; zero on entry.
-    plain, scaled : numpy.ndarray of float32, shape (topics,)
-        Sums of the pairs' rows, with the background tokens as weights, and these times factor_w.
+    plain : numpy.ndarray of float32, shape (topics,)
+        Sums of the pairs' rows, with the background tokens as weights.
+    ratio : numpy.ndarray of float32, shape (topics,)
+        a_k / (B + E[n_k]).
     """
 
     background: Array
     plain: Array
-    scaled: Array
+    ratio: Array
 
 
 @kernel
@@ -147,91 +137,96 @@ def select(
     selection : Selection
         Filled.
     """
-    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
-    active_offsets, active_topics, active_counts = active.offsets, active.topics, state.counts
-    starts, responsibilities = state.starts, state.responsibilities
+    offsets, active_offsets, active_topics, topics = pairs.offsets, active.offsets, active.topics, priors.topics.size
     room, selected, sizes = selection.room, selection.topics, selection.sizes
-    topics = priors.topics.size
-    flat = _Rows(
-        rows.active.reshape(-1),
-        rows.spreading,
-        rows.background_weight,
-        priors.words,
-        (priors.topics / rows.totals).astype(np.float32),
-        rows.weight.astype(np.float32),
-        np.float32(rows.even),
-    )
-    least, count = threshold.astype(np.float32), np.empty(topics, np.float32)
-    plain, scaled = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    least, count, ratio = threshold.astype(np.float32), np.empty(topics, np.float32), priors.topics / rows.totals
+    expected = rows.expected.reshape(-1)
+    flat = FlatRows(topics, expected, expected, priors.words, rows.background_weight, priors.words)
+    most = (np.diff(offsets).max() if offsets.size > 1 else 0) + 3
+    sums = _Sums(np.empty(most, np.float32), np.empty(topics, np.float32), ratio.astype(np.float32))
+    groups = (topics + LANES - 1) // LANES
+    places, cells = np.zeros(groups * LANES, dtype=np.int32), np.zeros(groups * LANES * FIELDS, dtype=np.float32)
+    work = DocumentWorkspace(places, cells, np.zeros(LANES, dtype=np.uint16), ONE, True)
+    at_end = DocumentWorkspace(places, cells, work.steps, ONE, False)
     for document in range(offsets.size - 1):
-        first, last = offsets[document], offsets[document + 1]
         sizes[document] = 0
-        if first == last:
+        if offsets[document] == offsets[document + 1]:
             continue
-        own = active_topics[active_offsets[document] : active_offsets[document + 1]]
+        begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
         count[:] = ZERO
-        if own.size < topics:
-            work = _Work(np.zeros(last - first + 3, np.float32), plain, scaled)
-            here = position[first:last], counts[first:last], own, starts[document], responsibilities
-            _background_counts(*here, flat, work, count)
-        for j in range(own.size):
-            count[own[j]] = active_counts[active_offsets[document] + j]
+        if size < topics:
+            for j in range((size + LANES - 1) // LANES * LANES):
+                places[j] = active_topics[begin + j] if j < size else 0
+                cells[place_of(j) + RATIO] = sums.ratio[places[j]] if j < size else ZERO
+                cells[place_of(j) + UNITS] = STEP if j < size else ZERO
+            if state.starts[document + 1] + LANES <= state.responsibilities.size:
+                _background_counts(document, size, pairs, state, work, flat, sums, count)
+            else:
+                _background_counts(document, size, pairs, state, at_end, flat, sums, count)
+        for j in range(size):
+            count[active_topics[begin + j]] = state.counts[begin + j]
         sizes[document] = _pick(count, least, room[document + 1] - room[document], room[document], selected)
 
 
 @borrower
 def _background_counts(
-    position: Array,
-    counts: Array,
-    own: Array,
-    at: int,
-    responsibilities: Array,
-    rows: _Rows,
-    work: _Work,
+    document: int,
+    size: int,
+    pairs: DocumentPairs,
+    state: ActiveState,
+    work: DocumentWorkspace,
+    rows: FlatRows,
+    sums: _Sums,
     count: Array,
 ) -> None:
     """Fill the background tokens of each topic in a document."""
-    evenly, bottom = ZERO, ZERO
-    each, ratio, spread, even = work.background, rows.ratio, rows.weight, rows.even
-    for pair in range(position.size):
-        row = np.int64(position[pair])
-        first, b, factor = row * count.size, np.float32(rows.word_prior[row]), rows.spreading[row]
-        held, known = ZERO, ZERO
-        for j in range(own.size):
-            x = rows.active[first + own[j]]
-            held += np.float32(responsibilities[at + j]) * STEP
-            known += ratio[own[j]] * (b + x + factor * spread[own[j]] * (even + x))
-        at += own.size
+    begin, length = pairs.offsets[document], pairs.offsets[document + 1] - pairs.offsets[document]
+    each, at, bottom = sums.background, state.starts[document], ZERO
+    each[: length + 3] = ZERO
+    for pair in range(length):
+        ahead = min(begin + pair + AHEAD, pairs.position.size - 1)
+        prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, rows.topics, work, rows)
+        row = np.int64(pairs.position[begin + pair])
+        held, known = _active_share(row, at, size, state.responsibilities, work, rows)
+        at += size
         left = rows.background_weight[row] - known
         if left > rows.background_weight[row] * ROUNDING:  # below, rounding alone: the background weighs nothing
-            each[pair] = np.float32(counts[pair]) * max(ONE - held, ZERO) / left
-        bottom += each[pair] * b
-        evenly += each[pair] * factor * even
-    work.plain[:] = ZERO
-    work.scaled[:] = ZERO
-    for pair in range(0, position.size, 4):
-        _add_four(pair, position, rows.spreading, rows.active, each, work.plain, work.scaled)
+            each[pair] = np.float32(pairs.counts[begin + pair]) * max(ONE - held, ZERO) / left
+        bottom += each[pair] * np.float32(rows.word_prior[row])
+    sums.plain[:] = ZERO
+    for pair in range(0, length, 4):
+        _add_four(begin, pair, length - 1, pairs.position, rows.expected, each, sums.plain)
     for k in range(count.size):
-        count[k] = ratio[k] * (bottom + work.plain[k] + spread[k] * (evenly + work.scaled[k]))
+        count[k] = sums.ratio[k] * (bottom + sums.plain[k])
+
+
+@borrower
+def _active_share(
+    row: int, at: int, size: int, responsibilities: Array, work: DocumentWorkspace, rows: FlatRows
+) -> tuple[Number, Number]:
+    """Return the sums over a pair's active topics of the responsibilities and of a_k phi_kw."""
+    held, b = spread_evenly(ZERO), spread_evenly(np.float32(rows.word_prior[row]))
+    known = held
+    for group in range((size + LANES - 1) // LANES):
+        j = group * LANES
+        held = held + steps_at(responsibilities, at + j, size - j, work) * load(work.cells, j * FIELDS + UNITS)
+        cell = gather(rows.expected, row * rows.topics, work.places, j)
+        known = known + load(work.cells, j * FIELDS + RATIO) * (cell + b)
+    return sum_of(held), sum_of(known)
 
 
 @helper
-def _add_four(
-    pair: int, position: Array, spreading: Array, flat: Array, each: Array, plain: Array, scaled: Array
-) -> None:
+def _add_four(begin: int, pair: int, last: int, position: Array, flat: Array, each: Array, plain: Array) -> None:
     """Add up the rows of four pairs at a time, so that the sums are read and written once for four rows."""
-    last, topics = position.size - 1, plain.size
-    r, s = position[pair], position[min(pair + 1, last)]
-    t, u = position[min(pair + 2, last)], position[min(pair + 3, last)]
+    topics = plain.size
+    r, s = position[begin + pair], position[begin + min(pair + 1, last)]
+    t, u = position[begin + min(pair + 2, last)], position[begin + min(pair + 3, last)]
     e, f, g, h = each[pair], each[pair + 1], each[pair + 2], each[pair + 3]
-    i, j, m, n = e * spreading[r], f * spreading[s], g * spreading[t], h * spreading[u]
     a, b, c, d = np.int64(r) * topics, np.int64(s) * topics, np.int64(t) * topics, np.int64(u) * topics
     if a < 0 or b < 0 or c < 0 or d < 0:  # never so; it shows the compiler that no index counts from the end
         return
     for k in range(topics):
-        w, x, y, z = flat[a + k], flat[b + k], flat[c + k], flat[d + k]
-        plain[k] += e * w + f * x + g * y + h * z
-        scaled[k] += i * w + j * x + m * y + n * z
+        plain[k] += e * flat[a + k] + f * flat[b + k] + g * flat[c + k] + h * flat[d + k]
 
 
 @helper
@@ -251,13 +246,14 @@ def _pick(count: Array, least: Array, room: int, at: int, selected: Array) -> in
         ties = room
         for _ in range(HALVINGS):
             middle = np.float32(0.5) * (low + high)
-            above = 0
+            # Counted in float32, eight at a time.
+            above = ZERO
             for k in range(count.size):
-                above += count[k] > max(middle, least[k])
+                above += ONE if count[k] > max(middle, least[k]) else ZERO
             if above > room:
                 low = middle
             else:
-                high, ties = middle, room - above
+                high, ties = middle, room - int(above)
     # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
     everything = room == count.size and 2 * passing > room
     size = 0
@@ -301,41 +297,51 @@ def carry(
         Filled; its responsibilities are zero on entry.
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
-    starts, responsibilities = before.starts, before.responsibilities
-    new_starts, new_responsibilities, new_counts, background = (
-        after.starts,
-        after.responsibilities,
-        after.counts,
-        after.background,
-    )
+    responsibilities, new_responsibilities = before.responsibilities, after.responsibilities
     active_offsets, active_topics = active.offsets, active.topics
     new_offsets, new_topics = new_active.offsets, new_active.topics
     row_change, background_change = changes.active, changes.background
-    place = np.empty(row_change.shape[1], dtype=np.int64)
-    count = np.empty(row_change.shape[1])
+    topics = row_change.shape[1]
+    place, count = np.empty(topics, np.int64), np.empty(topics)
+    # Without signs, so that the compiler knows that no index counts from the end.
+    source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
     for document in range(offsets.size - 1):
         old = active_topics[active_offsets[document] : active_offsets[document + 1]]
         new = new_topics[new_offsets[document] : new_offsets[document + 1]]
         _places(old, new, place)
-        rest, at, there = 0.0, starts[document], new_starts[document]
+        stay, go = 0, 0
+        for j in range(old.size):
+            if place[j] >= 0:
+                source[stay], target[stay] = j, place[j]
+                stay += 1
+            else:
+                dropped[go] = j
+                go += 1
+        rest, at, there = 0.0, before.starts[document], after.starts[document]
         count[:] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
             row, each, left = position[pair], counts[pair] / UNIT, np.int64(UNIT)
+            if at < 0 or there < 0:
+                break
+            for i in range(stay):
+                new_responsibilities[there + target[i]] = responsibilities[at + source[i]]
             for j in range(old.size):
-                steps = np.int64(responsibilities[at + j])
-                if place[j] >= 0:
-                    new_responsibilities[there + place[j]] = steps
-                    count[place[j]] += each * steps
-                    left -= steps
-                elif steps:
-                    row_change[row, old[j]] -= np.float32(each * steps)
+                count[j] += each * responsibilities[at + j]
+                left -= responsibilities[at + j]
+            for i in range(go):
+                steps = np.int64(responsibilities[at + dropped[i]])
+                if steps:
+                    row_change[row, old[dropped[i]]] -= np.float32(each * steps)
                     background_change[row] += each * steps
+                    left += steps
             rest += each * left
             at += old.size
             there += new.size
-        background[document] = np.float32(rest)
+        after.background[document] = np.float32(rest)
         for j in range(new.size):
-            new_counts[new_offsets[document] + j] = np.float32(count[j])
+            after.counts[new_offsets[document] + j] = ZERO
+        for i in range(stay):
+            after.counts[new_offsets[document] + target[i]] = np.float32(count[source[i]])
 
 
 @helper

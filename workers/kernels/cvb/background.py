@@ -46,7 +46,6 @@ def spread(
     ratio: Float64Vector,
     expected: OutFloat32Matrix,
     background_weight: OutFloat32Vector,
-    spreading: OutFloat32Vector,
 ) -> None:
     """Fill E[n_kw] of rows whose background is spread over the topics, and S_w; twin: `naive.background.spread`.
 
@@ -62,8 +61,6 @@ def spread(
         Filled with E[n_kw].
     background_weight : float32, shape (rows,)
         Filled with S_w = sum_k ratio_k (b_w + E[n_kw]).
-    spreading : float32, shape (rows,)
-        Filled with the factors by which E[n_kw] = active_kw + factor_w weight_k (even + active_kw).
     """
     active, rest, even, weight = rows.active, rows.background, rows.even, rows.weight
     for row in range(rest.size):
@@ -72,7 +69,7 @@ def spread(
             count = active[row, k] + each * weight[k] * (even + active[row, k])
             expected[row, k] = np.float32(count)
             known += ratio[k] * (word_prior[row] + count)
-        background_weight[row], spreading[row] = np.float32(known), np.float32(each)
+        background_weight[row] = np.float32(known)
 
 
 @helper

@@ -245,33 +245,35 @@ class WordMoments(NamedTuple):
     log_absent: Float64Matrix
 
 
-class PairWorkspace(NamedTuple):
-    """Numbers of the active topics of a document, float32 of shape (topics,) unless stated.
+class DocumentWorkspace(NamedTuple):
+    """Numbers of the active topics of a document, in groups of eight that are filled up with zeros.
+
+    A group has eight numbers of each of E[n_dk], a_k, 1 / (B + E[n_k]), a_k / (B + E[n_k]) of S_w, the value of a step
+    of a responsibility (2^-15, and 0 beyond the list), and a pair's responsibilities before and weights.
 
     Attributes
     ----------
-    counts, prior, inverse, ratio : numpy.ndarray
-        E[n_dk], a_k, 1 / (B + E[n_k]), and a_k / (B + E[n_k]) of S_w.
-    before, weight : numpy.ndarray
-        Responsibilities and weights of a pair; `weight` has room for one more.
-    bits : numpy.ndarray of int32
-        The bits of `weight`.
+    places : numpy.ndarray of int32, shape (8 groups,)
+        The topics.
+    cells : numpy.ndarray of float32, shape (56 groups,)
+        The groups.
+    steps : numpy.ndarray of uint16, shape (8,)
+        Responsibilities at the end of their array.
     power : float32
         Power of the weights.
+    inside : bool
+        Whether eight responsibilities from any of the document's on are within their array.
     """
 
-    counts: Array
-    prior: Array
-    inverse: Array
-    ratio: Array
-    before: Array
-    weight: Array
-    bits: Array
+    places: Array
+    cells: Array
+    steps: Array
     power: Number
+    inside: bool
 
 
 class FlatRows(NamedTuple):
-    """Rows of words, flattened, and cells of several pairs' rows beside one another.
+    """Rows of words, flattened.
 
     Attributes
     ----------
@@ -285,8 +287,6 @@ class FlatRows(NamedTuple):
         S_w.
     background_change : numpy.ndarray of float64, shape (rows,)
         Change of each word's background tokens.
-    cells, moves : numpy.ndarray of float32, shape (topics * pairs gathered together,)
-        Gathered from `expected` and `moved`.
     """
 
     topics: int
@@ -295,5 +295,3 @@ class FlatRows(NamedTuple):
     word_prior: Array
     background_weight: Array
     background_change: Array
-    cells: Array
-    moves: Array

@@ -45,11 +45,11 @@ def test_rows__hold_what_a_sweep_reads(drawn):
     np.testing.assert_array_equal(working.topics.totals, settings.totals + parameters.total)
     np.testing.assert_array_equal(working.sweep.ratio, parameters.topics / working.topics.totals)
     given_ = rows.word_active, rows.word_rest, settings.even, parameters.words, settings.weight, working.sweep.ratio
-    row_topic, background, spreading = naive.spread(*given_)
+    row_topic, background = naive.spread(*given_)
     np.testing.assert_allclose(working.topics.rows, row_topic, rtol=1e-6)
     np.testing.assert_allclose(working.sweep.background_weight, background, rtol=1e-6)
-    np.testing.assert_allclose(working.selection.spreading, spreading, rtol=1e-6)
-    assert working.selection.active is rows.word_active
+    assert working.selection.expected is working.sweep.expected
+    assert working.selection.background_weight is working.sweep.background_weight
 
 
 @given(blocks())

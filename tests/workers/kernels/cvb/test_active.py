@@ -88,9 +88,7 @@ class Listed:
         made["totals"] = row_topic.sum(axis=0) + 20.0
         made["ratio"] = made["a"] / made["totals"]
         spread = naive_background.spread(made["active"], rest, made["even"], made["b"], made["weight"], made["ratio"])
-        made.update(
-            row_topic=spread[0].astype(np.float32), background=spread[1].astype(np.float32), spreading=spread[2]
-        )
+        made.update(row_topic=spread[0].astype(np.float32), background=spread[1].astype(np.float32))
         return made
 
 

@@ -23,13 +23,12 @@ def select(state, rows, threshold, room):
     places = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
     chosen = np.full(int(places[-1]) + 1, 999, dtype=np.uint16)
     sizes = np.full(room.size, -1, dtype=np.int64)
-    parts = rows["spreading"].astype(np.float32), rows["even"], rows["weight"], rows["background"], rows["totals"]
     active_selection.select(
         state.pairs,
         state.active,
         state.sparse,
         priors_of(rows),
-        SelectionRows(rows["active"], *parts),
+        SelectionRows(rows["row_topic"], rows["background"], rows["totals"]),
         threshold,
         Selection(places, chosen, sizes),
     )

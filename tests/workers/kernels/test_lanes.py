@@ -1,0 +1,95 @@
+"""Vectors of eight numbers: what the compiler makes of each operation is what NumPy makes of it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.kernels.argument_types import (
+    Float32Vector,
+    Int32Vector,
+    OutFloat32Matrix,
+    OutFloat32Vector,
+    OutUInt16Vector,
+    UInt16Vector,
+)
+from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.lane_code import LANES, operations
+from collapsium.workers.kernels.lanes import (
+    LaneOperation,
+    first_of,
+    gather,
+    larger,
+    load,
+    load_steps,
+    prefetch,
+    scatter_add,
+    spread_evenly,
+    store,
+    store_steps,
+    sum_of,
+    to_power,
+    truncate,
+)
+
+pytestmark = pytest.mark.kernels
+EXPONENT = np.float32(0.875)
+
+
+@kernel
+def calculate(
+    values: Float32Vector,
+    steps: UInt16Vector,
+    places: Int32Vector,
+    results: OutFloat32Matrix,
+    cells: OutFloat32Vector,
+    written: OutUInt16Vector,
+) -> None:
+    """Run each operation on vectors that begin at index 1: none lies on a boundary."""
+    x, y, flat = load(values, 1), load(values, 1 + LANES), results.reshape(-1)
+    prefetch(values, 1 << 20)
+    store(flat, 0, x + y)
+    store(flat, LANES, x - y)
+    store(flat, 2 * LANES, x * y)
+    store(flat, 3 * LANES, larger(x, y))
+    store(flat, 4 * LANES, truncate(x))
+    store(flat, 5 * LANES, to_power(x, EXPONENT))
+    store(flat, 6 * LANES, load_steps(steps, 1))
+    store(flat, 7 * LANES, gather(values, 1, places, 1))
+    store(flat, 8 * LANES, spread_evenly(sum_of(x)))
+    store(flat, 9 * LANES, spread_evenly(first_of(y)))
+    scatter_add(cells, 1, places, 1, x)
+    store_steps(written, 1, load_steps(steps, 1))
+
+
+def in_halves(x):
+    """Add the two halves, until one number is left."""
+    while x.size > 1:
+        x = x[: x.size // 2] + x[x.size // 2 :]
+    return x[0]
+
+
+@given(st.integers(0, 2**31))
+def test_operations__equal_those_of_numpy(seed):
+    noise = np.random.default_rng(seed)
+    values = noise.uniform(0.001, 2000.0, 1 + 2 * LANES).astype(np.float32)
+    steps = noise.integers(0, 2**16, 1 + LANES).astype(np.uint16)
+    places = noise.integers(0, 2 * LANES, 1 + LANES).astype(np.int32)
+    results, cells = np.zeros((10, LANES), np.float32), np.zeros(1 + 2 * LANES, np.float32)
+    written = np.zeros(2 + LANES, np.uint16)
+    calculate(values, steps, places, results, cells, written)
+    x, y, added = values[1 : 1 + LANES], values[1 + LANES :], np.zeros_like(cells)
+    np.add.at(added, 1 + places[1:], x)  # also where a place comes twice
+    exact = [x + y, x - y, x * y, np.maximum(x, y), np.floor(x), steps[1:], values[1 + places[1:]]]
+    for found, expected in zip([*results[:5], *results[6:8]], exact, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    bits = (x.view(np.int32).astype(np.float64) - 0x3F800000) * 0.875 + 0x3F800000
+    np.testing.assert_allclose(results[5], bits.astype(np.int32).view(np.float32), rtol=1e-4)
+    np.testing.assert_allclose(results[8:], [[in_halves(x)] * LANES, [y[0]] * LANES], rtol=1e-6)
+    np.testing.assert_allclose(cells, added, rtol=1e-6)
+    np.testing.assert_array_equal(written, [0, *steps[1:], 0])
+
+
+def test_operations__are_known_to_the_compiler():
+    named = {name for name, one in globals().items() if isinstance(one, LaneOperation)}
+    assert not named or named == set(operations())
