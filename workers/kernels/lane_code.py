@@ -104,7 +104,8 @@ class _Code:
 
     def cells(self) -> list[Any]:
         """Return the addresses of eight numbers of the first argument, at the second and the places of the third."""
-        row, places = self.address(0, self.args[1]), self.address(2, self.args[3])
+        row = self.address(0, self.args[1])
+        places = self.builder.bitcast(self.address(2, self.args[3]), self.integer.as_pointer())
         addresses = []
         for lane in range(LANES):
             place = self.builder.load(self.builder.gep(places, [self.index(lane)]))

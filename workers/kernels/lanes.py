@@ -78,14 +78,14 @@ def store_steps(values: Array, first: int, lanes: Lanes) -> None:
 
 @_operation
 def gather(values: Array, first: int, places: Array, at: int) -> Lanes:
-    """Return the numbers of a float32 array at `first` plus each of eight int32 places."""
-    return values[first + places[at : at + LANES]]
+    """Return the numbers of a float32 array at `first` plus each of eight places: int32, or the bits of float32."""
+    return values[first + places[at : at + LANES].view(np.int32)]
 
 
 @_operation
 def scatter_add(values: Array, first: int, places: Array, at: int, lanes: Lanes) -> None:
-    """Add to the numbers of a float32 array at `first` plus each of eight int32 places, one after another."""
-    for place, lane in zip(places[at : at + LANES], lanes, strict=True):
+    """Add to the numbers of a float32 array at the places of `gather`, one after another."""
+    for place, lane in zip(places[at : at + LANES].view(np.int32), lanes, strict=True):
         values[first + place] += lane
 
 

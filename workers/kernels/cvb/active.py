@@ -63,10 +63,10 @@ AHEAD = 4
 CACHE_LINE = 16
 """Numbers of 4 bytes in a cache line of most processors."""
 
-FIELDS = 7
+FIELDS = 8
 """Numbers of an active topic; see `DocumentWorkspace`."""
 
-HERE, PRIOR, INVERSE, RATIO, UNITS, BEFORE, WEIGHT = (LANES * field for field in range(FIELDS))
+PLACES, HERE, PRIOR, INVERSE, RATIO, UNITS, BEFORE, WEIGHT = (LANES * field for field in range(FIELDS))
 """Offsets of the numbers in a group of eight active topics."""
 
 ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
@@ -162,11 +162,10 @@ def sweep_active(
     prior, ratio, totals = priors.topics, rows.ratio, running.totals
     active_offsets, active_topics, topics = active.offsets, active.topics, priors.topics.size
     counts, new_counts = before.counts, after.counts
-    groups = (topics + LANES - 1) // LANES
-    cells, places = np.zeros(groups * LANES * FIELDS, dtype=np.float32), np.zeros(groups * LANES, dtype=np.int32)
+    cells = np.zeros((topics + LANES - 1) // LANES * LANES * FIELDS, dtype=np.float32)
     # True and False are constants, for each of which the compiler makes code of its own.
-    work = DocumentWorkspace(places, cells, np.zeros(LANES, dtype=np.uint16), np.float32(power), True)
-    at_end = DocumentWorkspace(places, cells, work.steps, work.power, False)
+    work = DocumentWorkspace(cells.view(np.int32), cells, np.zeros(LANES, dtype=np.uint16), np.float32(power), True)
+    at_end = DocumentWorkspace(work.places, cells, work.steps, work.power, False)
     flat = FlatRows(
         topics,
         rows.expected.reshape(-1),
@@ -182,12 +181,12 @@ def sweep_active(
         for j in range(size):
             left -= prior[active_topics[begin + j]]
         for j in range((size + LANES - 1) // LANES * LANES):
-            at = place_of(j)
-            places[j] = active_topics[begin + j] if j < size else 0
+            at, k = place_of(j), active_topics[begin + j] if j < size else 0
+            work.places[at + PLACES] = k
             cells[at + HERE] = counts[begin + j] if j < size else ZERO
-            cells[at + PRIOR] = max(np.float32(prior[places[j]]), MIN_PRIOR) if j < size else ZERO
-            cells[at + INVERSE] = np.float32(1.0 / totals[places[j]]) if j < size else ZERO
-            cells[at + RATIO] = np.float32(ratio[places[j]]) if j < size else ZERO
+            cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
+            cells[at + INVERSE] = np.float32(1.0 / totals[k]) if j < size else ZERO
+            cells[at + RATIO] = np.float32(ratio[k]) if j < size else ZERO
             cells[at + UNITS] = STEP if j < size else ZERO
         background = before.background[document], np.float32(1.0 / max(left, 1e-9))
         if before.starts[document + 1] + LANES <= before.responsibilities.size:
@@ -197,7 +196,7 @@ def sweep_active(
         after.background[document] = max(tokens, ZERO)
         for j in range(size):
             count = cells[place_of(j) + HERE]
-            totals[places[j]] += count - counts[begin + j]
+            totals[active_topics[begin + j]] += count - counts[begin + j]
             new_counts[begin + j] = count
 
 
@@ -229,9 +228,9 @@ def _update_document(
         prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, size, work, rows)
         row, count = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair])
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
-        others = _background_weight(rows.background_weight[row], known, tokens - ONE + held, growth)
-        if size == rows.topics:
-            others = ZERO
+        others = ZERO
+        if size < rows.topics:
+            others = _background_weight(rows.background_weight[row], known, tokens - ONE + held, growth)
         if work.power != ONE:
             total, others = _temper(size, rows.topics, total, others, work)
         scale = NEARLY / max(total + others, MIN_TOTAL)
@@ -247,8 +246,8 @@ def prefetch_row(first: int, size: int, work: DocumentWorkspace, rows: FlatRows)
     """Prefetch a row: its cache lines, or where these are more, its cells of the active topics."""
     if size * CACHE_LINE < rows.topics:
         for j in range(size):
-            prefetch(rows.expected, first + np.int64(work.places[j]))
-            prefetch(rows.moved, first + np.int64(work.places[j]))
+            prefetch(rows.expected, first + np.int64(work.places[place_of(j) + PLACES]))
+            prefetch(rows.moved, first + np.int64(work.places[place_of(j) + PLACES]))
     else:
         for k in range(0, rows.topics, CACHE_LINE):
             prefetch(rows.expected, first + k)
@@ -275,7 +274,10 @@ def _weigh(
     for group in range(complete, groups):
         j = group * LANES
         q = steps_at(responsibilities, at + j, size - j, work)
-        cell, moved = gather(rows.expected, first, work.places, j), gather(rows.moved, first, work.places, j)
+        cell, moved = (
+            gather(rows.expected, first, work.cells, j * FIELDS + PLACES),
+            gather(rows.moved, first, work.cells, j * FIELDS + PLACES),
+        )
         weight, more, q = _weigh_group(j * FIELDS, q, cell, moved, b, work.cells)
         total, known, held = total + weight, known + more, held + q
     return sum_of(total), sum_of(known), sum_of(held)
@@ -373,7 +375,7 @@ def _assign(
         steps = truncate(load(work.cells, j * FIELDS + WEIGHT) * scale)
         _write_steps(responsibilities, at + j, size - j, steps, work)
         q, change = _assign_group(j * FIELDS, steps, count, work.cells)
-        scatter_add(rows.moved, first, work.places, j, change)
+        scatter_add(rows.moved, first, work.cells, j * FIELDS + PLACES, change)
         held = held + q
     return sum_of(held)
 

@@ -23,6 +23,7 @@ from collapsium.workers.kernels.cvb.active import (
     AHEAD,
     FIELDS,
     ONE,
+    PLACES,
     RATIO,
     ROUNDING,
     STEP,
@@ -145,7 +146,8 @@ def select(
     most = (np.diff(offsets).max() if offsets.size > 1 else 0) + 3
     sums = _Sums(np.empty(most, np.float32), np.empty(topics, np.float32), ratio.astype(np.float32))
     groups = (topics + LANES - 1) // LANES
-    places, cells = np.zeros(groups * LANES, dtype=np.int32), np.zeros(groups * LANES * FIELDS, dtype=np.float32)
+    cells = np.zeros(groups * LANES * FIELDS, dtype=np.float32)
+    places = cells.view(np.int32)
     work = DocumentWorkspace(places, cells, np.zeros(LANES, dtype=np.uint16), ONE, True)
     at_end = DocumentWorkspace(places, cells, work.steps, ONE, False)
     for document in range(offsets.size - 1):
@@ -156,8 +158,9 @@ def select(
         count[:] = ZERO
         if size < topics:
             for j in range((size + LANES - 1) // LANES * LANES):
-                places[j] = active_topics[begin + j] if j < size else 0
-                cells[place_of(j) + RATIO] = sums.ratio[places[j]] if j < size else ZERO
+                k = active_topics[begin + j] if j < size else 0
+                places[place_of(j) + PLACES] = k
+                cells[place_of(j) + RATIO] = sums.ratio[k] if j < size else ZERO
                 cells[place_of(j) + UNITS] = STEP if j < size else ZERO
             if state.starts[document + 1] + LANES <= state.responsibilities.size:
                 _background_counts(document, size, pairs, state, work, flat, sums, count)
@@ -210,7 +213,7 @@ def _active_share(
     for group in range((size + LANES - 1) // LANES):
         j = group * LANES
         held = held + steps_at(responsibilities, at + j, size - j, work) * load(work.cells, j * FIELDS + UNITS)
-        cell = gather(rows.expected, row * rows.topics, work.places, j)
+        cell = gather(rows.expected, row * rows.topics, work.cells, j * FIELDS + PLACES)
         known = known + load(work.cells, j * FIELDS + RATIO) * (cell + b)
     return sum_of(held), sum_of(known)
 

@@ -248,14 +248,15 @@ class WordMoments(NamedTuple):
 class DocumentWorkspace(NamedTuple):
     """Numbers of the active topics of a document, in groups of eight that are filled up with zeros.
 
-    A group has eight numbers of each of E[n_dk], a_k, 1 / (B + E[n_k]), a_k / (B + E[n_k]) of S_w, the value of a step
-    of a responsibility (2^-15, and 0 beyond the list), and a pair's responsibilities before and weights.
+    A group has eight topics, and eight numbers of each of E[n_dk], a_k, 1 / (B + E[n_k]), a_k / (B + E[n_k]) of S_w,
+    the value of a step of a responsibility (2^-15, and 0 beyond the list), and a pair's responsibilities before and
+    weights.
 
     Attributes
     ----------
-    places : numpy.ndarray of int32, shape (8 groups,)
-        The topics.
-    cells : numpy.ndarray of float32, shape (56 groups,)
+    places : numpy.ndarray of int32, shape (64 groups,)
+        The bits of `cells`, by which topics are read and written.
+    cells : numpy.ndarray of float32, shape (64 groups,)
         The groups.
     steps : numpy.ndarray of uint16, shape (8,)
         Responsibilities at the end of their array.
