@@ -113,6 +113,18 @@ def to_power(lanes: Lanes, power: Number) -> Lanes:
 
     The bits of a float, read as an integer, are its logarithm to within 0.09 of a factor of two. A power is therefore a
     product of bits, and more exact the nearer it is to 1.
+
+    Parameters
+    ----------
+    lanes : Lanes
+        Positive numbers.
+    power : float32
+        The power.
+
+    Returns
+    -------
+    Lanes
+        The numbers to the power.
     """
     one = np.float32(ONE_BITS)
     bits = (lanes.view(np.int32).astype(np.float32) - one) * power + one

@@ -36,7 +36,14 @@ def test_helpers__are_always_inlined():
 
 @pytest.mark.parametrize(
     "kernel",
-    [background.fold_rows, active_selection.select, active_sums.active_tables, stirling.ratios_at, words.topic_totals],
+    [
+        active.sweep_active,
+        background.fold_rows,
+        active_selection.select,
+        active_sums.active_tables,
+        stirling.ratios_at,
+        words.topic_totals,
+    ],
     ids=lambda one: one.__name__,
 )
 def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, monkeypatch):
