@@ -225,7 +225,7 @@ def _update_document(
     at = before.starts[document]
     for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
         ahead = min(pair + AHEAD, pairs.position.size - 1)
-        prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, size, work, rows)
+        _prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, size, work, rows)
         row, count = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair])
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
         others = ZERO
@@ -242,12 +242,14 @@ def _update_document(
 
 
 @borrower
-def prefetch_row(first: int, size: int, work: DocumentWorkspace, rows: FlatRows) -> None:
+def _prefetch_row(first: int, size: int, work: DocumentWorkspace, rows: FlatRows) -> None:
     """Prefetch a row: its cache lines, or where these are more, its cells of the active topics."""
     if size * CACHE_LINE < rows.topics:
-        for j in range(size):
-            prefetch(rows.expected, first + np.int64(work.places[place_of(j) + PLACES]))
-            prefetch(rows.moved, first + np.int64(work.places[place_of(j) + PLACES]))
+        for group in range((size + LANES - 1) // LANES):
+            for lane in range(LANES):
+                place = np.int64(work.places[group * LANES * FIELDS + PLACES + lane])
+                prefetch(rows.expected, first + place)
+                prefetch(rows.moved, first + place)
     else:
         for k in range(0, rows.topics, CACHE_LINE):
             prefetch(rows.expected, first + k)
@@ -288,7 +290,7 @@ def steps_at(responsibilities: Array, at: int, size: int, work: DocumentWorkspac
     """Return eight steps from an index on; beyond `size` they are those of the next pair, or any."""
     if work.inside:
         return load_steps(responsibilities, at)
-    for lane in range(size):
+    for lane in range(min(size, LANES)):
         work.steps[lane] = responsibilities[at + lane]
     return load_steps(work.steps, 0)
 
@@ -356,10 +358,7 @@ def _assign(
     work: DocumentWorkspace,
     rows: FlatRows,
 ) -> Number:
-    """Fill a pair's responsibilities and change counts by them; return their sum.
-
-    The factors are those of weights, which make them steps, and the pair's count.
-    """
+    """Fill a pair's responsibilities from weights times a factor, change counts by them, and return their sum."""
     first, held = row * rows.topics, spread_evenly(ZERO)
     scale, count = spread_evenly(factors[0]), spread_evenly(factors[1])
     groups, complete = (size + LANES - 1) // LANES, size // LANES if size == rows.topics else 0
@@ -387,7 +386,7 @@ def _write_steps(responsibilities: Array, at: int, size: int, steps: Lanes, work
         store_steps(responsibilities, at, steps)
     else:
         store_steps(work.steps, 0, steps)
-        for lane in range(size):
+        for lane in range(min(size, LANES)):
             responsibilities[at + lane] = work.steps[lane]
 
 

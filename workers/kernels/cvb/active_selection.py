@@ -21,6 +21,7 @@ from collapsium.workers.kernels.argument_types import (
 )
 from collapsium.workers.kernels.cvb.active import (
     AHEAD,
+    CACHE_LINE,
     FIELDS,
     ONE,
     PLACES,
@@ -31,7 +32,6 @@ from collapsium.workers.kernels.cvb.active import (
     UNITS,
     ZERO,
     place_of,
-    prefetch_row,
     steps_at,
 )
 from collapsium.workers.kernels.cvb.records import (
@@ -45,7 +45,7 @@ from collapsium.workers.kernels.cvb.records import (
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.lane_code import LANES
-from collapsium.workers.kernels.lanes import gather, load, spread_evenly, sum_of
+from collapsium.workers.kernels.lanes import gather, load, prefetch, spread_evenly, sum_of
 from collapsium.workers.kernels.records import DocumentPairs
 
 HALVINGS = 16  # of the interval of the limit where too many topics pass the threshold
@@ -188,7 +188,8 @@ def _background_counts(
     each[: length + 3] = ZERO
     for pair in range(length):
         ahead = min(begin + pair + AHEAD, pairs.position.size - 1)
-        prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, rows.topics, work, rows)
+        for k in range(0, rows.topics, CACHE_LINE):
+            prefetch(rows.expected, np.int64(pairs.position[ahead]) * rows.topics + k)
         row = np.int64(pairs.position[begin + pair])
         held, known = _active_share(row, at, size, state.responsibilities, work, rows)
         at += size

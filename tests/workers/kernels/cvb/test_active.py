@@ -96,7 +96,7 @@ class Listed:
 def listed_shards(draw, max_count=4):
     """Documents that are empty, of one pair, of a few or of more than are gathered together; lists of any length."""
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
-    topics, sharp = draw(st.integers(1, 6)), draw(st.sampled_from([10.0, 0.3, 0.01]))
+    topics, sharp = draw(st.integers(1, 6) | st.sampled_from([8, 9, 20])), draw(st.sampled_from([10.0, 0.3, 0.01]))
     pairs = noise.choice([0, 1, 4, 18, 18], size=draw(st.integers(1, 4)))
     rows = [
         {int(word): int(noise.integers(1, max_count + 1)) for word in noise.choice(20, size, replace=False)}
