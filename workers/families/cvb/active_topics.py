@@ -45,7 +45,7 @@ class SelectionRule:
         Up to this many topics, documents begin with all of them, and all may stay active.
     min_room, pairs_per_topic : int
         With more topics, a document may have `min_room` active ones, and one more for each `pairs_per_topic` pairs,
-        in whole groups of eight, as kernels process them.
+        to the nearest multiple of eight, as kernels process eight at a time.
     min_tokens : float
         Expected tokens that an active topic exceeds; it also exceeds its prior a_k.
     """
@@ -72,7 +72,8 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
         return most
     if topics <= SELECTION.max_complete:
         return topics
-    return SELECTION.min_room + LANES * (pairs // (LANES * SELECTION.pairs_per_topic))
+    pairs_per_group = LANES * SELECTION.pairs_per_topic
+    return SELECTION.min_room + LANES * ((pairs + pairs_per_group // 2) // pairs_per_group)
 
 
 def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:

@@ -51,9 +51,9 @@ def test_max_active__is_for_all_topics_where_they_are_few(pairs, topics):
     [
         (0, SELECTION.max_complete, 0, SELECTION.max_complete),
         (0, SELECTION.max_complete + 1, 0, SELECTION.min_room),
-        (8 * SELECTION.pairs_per_topic - 1, 1000, 0, SELECTION.min_room),
-        (8 * SELECTION.pairs_per_topic, 1000, 0, SELECTION.min_room + 8),
-        (85 * SELECTION.pairs_per_topic, 1000, 0, SELECTION.min_room + 80),
+        (4 * SELECTION.pairs_per_topic - 1, 1000, 0, SELECTION.min_room),
+        (4 * SELECTION.pairs_per_topic, 1000, 0, SELECTION.min_room + 8),
+        (85 * SELECTION.pairs_per_topic, 1000, 0, SELECTION.min_room + 88),
         (10**6, 1000, 0, 1000),
         (10**6, 1000, 30, 30),
         (3, 1000, 30, 30),
