@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -151,7 +152,7 @@ class Request:
             "seed": self.seed,
             "corpus": _corpus_record(self.corpus),
             "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
-            "versions": {name: version(name) for name in VERSIONS} | {"python": platform.python_version()},
+            "versions": {**_versions()},
         }
 
 
@@ -174,8 +175,14 @@ def fingerprint(record: JsonObject) -> str:
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
 
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Return the versions of this process, which takes 20 ms the first time: their metadata are parsed."""
+    return {name: version(name) for name in VERSIONS} | {"python": platform.python_version()}
+
+
 def differing_versions(record: JsonObject) -> list[str]:
     """Return the packages whose version differs from that which a run began with, and may change its bits."""
     began = record.get("versions", {})
-    now = {name: version(name) for name in VERSIONS} | {"python": platform.python_version()}
+    now = _versions()
     return [f"{name} {now[name]} instead of {began.get(name)}" for name in BITS if began.get(name) != now[name]]

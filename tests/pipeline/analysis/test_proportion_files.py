@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import evaluate, fit, infer, ingest, predict
 from collapsium.pipeline.analysis.coherence import coherence
-from collapsium.pipeline.analysis.infer import SCHEMA, sparse
+from collapsium.pipeline.analysis.infer import SCHEMA, largest_first, sparse
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.printable import csv_cell
@@ -183,3 +183,29 @@ def test_texts__are_scored_as_the_corpus_of_them(made, tmp_path, capsys):
 
 def test_endings__are_told_from_the_name_alone():
     assert [ending_of(f"s3://a.b/c/{name}") for name in ("x.CSV", "x", "x.y.npz")] == [".csv", ".parquet", ".npz"]
+
+
+THETA_ROWS = st.lists(st.sampled_from([0.0, 1e-4, 0.05, 0.1, 0.1, 0.25, 0.4, 1.0]), min_size=5, max_size=5)
+
+
+@given(st.lists(THETA_ROWS, max_size=12), st.sampled_from([0.0, 0.05, 0.2]))
+def test_sparse_proportions__are_those_above_the_threshold_the_largest_first(rows, threshold):
+    theta = np.array(rows, dtype=float).reshape(-1, 5)
+    table = sparse(pa.array([str(number) for number in range(len(rows))], pa.string()), theta, threshold)
+    for row, listed in zip(rows, table.to_pylist(), strict=True):
+        expected = sorted((-share, topic) for topic, share in enumerate(row) if share >= threshold)
+        assert listed["topics"] == [topic for _, topic in expected]
+        assert listed["proportions"] == [float(np.float32(-share)) for share, _ in expected]
+
+
+@given(st.lists(st.integers(0, 40), max_size=60).map(sorted), st.integers(0, 1000))
+def test_documents_with_many_topics__are_sorted_in_parts(documents, seed):
+    """A document's number has few bits where topics have many."""
+    generator = np.random.default_rng(seed)
+    document, topics = np.array(documents, dtype=np.int64), 1 << 30
+    topic = generator.choice(topics, document.size, replace=False)
+    share = generator.choice([0.1, 0.2, 0.7], document.size)
+    expected = np.lexsort((topic, -share, document))
+    found_topics, found_shares = largest_first(document, topic, share, topics)
+    np.testing.assert_array_equal(found_topics, topic[expected])
+    np.testing.assert_array_equal(found_shares, share[expected].astype(np.float32))
