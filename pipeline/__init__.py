@@ -1,10 +1,10 @@
 """Runs: corpora, fits, models and workflows, with the public functions of Collapsium.
 
 Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`, and `sample_texts` for trying things out. Fits: `estimate`,
-`fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `topic_shares`, `expected_topics`,
-`label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`, `predict`, `report`, `plot` and
-`export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the
-same name.
+`fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`, `topic_shares`,
+`expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`, `predict`,
+`report`, `plot` and `export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions
+have a command of the same name.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.corpora.append.append import append
     from collapsium.pipeline.corpora.ingest import flatten, ingest, split
     from collapsium.pipeline.corpora.simulate import simulate
+    from collapsium.pipeline.engine.edit.edit import Edited, edit
     from collapsium.pipeline.engine.fit import fit, resume
     from collapsium.pipeline.engine.resources.estimate import estimate
     from collapsium.pipeline.engine.resources.plan import Plan
@@ -56,6 +57,7 @@ _HOMES = {
     "Coherence": "collapsium.pipeline.analysis.coherence",
     "Comparison": "collapsium.pipeline.workflows.compare.runner",
     "Corpus": "collapsium.storage.corpus.corpus",
+    "Edited": "collapsium.pipeline.engine.edit.edit",
     "Evaluation": "collapsium.pipeline.analysis.evaluate",
     "ExpectedTopic": "collapsium.pipeline.analysis.labels.expected_topics",
     "Exported": "collapsium.pipeline.reporting.export",
@@ -73,6 +75,7 @@ _HOMES = {
     "append": "collapsium.pipeline.corpora.append.append",
     "coherence": "collapsium.pipeline.analysis.coherence",
     "compare": "collapsium.pipeline.workflows.compare.compare",
+    "edit": "collapsium.pipeline.engine.edit.edit",
     "estimate": "collapsium.pipeline.engine.resources.estimate",
     "evaluate": "collapsium.pipeline.analysis.evaluate",
     "expected_topics": "collapsium.pipeline.analysis.labels.expected_topics",
@@ -103,6 +106,7 @@ __all__ = [
     "Coherence",
     "Comparison",
     "Corpus",
+    "Edited",
     "Evaluation",
     "ExpectedTopic",
     "Exported",
@@ -121,6 +125,7 @@ __all__ = [
     "batch",
     "coherence",
     "compare",
+    "edit",
     "estimate",
     "evaluate",
     "expected_topics",

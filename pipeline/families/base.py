@@ -273,6 +273,35 @@ class Resumable(Family[OptionsT, GlobalStateT, RowsT]):
         """
 
 
+class Editable(Family[OptionsT, GlobalStateT, RowsT]):
+    """A family whose topics can be merged, deleted and split; its shard model is editable too."""
+
+    @abstractmethod
+    def uneditable(self, global_state: GlobalStateT) -> str | None:
+        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+
+    @abstractmethod
+    def edited(
+        self, global_state: GlobalStateT, mixing: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64]
+    ) -> GlobalStateT:
+        """Return the global state after an edit of topics.
+
+        Parameters
+        ----------
+        global_state : GlobalState
+            The global state before.
+        mixing : numpy.ndarray of float64, shape (topics, topics before)
+            Share of each topic before in each topic; the prior of a merged topic is the sum of those of its parts.
+        tokens : numpy.ndarray of float64, shape (topics,)
+            E[n_k] after the edit.
+
+        Returns
+        -------
+        GlobalState
+            The state.
+        """
+
+
 class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
     """A family that can be fitted by minibatches of shards; its shard model is stochastic too."""
 

@@ -80,6 +80,8 @@ class VersionRecord(BaseModel):
         Kind of the corpus.
     members : tuple of dict
         Name and score of each member of an ensemble; else empty.
+    born, gone : tuple of int
+        Topics that match none of the version before, and topics of that version that match none of this one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -106,6 +108,8 @@ class VersionRecord(BaseModel):
     unknown_share: Number | None = None
     holds: str = DOCUMENTS
     members: tuple[dict[str, str | Number | None], ...] = ()
+    born: tuple[Count, ...] = ()
+    gone: tuple[Count, ...] = ()
 
     @property
     def score_text(self) -> str:

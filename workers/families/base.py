@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.arrays.state import Arrays
+    from collapsium.workers.families.document_entries import DocumentEntries
     from collapsium.workers.kernels.jit import AnyKernel
     from collapsium.workers.kernels.likelihood import DirichletTopics
 
@@ -322,6 +323,34 @@ class Growing(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
         delta : Delta
             The changes of counts, those by the joining documents included, and the sums of a sweep.
         """
+
+
+class Editable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A shard model whose topics can be merged, deleted and split in finished models."""
+
+    @abstractmethod
+    def topic_prior(self, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
+        """Return the Dirichlet parameters a_k of a document's topics in prediction, shape (topics,)."""
+
+    @abstractmethod
+    def word_prior(self, rows: RowsT, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
+        """Return the Dirichlet parameters b_w of the words of the rows in prediction, shape (words,)."""
+
+    @abstractmethod
+    def row_counts(self, rows: RowsT) -> npt.NDArray[np.floating[Any]]:
+        """Return E[n_kw] of a finished model's rows, shape (words, topics)."""
+
+    @abstractmethod
+    def with_row_counts(self, rows: RowsT, counts: npt.NDArray[np.float64]) -> RowsT:
+        """Return a finished model's rows with other counts, shape (words, topics)."""
+
+    @abstractmethod
+    def entries(self, local: LocalT) -> DocumentEntries:
+        """Return E[n_dk] of the documents of a finished model."""
+
+    @abstractmethod
+    def with_entries(self, local: LocalT, entries: DocumentEntries, topics: int) -> LocalT:
+        """Return the documents of a finished model with other counts, of so many topics."""
 
 
 AnyShardModel = ShardModel[Any, Any, Any, Any]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.topic_matching import same_topics
+from collapsium.pipeline.families.topic_matching import occupied, same_topics
 from collapsium.storage.errors import CollapsiumError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import RECORD, read_model_record
@@ -20,6 +21,19 @@ def names_in(folder: Folder) -> dict[int, TopicName]:
         return {}
 
 
+@dataclass(frozen=True)
+class Succession:
+    """Topics of a model that match none of an earlier one, and topics of that one that match none of the model."""
+
+    born: tuple[int, ...] = ()
+    gone: tuple[int, ...] = ()
+
+    def text(self) -> str:
+        """Return the topics as text."""
+        parts = (("new", self.born), ("gone", self.gone))
+        return "; ".join(f"{name} {', '.join(map(str, ids))}" for name, ids in parts if ids)
+
+
 def inherit_names(model: Model, own: Mapping[int, TopicName], warm: str | None) -> None:
     """Write the names of a finished model's topics that they have had before.
 
@@ -32,14 +46,33 @@ def inherit_names(model: Model, own: Mapping[int, TopicName], warm: str | None) 
     warm : str or None
         Folder of the model that the run began from. Its names go to the topics that match.
     """
-    names = dict(own)
-    if warm is not None:
-        before = Model(warm)
-        known = names_in(before.folder)
-        # Topics are compared only where there are names to carry.
-        same = same_topics(model, before) if known else {}
-        for ours, theirs in same.items():
-            if theirs in known:
-                names.setdefault(ours, known[theirs].model_copy(update={"id": ours}))
-    if names:
+    if own:
+        write_names(model.folder, model.record, own.values())
+    # Topics are compared only where there are names to hand down.
+    if warm is not None and names_in(Model(warm).folder):
+        succession_of(model, Model(warm))
+
+
+def succession_of(model: Model, before: Model) -> Succession:
+    """Match the topics of a finished model with those of an earlier one, and write the names that these hand down.
+
+    Parameters
+    ----------
+    model, before : Model
+        The model and the earlier one, of the same vocabulary or of one to which words were appended.
+
+    Returns
+    -------
+    Succession
+        The topics without a match. Topics that have a name keep it.
+    """
+    same, names = same_topics(model, before), names_in(model.folder)
+    known, number = names_in(before.folder), len(names)
+    for ours, theirs in same.items():
+        if theirs in known:
+            names.setdefault(ours, known[theirs].model_copy(update={"id": ours}))
+    if len(names) > number:
         write_names(model.folder, model.record, names.values())
+    born = (topic for topic in occupied(model).tolist() if topic not in same)
+    gone = (topic for topic in occupied(before).tolist() if topic not in same.values())
+    return Succession(tuple(born), tuple(gone))

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Description, Summary
-from collapsium.pipeline.families.cvb import collapsed
+from collapsium.pipeline.families.base import Description, Editable, Summary
+from collapsium.pipeline.families.cvb import collapsed, topic_edits
 from collapsium.pipeline.families.cvb import topic_moves as moves
 from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily, CollapsedOptions, Vector
 from collapsium.pipeline.families.cvb.divergence import divergence, geometric_mean
@@ -47,6 +47,9 @@ class HoldSchedule:
 
 
 HOLD = HoldSchedule()
+
+MIN_SHARE = 1e-200
+"""Least G[pi_k], whose logarithm the bound and the tables take."""
 
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 
@@ -103,7 +106,7 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         return self.order == 2 or bool({"beta", "tau"} & set(self.learn))
 
 
-class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
+class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpGlobalState, CollapsedRows]):
     """The hierarchical Dirichlet process by collapsed variational inference."""
 
     shard_model, Options = HdpShardModel, HdpOptions
@@ -206,7 +209,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
             if global_state.moves.held_share:
                 # Too many topics would raise alpha, and a large alpha blurs topics.
                 share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
-                pi_geometric = np.maximum(share, 1e-200)
+                pi_geometric = np.maximum(share, MIN_SHARE)
                 return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=pi_geometric)
             if global_state.moves.held_before:
                 # In the first sweep of all tokens, alpha begins anew.
@@ -236,6 +239,25 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState]):
         """Describe the topics, the largest first."""
         words, tokens = predictive_words(block, global_state), global_state.topic_moments[0]
         return description.describe(block.dense_counts, words, global_state.beta, tokens, count)
+
+    def uneditable(self, global_state: HdpGlobalState) -> str | None:
+        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+        if self.uncounted_tokens(global_state) > 0:
+            return "some of its tokens are held out for moves of topics"
+        return topic_edits.uneditable(global_state)
+
+    def edited(self, global_state: HdpGlobalState, mixing: Vector, tokens: Vector) -> HdpGlobalState:
+        """Return the global state after an edit of topics; the shares of merged topics add up."""
+        alive = np.flatnonzero(tokens > 0.0)
+        return replace(
+            global_state,
+            **topic_edits.edited_counts(global_state, mixing, tokens),
+            pi=mixing @ global_state.pi,
+            pi_geometric=np.maximum(mixing @ global_state.pi_geometric, MIN_SHARE),
+            stick_order=alive[np.argsort(-tokens[alive], kind="stable")],
+            stick_posterior=np.zeros((0, 2)),
+            moves=None,
+        )
 
     def draw_model(self, summary: Summary, options: HdpOptions, stream: Stream) -> tuple[Arrays, HdpGlobalState]:
         """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
@@ -343,6 +365,5 @@ def _with_sticks(
     rest = np.cumprod(posterior[:, 1] / both)
     mean[order] = posterior[:, 0] / both * np.concatenate([[1.0], rest[:-1]])
     geometric[order] = special.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
-    # G[pi] may underflow to zero, and the bound and the tables take its logarithm.
-    geometric = np.maximum(geometric, 1e-200)
+    geometric = np.maximum(geometric, MIN_SHARE)
     return replace(global_state, stick_order=order, stick_posterior=posterior, pi=mean, pi_geometric=geometric)

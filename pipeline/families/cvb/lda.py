@@ -13,8 +13,8 @@ from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Description, Summary
-from collapsium.pipeline.families.cvb import collapsed
+from collapsium.pipeline.families.base import Description, Editable, Summary
+from collapsium.pipeline.families.cvb import collapsed, topic_edits
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedFamily, CollapsedOptions, Vector
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -78,7 +78,7 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
         return self.order == 2 or self.learns_beta
 
 
-class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
+class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaGlobalState, CollapsedRows]):
     """Latent Dirichlet allocation by collapsed variational inference."""
 
     shard_model, Options = LdaShardModel, LdaOptions
@@ -160,6 +160,15 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState]):
         """Describe the topics, the largest first."""
         words, tokens = word_parameters(block, global_state), global_state.topic_moments[0]
         return description.describe(block.dense_counts, words, global_state.beta, tokens, count)
+
+    def uneditable(self, global_state: LdaGlobalState) -> str | None:
+        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+        return topic_edits.uneditable(global_state)
+
+    def edited(self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector) -> LdaGlobalState:
+        """Return the global state after an edit of topics; the a_k of merged topics add up."""
+        counts = topic_edits.edited_counts(global_state, mixing, tokens)
+        return replace(global_state, **counts, alpha=mixing @ global_state.alpha)
 
     def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobalState]:
         """Draw topics to simulate from, as counts so large that the prior has no effect."""

@@ -27,6 +27,9 @@ def facts_of(version: VersionRecord | None) -> list[tuple[str, str]]:
         rows.append((f"score of version {version.previous['version']}", f"{version.previous['score']:.5g}"))
     if version.members:
         rows.append(("members", f"{len(version.members)}; the score is that of their mean prediction"))
+    for name, ids in (("new topics", version.born), ("topics that are gone", version.gone)):
+        if ids:
+            rows.append((name, ", ".join(map(str, ids))))
     if version.unknown_share is not None:
         share = f"{version.unknown_share:.1%} ({version.unknown_tokens:,}) of the tokens of appended documents"
         rows.append(("words not in the vocabulary", share))

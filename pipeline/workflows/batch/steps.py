@@ -12,6 +12,7 @@ from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.corpora.ingest import split
 from collapsium.pipeline.corpora.unknown_words import UnknownWords, additions_of
 from collapsium.pipeline.engine.fit import fit, resume
+from collapsium.pipeline.engine.model_io.names import Succession, succession_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.workflows.batch.context import CYCLES, JobContext, clean_hidden
@@ -213,12 +214,23 @@ class JobSteps:
         """Copy the model to its version's folder, and make that version the current one."""
         number = self._journal.number
         if not self._versions.at(number).exists(RECORD):
-            run = Run(self.run_folder.url)
+            run, succession = Run(self.run_folder.url), self._succession()
             with self._versions.made(number) as version:
                 copy_run(run, version)
                 copy_file(self.folder, version, PROPORTIONS)
-                version.write(RECORD, dump(self._record().model_dump(mode="json")))
+                record = self._record().model_copy(update={"born": succession.born, "gone": succession.gone})
+                version.write(RECORD, dump(record.model_dump(mode="json")))
         self._versions.point(number)
+
+    def _succession(self) -> Succession:
+        """Match the new topics with those of the current version, which hand down their names."""
+        base = self._journal.base
+        if base is None or self._context.job.holds != DOCUMENTS:
+            return Succession()
+        succession = succession_of(Model(self.run_folder.url), Model(self._versions.at(base).url))
+        if succession.born or succession.gone:
+            self._context.note(f"topics since version {base}: {succession.text()}")
+        return succession
 
     def _record(self) -> VersionRecord:
         journal, model = self._journal, Model(self.run_folder.url).record

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline import Corpus, Model, batch, infer, rollback, split, topics, versions
+from collapsium.pipeline import Corpus, Model, batch, infer, name_topics, rollback, split, topics, versions
 from collapsium.pipeline.analysis.evaluate import evaluate
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.cli.main import main
@@ -339,3 +339,26 @@ def test_a_job_of_too_few_words_to_hold_any_out__goes_on_when_there_are_more(job
     job.write_text(job.read_text().replace("shard_tokens = 600", "grow = true"))
     write_day(job.parent, 2)
     assert batch(job).documents == 41
+
+
+def test_names__go_over_to_the_next_version_with_the_ids(job):
+    batch(job)
+    current = job.parent / "job/published/current"
+    named = name_topics(current, lambda words, documents: f"about {words[0]}")
+    assert len(named) == 3
+    write_day(job.parent, 2, documents=20)
+    batch(job)
+    assert {topic.id: topic.title for topic in topics(current)} == named
+    record = versions(job)[-1][0]
+    assert (record.born, record.gone) == ((), ())
+
+
+def test_topics_without_a_match__are_born_and_gone(job):
+    batch(job)
+    text = job.read_text()
+    write_day(job.parent, 2, documents=20)
+    job.write_text(text.replace("topics = 3", "topics = 4"))
+    outcome = batch(job, accept=True)
+    record = versions(job)[-1][0]
+    assert len(record.born) - len(record.gone) == len(topics(job.parent / "job/published/current")) - 3
+    assert any("topics since version 1" in line for line in outcome.notices) == bool(record.born or record.gone)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Array, LocalState, Rows, block_only
+from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
 from collapsium.workers.kernels.cvb.records import ActiveTopics
 
@@ -130,6 +131,14 @@ class CollapsedDocuments(LocalState):
         """Return the expected tokens of each document, shape (documents,)."""
         raise NotImplementedError
 
+    def entries(self) -> DocumentEntries:
+        """Return the counts as sparse entries."""
+        raise NotImplementedError
+
+    def with_entries(self, entries: DocumentEntries, topics: int) -> Any:
+        """Return documents of the same form with other counts, of so many topics."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class DenseDocuments(CollapsedDocuments):
@@ -151,6 +160,18 @@ class DenseDocuments(CollapsedDocuments):
         """Return the expected tokens of each document, shape (documents,)."""
         lengths: Vector = np.asarray(self.document_topic, dtype=np.float64).sum(axis=1)
         return lengths
+
+    def entries(self) -> DocumentEntries:
+        """Return the counts as sparse entries."""
+        owner, topic = np.nonzero(self.document_topic)
+        count = np.asarray(self.document_topic, dtype=np.float64)[owner, topic]
+        return DocumentEntries(owner, topic, count, np.zeros(len(self.document_topic)))
+
+    def with_entries(self, entries: DocumentEntries, topics: int) -> DenseDocuments:
+        """Return documents with other counts."""
+        counts = np.zeros((entries.documents, topics), dtype=np.float32)
+        counts[entries.owner, entries.topic] = entries.count
+        return DenseDocuments(counts)
 
 
 @dataclass(frozen=True)
@@ -209,6 +230,22 @@ class ActiveDocuments(CollapsedDocuments):
         running = np.concatenate([[0.0], np.cumsum(np.asarray(self.document_counts, dtype=np.float64))])
         lengths: Vector = running[lists[1:]] - running[lists[:-1]] + np.asarray(self.document_rest)
         return lengths
+
+    def entries(self) -> DocumentEntries:
+        """Return the counts as sparse entries."""
+        owner = np.repeat(np.arange(self.document_lists.size - 1), np.diff(self.document_lists))
+        count, rest = (np.asarray(values, dtype=np.float64) for values in (self.document_counts, self.document_rest))
+        return DocumentEntries(owner, self.document_topics.astype(np.int64), count, rest)
+
+    def with_entries(self, entries: DocumentEntries, topics: int) -> ActiveDocuments:
+        """Return documents with other counts; topics with entries are active."""
+        sizes = np.bincount(entries.owner, minlength=entries.documents)
+        return ActiveDocuments(
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            entries.topic.astype(np.uint16),
+            entries.count.astype(np.float32),
+            entries.rest.astype(np.float32),
+        )
 
 
 @dataclass(frozen=True)

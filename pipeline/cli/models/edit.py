@@ -1,0 +1,62 @@
+"""Merge, delete, split and rename topics of a model, and write a new model.
+
+The run itself stays as it is. OUT is a model that every command reads, and from
+which a fit can begin: fit CORPUS RUN --warm OUT. Topics keep their ids; the half of
+a topic that is split off gets a new one.
+
+Counts stay exact. A merged topic has the sum of its parts' counts, in each document
+and of each word, and the name of the first part that has one. The tokens of a
+deleted topic go to the other topics of their documents by their responsibilities.
+A split separates the documents of a topic along the direction in which they differ
+most, and then its tokens. Deletes and splits read the training corpus. Merges come
+first, then deletes, then splits.
+
+Topics of lda and hdp can be edited, if the fit had order 0 and learned no
+parameter of the words. The model's counts are held in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
+from collapsium.pipeline.cli.options import JsonOptions
+from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.engine.edit.options import EditOptions
+from collapsium.pipeline.formatting import counted, plain
+
+EPILOG = """examples:
+  collapsium edit RUN OUT --merge 3,7 --delete 12 --rename 5="space flight" --split 9
+  collapsium fit CORPUS REFITTED --family lda --topics 50 --warm OUT"""
+
+
+def execute(
+    run: Annotated[
+        str, argument("RUN", "a run that has ended, or a model; of an ensemble, the first member is edited")
+    ],
+    out: Annotated[str, argument("OUT", "folder of the new model")],
+    /,
+    flags: Flags,
+) -> None:
+    """Edit the topics, and print what became of them."""
+    from collapsium.pipeline.engine.edit.edit import edit
+
+    edited = edit(run, out, **flags.named(EditOptions))
+    if flags.json:
+        print_json(asdict(edited))
+        return
+    print(f"{out}: {counted(edited.topics, 'topic')}")
+    for topic, into in sorted(edited.merged.items()):
+        print(f"  topic {topic} is part of topic {into}")
+    for topic in edited.deleted:
+        print(f"  topic {topic} is deleted")
+    for topic, new in sorted(edited.halves.items()):
+        print(f"  topic {topic} is split; its smaller half is topic {new}")
+    for topic in sorted(flags.of(EditOptions).rename):
+        print(plain(f"  topic {topic} is named {edited.names[topic]}"))
+    for note in edited.notes:
+        print(plain(in_flags(note)))
+
+
+COMMAND = Command(execute, (EditOptions, JsonOptions), epilog=EPILOG)

@@ -1,0 +1,201 @@
+"""A model whose topics are edited: its counts in memory, and how edits change them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.base import Editable, FamilyOptions
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+from collapsium.workers.families.base import Editable as EditableShardModel
+from collapsium.workers.families.document_entries import DocumentEntries
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+AnyEditable = Editable[Any, Any, Any]
+AnyEditableShardModel = EditableShardModel[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class EditedModel:
+    """The counts of a model, which edits replace.
+
+    Attributes
+    ----------
+    source : Model
+        The model that is edited.
+    options : FamilyOptions
+        Options of the family.
+    global_state : GlobalState
+        The global state.
+    counts : numpy.ndarray of float64, shape (words, topics)
+        E[n_kw].
+    entries : list of DocumentEntries
+        E[n_dk] by shard.
+    used : frozenset of int
+        Ids that the model had topics for; a new topic gets none of them.
+    corpus : Corpus or None
+        The training corpus, which deletes and splits read.
+    """
+
+    source: Model
+    options: FamilyOptions
+    global_state: GlobalState
+    counts: Floats
+    entries: list[DocumentEntries]
+    used: frozenset[int]
+    corpus: Corpus | None = None
+
+    @classmethod
+    def of(cls, model: Model) -> EditedModel:
+        """Read a model.
+
+        Parameters
+        ----------
+        model : Model
+            A finished model.
+
+        Returns
+        -------
+        EditedModel
+            Its counts.
+
+        Raises
+        ------
+        OptionError
+            Topics of the family, or with its options, cannot be edited.
+        """
+        family = load_family(model.record.family)
+        if not isinstance(family, Editable):
+            raise OptionError(f"topics of '{model.record.family}' cannot be edited; expected a model of lda or hdp")
+        reason = family.uneditable(model.global_state)
+        if reason is not None:
+            raise OptionError(f"{model.folder.url}: its topics cannot be edited, as {reason}")
+        shard_model = cast("AnyEditableShardModel", model.shard_model)
+        blocks = [shard_model.row_counts(model.rows(number)) for number in range(len(model.blocks))]
+        counts = np.maximum(np.concatenate(blocks).astype(np.float64), 0.0)
+        shards = range(len(model.record.shards)) if model.fitted else ()
+        entries = [shard_model.entries(model.documents(number)) for number in shards]
+        used = frozenset(np.flatnonzero(counts.sum(axis=0) > 0.0).tolist())
+        return cls(model, shard_model.options, model.global_state, counts, entries, used)
+
+    @property
+    def family(self) -> AnyEditable:
+        """The driver's half of the family."""
+        return cast("AnyEditable", load_family(self.source.record.family))
+
+    @cached_property
+    def shard_model(self) -> AnyEditableShardModel:
+        """The shards' half of the family, with the options after the edits."""
+        return cast("AnyEditableShardModel", self.family.make_shard_model(self.options))
+
+    @property
+    def topics(self) -> int:
+        """Number of columns of topics."""
+        return int(self.counts.shape[1])
+
+    @cached_property
+    def prior(self) -> Floats:
+        """a_k, shape (topics,)."""
+        return self.shard_model.topic_prior(self.global_state)
+
+    @cached_property
+    def word_prior(self) -> Floats:
+        """b_w, shape (words,)."""
+        rows = [self.source.rows(number) for number in range(len(self.source.blocks))]
+        return np.concatenate([self.shard_model.word_prior(block, self.global_state) for block in rows])
+
+    def alive_without(self, topic: int) -> npt.NDArray[np.bool_]:
+        """Return the topics that have tokens, except one, as flags of shape (topics,)."""
+        alive: npt.NDArray[np.bool_] = self.counts.sum(axis=0) > 0.0
+        alive[topic] = False
+        return alive
+
+    def shard(self, number: int) -> Shard:
+        """Read a shard of the training corpus."""
+        if self.corpus is None:
+            raise AbsentError(f"{self.source.folder.url}: the training corpus is gone")
+        return cast("Shard", self.corpus.references[number].load())
+
+    def proportions(self, number: int) -> Floats:
+        """Return the proportions of a shard's documents, (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
+        entries, prior = self.entries[number], self.prior
+        left = prior.sum() - np.bincount(entries.owner, weights=prior[entries.topic], minlength=entries.documents)
+        growth = np.divide(entries.rest, left, out=np.zeros_like(left), where=left > 0.0)
+        counts = growth[:, np.newaxis] * prior
+        counts[entries.owner, entries.topic] = entries.count
+        counts += prior
+        theta: Floats = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+        return theta
+
+    def probabilities(self, words: Ints) -> Floats:
+        """Return the probabilities of some words, (b_w + E[n_kw]) / (B + E[n_k]), shape (words, topics)."""
+        phi: Floats = (self.counts[words] + self.word_prior[words][:, np.newaxis]) / self._totals
+        return phi
+
+    @cached_property
+    def _totals(self) -> Floats:
+        totals: Floats = self.word_prior.sum() + self.counts.sum(axis=0)
+        return totals
+
+    def changed(self, counts: Floats, entries: Sequence[DocumentEntries], mixing: Floats) -> EditedModel:
+        """Return the model with other counts.
+
+        Parameters
+        ----------
+        counts : numpy.ndarray of float64, shape (words, topics)
+            E[n_kw].
+        entries : sequence of DocumentEntries
+            E[n_dk] by shard.
+        mixing : numpy.ndarray of float64, shape (topics, topics before)
+            Share of each topic before in each topic, by which hyperparameters of topics change.
+
+        Returns
+        -------
+        EditedModel
+            The model.
+        """
+        options = self.options.model_copy(update={"topics": len(mixing)})
+        state = self.family.edited(self.global_state, mixing, counts.sum(axis=0))
+        return replace(self, options=options, global_state=state, counts=counts, entries=list(entries))
+
+    def merged(self, topics: list[int]) -> EditedModel:
+        """Return the model with topics merged into the first of them; counts of words and documents add up."""
+        counts, mixing = self.counts.copy(), np.eye(self.topics)
+        counts[:, topics[0]] = counts[:, topics].sum(axis=1)
+        counts[:, topics[1:]] = 0.0
+        mixing[topics[0], topics] = 1.0
+        mixing[topics[1:]] = 0.0
+        return self.changed(counts, [entries.merged(topics, self.prior) for entries in self.entries], mixing)
+
+    def with_free_topic(self) -> tuple[EditedModel, int]:
+        """Return the model with a topic that has no tokens, and its id: one that was never used, or else a new one."""
+        free = [topic for topic in range(self.topics) if topic not in self.used]
+        if free:
+            return replace(self, used=self.used | {free[0]}), free[0]
+        new, counts = self.topics, np.concatenate([self.counts, np.zeros((len(self.counts), 1))], axis=1)
+        wider = self.changed(counts, self.entries, np.eye(new + 1, new))
+        return replace(wider, used=self.used | {new}), new
+
+    def rows(self, block: int) -> Rows:
+        """Return the rows of a block of the vocabulary, as a finished model saves them."""
+        low, high = self.source.blocks[block]
+        rows: Rows = self.shard_model.with_row_counts(self.source.rows(block), self.counts[low:high])
+        return rows
+
+    def documents(self, shard: int) -> LocalState:
+        """Return the documents of a shard, as a finished model saves them."""
+        local: LocalState = self.shard_model.with_entries(
+            self.source.documents(shard), self.entries[shard], self.topics
+        )
+        return local

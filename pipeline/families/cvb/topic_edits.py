@@ -1,0 +1,58 @@
+"""Hyperparameters of collapsed topics after topics were merged, deleted or split."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+
+Vector = npt.NDArray[np.float64]
+
+
+class EditedCounts(TypedDict):
+    """Fields of a global state that follow from counts after an edit."""
+
+    topic_moments: Vector
+    topic_log_absent: Vector
+    topic_ahead: Vector
+    spread_weight: Vector
+    corpus_tables: Vector | None
+
+
+def uneditable(global_state: CollapsedGlobalState) -> str | None:
+    """Return the reason for which the topics of a model cannot be edited; None if they can."""
+    if global_state.moments:
+        return "variances of counts, for `order` 2 or learned parameters of words, do not add up"
+    if global_state.stochastic:
+        return "models of the stochastic schedule are edited after a fit in batches that begins from them"
+    return None
+
+
+def edited_counts(global_state: CollapsedGlobalState, mixing: Vector, tokens: Vector) -> EditedCounts:
+    """Return the fields of the global state that follow from the counts after an edit.
+
+    Parameters
+    ----------
+    global_state : CollapsedGlobalState
+        The global state before.
+    mixing : numpy.ndarray of float64, shape (topics, topics before)
+        Share of each topic before in each topic.
+    tokens : numpy.ndarray of float64, shape (topics,)
+        E[n_k] after.
+
+    Returns
+    -------
+    EditedCounts
+        The fields.
+    """
+    tables = global_state.corpus_tables
+    return {
+        "topic_moments": np.stack([tokens, np.zeros(tokens.size)]),
+        "topic_log_absent": np.zeros(tokens.size),
+        "topic_ahead": tokens,
+        "spread_weight": mixing @ global_state.spread_weight,
+        "corpus_tables": None if tables is None else mixing @ tables,
+    }

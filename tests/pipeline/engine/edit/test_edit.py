@@ -1,0 +1,207 @@
+"""Edits of topics: counts stay exact, ids stay, and wrong edits are refused with nothing written."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, Model, edit, evaluate, fit, infer, name_topics, topics, verify
+from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from tests.pipeline.cli.commands import command, one_line
+
+FAMILIES = {
+    "lda": {"family": "lda", "topics": 5},
+    "dense": {"family": "lda", "topics": 5, "responsibilities": "dense"},
+    "asymmetric": {"family": "lda", "topics": 5, "learn": ("asymmetric-alpha",)},
+    "hdp": {"family": "hdp", "topics": 6},
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def run(request, small, tmp_path_factory):
+    place = tmp_path_factory.mktemp("edits") / "run"
+    fit(small[0], place, iterations=20, scheduler="serial", **FAMILIES[request.param])
+    return place
+
+
+@pytest.fixture(scope="module")
+def lda(small, tmp_path_factory):
+    place = tmp_path_factory.mktemp("edits") / "run"
+    fit(small[0], place, iterations=20, scheduler="serial", **FAMILIES["lda"])
+    return place
+
+
+def counts_of(model):
+    """Counts by word and topic, and proportions of the documents."""
+    rows = [model.rows(number).dense_counts for number in range(len(model.blocks))]
+    return np.concatenate(rows).astype(np.float64), model.document_topic
+
+
+def assert_conserved(model, corpus):
+    """Counts of words and of documents are those of the corpus."""
+    counts, theta = counts_of(model)
+    opened = Corpus(corpus)
+    assert np.allclose(counts.sum(axis=1), opened.vocabulary.tokens, rtol=1e-5, atol=1e-4)
+    lengths = [model.shard_model.document_lengths(model.documents(n)) for n in range(len(model.record.shards))]
+    true = [reference.load().lengths for reference in opened.references]
+    assert np.allclose(np.concatenate(lengths), np.concatenate(true), rtol=1e-5, atol=1e-4)
+    assert (theta >= 0).all()
+    assert (theta.sum(axis=1) < 1 + 1e-6).all()
+    assert (counts >= 0).all()
+    assert np.allclose(model.global_state.topic_moments[0], counts.sum(axis=0), rtol=1e-5)
+    assert verify(model).broken == []
+
+
+def largest(run, count):
+    return [topic.id for topic in topics(run)][:count]
+
+
+def test_merges__add_counts_and_proportions(run, small, tmp_path):
+    first, second, third = largest(run, 3)
+    found = edit(run, tmp_path / "out", merge=[(second, third)])
+    assert (found.merged, found.deleted, found.halves) == ({third: second}, (), {})
+    before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
+    for one, other in zip(before, after, strict=True):
+        assert np.allclose(other[:, second], one[:, second] + one[:, third], rtol=1e-5, atol=1e-6)
+        assert np.allclose(other[:, third], 0.0, atol=1e-12)
+        assert np.allclose(other[:, first], one[:, first], rtol=1e-6)
+    assert third not in {topic.id for topic in topics(tmp_path / "out")}
+    assert_conserved(Model(tmp_path / "out"), small[0])
+
+
+def test_deletes__hand_the_tokens_to_the_other_topics(run, small, tmp_path):
+    first, second = largest(run, 2)
+    found = edit(run, tmp_path / "out", delete=[second])
+    before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
+    assert found.deleted == (second,)
+    assert after[0][:, second].sum() == 0.0
+    assert after[0][:, first].sum() >= before[0][:, first].sum()
+    kept = np.arange(before[0].shape[1]) != second
+    assert (after[0][:, kept] - before[0][:, kept] > -1e-4).all()
+    assert_conserved(Model(tmp_path / "out"), small[0])
+
+
+def test_splits__divide_the_counts_of_a_topic(run, small, tmp_path):
+    first = largest(run, 1)[0]
+    found = edit(run, tmp_path / "out", split=[first])
+    new = found.halves[first]
+    before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
+    assert np.allclose(after[0][:, [first, new]].sum(axis=1), before[0][:, first], rtol=1e-4, atol=1e-4)
+    assert np.allclose(after[1][:, [first, new]].sum(axis=1), before[1][:, first], rtol=1e-4, atol=1e-5)
+    assert after[0][:, first].sum() >= after[0][:, new].sum() >= 1.0
+    others = [topic for topic in range(before[0].shape[1]) if topic not in (first, new)]
+    assert np.allclose(after[0][:, others], before[0][:, others], rtol=1e-6)
+    assert_conserved(Model(tmp_path / "out"), small[0])
+
+
+def test_a_split__undoes_a_merge_of_distinct_topics(lda, tmp_path):
+    first, second = largest(lda, 2)
+    edit(lda, tmp_path / "merged", merge=[(first, second)])
+    halves = edit(tmp_path / "merged", tmp_path / "split", split=[first], corpus=None).halves
+    before, after = counts_of(Model(lda))[0], counts_of(Model(tmp_path / "split"))[0]
+    both = [after[:, one] for one in (first, halves[first])]
+    alike = [max(np.corrcoef(before[:, topic], half)[0, 1] for half in both) for topic in (first, second)]
+    assert min(alike) > 0.9
+
+
+def test_edits__have_the_same_bits_for_any_workers(lda, tmp_path):
+    first, second, third, *_ = largest(lda, 5)
+    for workers in (1, 3):
+        edit(lda, tmp_path / f"out{workers}", delete=[second], split=[first], workers=workers)
+    written = [sorted((tmp_path / f"out{workers}").rglob("*")) for workers in (1, 3)]
+    digests = [json.loads((tmp_path / f"out{workers}/model.json").read_text())["sha256"] for workers in (1, 3)]
+    assert digests[0] == digests[1]
+    assert len(written[0]) == len(written[1])
+
+
+def test_edited_models__are_models_like_any_other(run, small, tmp_path):
+    first, second, third = largest(run, 3)
+    edit(run, tmp_path / "out", merge=[(first, second)], split=[third], rename={first: "both", third: "half"})
+    assert {topic.title for topic in topics(tmp_path / "out")} == {"both", "half", None}
+    assert infer(tmp_path / "out", small[0], tmp_path / "out.parquet").rows == 60
+    assert np.isfinite(evaluate(tmp_path / "out", heldout=small[1]).score)
+    family = Model(run).record.family
+    fit(small[0], tmp_path / "warm", family=family, topics=6, iterations=3, warm=tmp_path / "out", scheduler="serial")
+    assert "both" in {topic.title for topic in topics(tmp_path / "warm")}
+    assert verify(tmp_path / "warm").broken == []
+
+
+def test_names__go_with_merged_topics(lda, tmp_path):
+    shutil.copytree(lda, tmp_path / "run")
+    named = name_topics(tmp_path / "run", lambda words, documents: words[0])
+    first, second, third = largest(lda, 3)
+    found = edit(tmp_path / "run", tmp_path / "out", merge=[(first, second)], rename={third: " my \n name "})
+    assert found.names[first] == named[first]
+    assert second not in found.names
+    assert found.names[third] == "my name"
+    assert {topic.id: topic.title for topic in topics(tmp_path / "out")} == found.names
+
+
+def test_the_command__reports_what_became_of_the_topics(lda, tmp_path, capsys):
+    first, second, third, fourth, fifth = largest(lda, 5)
+    flags = ["--merge", f"{first},{second}", "--delete", third, "--split", fourth, "--rename", f"{fifth}=a=b"]
+    code, out, err = command(capsys, "edit", lda, tmp_path / "out", *flags)
+    assert (code, err) == (0, "")
+    assert f"topic {second} is part of topic {first}" in out
+    assert f"topic {third} is deleted" in out
+    assert f"topic {fourth} is split" in out
+    assert f"topic {fifth} is named a=b" in out
+
+
+WRONG = [
+    ([], "nothing to edit"),
+    (["--merge", "0,0"], "cannot be merged with itself"),
+    (["--merge", "0"], "two topics"),
+    (["--merge", "0,99"], "no topic 99"),
+    (["--merge", "0,x"], "ids of topics"),
+    (["--merge", "0,1", "--delete", "1"], "named twice"),
+    (["--delete", "1,1"], "named twice"),
+    (["--delete", "0,1,2,3,4"], "some topic to be left"),
+    (["--delete=-1"], "ids of topics"),
+    (["--split", "0", "--merge", "1,0"], "named twice"),
+    (["--rename", "0="], "expected a name"),
+    (["--rename", "0= \t"], "expected a name"),
+    (["--rename", "space"], "ID=NAME"),
+    (["--rename", "0=a", "--rename", "0=b"], "named twice"),
+    (["--rename", "1=a", "--delete", "1"], "merged into another or deleted"),
+    (["--rename", "99=a"], "no topic 99"),
+]
+
+
+@pytest.mark.parametrize(("flags", "reason"), WRONG)
+def test_wrong_edits__are_refused_in_one_line_with_nothing_written(lda, tmp_path, capsys, flags, reason):
+    code, out, err = command(capsys, "edit", lda, tmp_path / "out", *flags)
+    assert (code, out) == (2, "")
+    assert reason in one_line(err)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_existing_folder__stays_as_it_is(lda, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").write_text("mine")
+    with pytest.raises(OccupiedError):
+        edit(lda, tmp_path / "out", delete=[0])
+    assert (tmp_path / "out/mine").read_text() == "mine"
+
+
+def test_other_families__are_refused_in_one_line(small, tmp_path, capsys):
+    fit(small[0], tmp_path / "gibbs", family="gibbs-lda", topics=3, iterations=3, scheduler="serial")
+    code, _, err = command(capsys, "edit", tmp_path / "gibbs", tmp_path / "out", "--delete", 0)
+    assert code == 2
+    assert "expected a model of lda or hdp" in one_line(err)
+    fit(small[0], tmp_path / "second", family="lda", order=2, topics=3, iterations=3, scheduler="serial")
+    with pytest.raises(OptionError, match="variances"):
+        edit(tmp_path / "second", tmp_path / "out", merge=[(0, 1)])
+
+
+def test_deletes_without_the_corpus__say_so_and_merges_need_none(small, tmp_path):
+    shutil.copytree(small[0], tmp_path / "corpus")
+    fit(tmp_path / "corpus", tmp_path / "run", iterations=5, scheduler="serial", **FAMILIES["lda"])
+    shutil.move(tmp_path / "corpus", tmp_path / "moved")
+    with pytest.raises(AbsentError, match="corpus"):
+        edit(tmp_path / "run", tmp_path / "out", delete=[0])
+    assert edit(tmp_path / "run", tmp_path / "out", merge=[(0, 1)]).notes
+    edit(tmp_path / "run", tmp_path / "deleted", delete=[0], corpus=tmp_path / "moved")
+    with pytest.raises(MismatchError):
+        edit(tmp_path / "run", tmp_path / "other", delete=[0], corpus=small[1])

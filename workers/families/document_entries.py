@@ -1,0 +1,99 @@
+"""Expected counts of documents by topic as sparse entries, which edits of topics move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DocumentEntries:
+    """Expected counts E[n_dk] of a shard's documents, sparse.
+
+    Attributes
+    ----------
+    owner, topic : numpy.ndarray of int64, shape (entries,)
+        Document and topic of each count, by document and then by topic, each pair once.
+    count : numpy.ndarray of float64, shape (entries,)
+        The counts.
+    rest : numpy.ndarray of float64, shape (documents,)
+        Tokens of each document that its other topics share in proportion to their prior; 0 where all have entries.
+    """
+
+    owner: Ints
+    topic: Ints
+    count: Floats
+    rest: Floats
+
+    @classmethod
+    def summed(cls, owner: Ints, topic: Ints, count: Floats, rest: Floats) -> DocumentEntries:
+        """Return entries in order, with the counts of equal documents and topics added up."""
+        order = np.lexsort((topic, owner))
+        owner, topic, count = owner[order], topic[order], count[order]
+        if not owner.size:
+            return cls(owner, topic, count, rest)
+        first = np.concatenate([[True], (np.diff(owner) != 0) | (np.diff(topic) != 0)])
+        starts = np.flatnonzero(first)
+        return cls(owner[starts], topic[starts], np.add.reduceat(count, starts), rest)
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.rest.size
+
+    def of_topic(self, topic: int) -> Floats:
+        """Return the counts of a topic's entries, shape (documents,); 0 for documents without one."""
+        counts, own = np.zeros(self.documents), self.topic == topic
+        counts[self.owner[own]] = self.count[own]
+        return counts
+
+    def without(self, topic: int) -> DocumentEntries:
+        """Return the entries of all other topics."""
+        other = self.topic != topic
+        return DocumentEntries(self.owner[other], self.topic[other], self.count[other], self.rest)
+
+    def merged(self, topics: list[int], prior: Floats) -> DocumentEntries:
+        """Return the entries after topics were merged into the first of them.
+
+        Parameters
+        ----------
+        topics : list of int
+            The topics.
+        prior : numpy.ndarray of float64, shape (topics,)
+            Prior a_k, by which `rest` is shared before the merge. After it the first topic has the sum of their priors.
+
+        Returns
+        -------
+        DocumentEntries
+            Where some of the topics have entries, the first has one, with the shares of the others in `rest` too.
+        """
+        left = prior.sum() - np.bincount(self.owner, weights=prior[self.topic], minlength=self.documents)
+        growth = np.where(left > 0.0, self.rest / np.where(left > 0.0, left, 1.0), 0.0)
+        own = np.isin(self.topic, topics)
+        some = np.zeros(self.documents, dtype=bool)
+        some[self.owner[own]] = True
+        absent = prior[topics].sum() - np.bincount(
+            self.owner[own], weights=prior[self.topic[own]], minlength=self.documents
+        )
+        shares = np.where(some, np.minimum(growth * np.maximum(absent, 0.0), self.rest), 0.0)
+        receivers = np.flatnonzero(some)
+        return DocumentEntries.summed(
+            np.concatenate([self.owner, receivers]),
+            np.concatenate([np.where(own, topics[0], self.topic), np.full(receivers.size, topics[0])]),
+            np.concatenate([self.count, shares[receivers]]),
+            self.rest - shares,
+        )
+
+    def with_counts(self, owner: Ints, topic: Ints, count: Floats) -> DocumentEntries:
+        """Return the entries with further counts added."""
+        return DocumentEntries.summed(
+            np.concatenate([self.owner, owner]),
+            np.concatenate([self.topic, topic]),
+            np.concatenate([self.count, count]),
+            self.rest,
+        )
