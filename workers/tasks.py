@@ -81,7 +81,7 @@ class WarmSource(Protocol):
 
 def empty_block(model: AnyShardModel, low: int, high: int, global_state: GlobalState) -> Block:
     """Return a block of the vocabulary before the first document is counted."""
-    return Block(low, high, model.initial_rows(high - low, global_state), Delta())
+    return Block(low, high, model.first_rows(low, high, global_state), Delta())
 
 
 def start(

@@ -32,6 +32,23 @@ RowsT = TypeVar("RowsT", bound="Rows")
 
 
 @dataclass(frozen=True)
+class SeedTable:
+    """Pseudo-counts of seeded topics.
+
+    Attributes
+    ----------
+    topics, words : numpy.ndarray of int64, shape (seeds,)
+        Topic and word of each.
+    counts : numpy.ndarray of float64, shape (seeds,)
+        The pseudo-counts s_kw.
+    """
+
+    topics: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class Summary:
     """Sizes of the corpus and plans of the fit, from which a family begins.
 
@@ -51,6 +68,8 @@ class Summary:
         Labels and covariates of the training corpus, of the fields that the options name; None if the family uses none.
     growing : bool
         Whether the first iterations sweep samples of the documents.
+    seeds : SeedTable or None
+        Pseudo-counts of seeded topics; None without seeds.
     """
 
     documents: int
@@ -64,6 +83,7 @@ class Summary:
     warm: int = 0
     labels: LabelTable | None = None
     growing: bool = False
+    seeds: SeedTable | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +160,11 @@ class FamilyOptions(BaseModel):
     def takes_segments(self) -> bool:
         """True if a fit with these options uses segments, of a family that can."""
         return True
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Names of the first topics, if the options name any."""
+        return ()
 
     @property
     def takes_labels(self) -> bool:

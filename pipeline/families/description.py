@@ -77,13 +77,22 @@ def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: n
 
 
 def describe(
-    word_topic: npt.NDArray[np.floating[Any]], prior: Vector, total: float, topic: Vector, count: int
+    word_topic: npt.NDArray[np.floating[Any]],
+    prior: Vector,
+    total: float,
+    topic: Vector,
+    count: int,
+    tokens: Vector | None = None,
 ) -> Description:
-    """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k])."""
-    order = np.argsort(-topic, kind="stable")
+    """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k]).
+
+    Where counts include pseudo-counts of seeds, `tokens` has E[n_k] without them, of which shares are.
+    """
+    tokens = topic if tokens is None else tokens
+    order = np.argsort(-tokens, kind="stable")
     phi = ((np.maximum(word_topic, 0.0) + prior[:, np.newaxis]) / (total + topic))[:, order].T
     top = largest(phi, count)
-    share = topic[order] / max(float(topic.sum()), 1e-300)
+    share = tokens[order] / max(float(tokens.sum()), 1e-300)
     return Description(order.astype(np.int64), share, top, np.take_along_axis(phi, top, axis=1))
 
 

@@ -169,9 +169,15 @@ class Model(StoredModel):
     @property
     def topic_names(self) -> dict[int, str]:
         """Names of topics by permanent id, as they were given by hand, by a namer or by seeds."""
-        if self._checkpoint is not None:
-            return {}
-        return {topic: one.name for topic, one in read_names(self.folder, self.record).items()}
+        names = dict(self.seed_names)
+        if self._checkpoint is None:
+            names |= {topic: one.name for topic, one in read_names(self.folder, self.record).items()}
+        return names
+
+    @property
+    def seed_names(self) -> dict[int, str]:
+        """Names of the topics that were seeded, by permanent id."""
+        return dict(enumerate(self.shard_model.options.topic_names))
 
     def topics(
         self, words: int = 10, *, rank_by: str = "probability", rank_weight: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import reprlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -163,7 +164,7 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
         name = str(first["loc"][0]) if first["loc"] else "options"
         if first["type"] == "missing":
             raise OptionError(f"`{name}` is required: {declared.model_fields[name].description}") from None
-        raise OptionError(f"{_expected(first)}, found {first['input']!r}", name) from None
+        raise OptionError(f"{_expected(first)}, found {reprlib.repr(first['input'])}", name) from None
 
 
 def _expected(error: ErrorDetails) -> str:

@@ -100,6 +100,10 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
     def initial_rows(self, words: int, global_state: GlobalStateT) -> RowsT:
         """Return the rows of `words` words before the first document is counted."""
 
+    def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
+        """Return `initial_rows` of the words `low` to `high` - 1; families whose words differ at first override it."""
+        return self.initial_rows(high - low, global_state)
+
     @abstractmethod
     def start(
         self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None

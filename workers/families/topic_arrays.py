@@ -86,6 +86,11 @@ COLLAPSED = ArrayGroup({
     "topic_log_absent": numbers("f8", "topic"),
     "corpus_tables": ArrayField(("f8",), ("topic",), 0, optional=True),
     **optional(scalars("f8", "corpus_log_eta")),
+    **optional({
+        "seed_words": counts("i8", "seed"),
+        "seed_topics": indices("i8", "seed", "topic"),
+        "seed_counts": counts("f8", "seed"),
+    }),
 })  # fmt: skip
 LDA = {**flags("asymmetric_beta"), **scalars("f8", "beta_rate word_tables_prior", 0)}
 MOVES = {
@@ -121,6 +126,8 @@ def collapsed_rows(global_state: Arrays) -> ArrayGroup:
     """Return the declaration of a finished model's rows: E[n_kw], and sums for learned parameters of words."""
     active, moments = bool(global_state["active"]), bool(global_state["moments"])
     sums = {"word_tables": counts("f8", "word")} if moments else {}
+    if "seed_counts" in global_state:
+        sums["word_pseudo"] = counts("f8", "word")
     if moments and not active:
         sums |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
     return ArrayGroup({"word_topic": numbers("f4 f8", "word topic"), **sums})
@@ -136,6 +143,8 @@ def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
     if global_state["moments"]:
         fields |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
         fields["word_tables"] = counts("f8", "word")
+    if "seed_counts" in global_state:
+        fields["word_pseudo"] = counts("f8", "word")
     return ArrayGroup(fields)
 
 

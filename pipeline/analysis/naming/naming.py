@@ -92,7 +92,8 @@ def name_topics(
     try:
         for number, topic in enumerate(run_topics, start=1):
             before = names.get(topic.id)
-            if before is None or before.by == "namer":
+            by_others = topic.id in model.seed_names if before is None else before.by != "namer"
+            if not by_others:
                 named = _named(topic, examples.get(topic.id, []), function, label, before, report)
                 if named is not None and named != before:
                     names[topic.id] = named
@@ -105,7 +106,7 @@ def name_topics(
         # Answers so far are kept if the command is interrupted.
         if unsaved:
             write_names(model.folder, model.record, names.values())
-    return {topic: one.name for topic, one in sorted(names.items())}
+    return dict(sorted(Model(run).topic_names.items()))
 
 
 def _named(

@@ -15,6 +15,7 @@ from collapsium.pipeline.engine.partition import block_bounds
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.request import Request
+from collapsium.pipeline.engine.setup.seeds import seeds_of
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor
@@ -74,6 +75,7 @@ class LoadedCorpus:
             warm=0 if source is None else max(model.topics for model in (source, *source.members)),
             labels=labels_of(request.corpus, request.family, request.config),
             growing=request.growth is not None,
+            seeds=seeds_of(request.corpus, request.config),
         )
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0

@@ -12,6 +12,7 @@ from collapsium.pipeline.engine.growth import Growth, GrowthInputs, planned_grow
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.seeds import seeds_of
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family, require_corpus, require_schedule
 from collapsium.storage.corpus.corpus import Corpus
@@ -84,6 +85,7 @@ class Request:
             raise OptionError("begins from topics over words, and vectors have none", "warm")
         require_schedule(self.family, self.limits.schedule)
         require_labels(self.corpus, self.family, self.config)
+        seeds_of(self.corpus, self.config)
         if type(self.seed) is not int:
             raise OptionError(f"expected a whole number, found {self.seed!r}", "seed")
         if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:

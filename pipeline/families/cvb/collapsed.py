@@ -11,7 +11,8 @@ import numpy.typing as npt
 from pydantic import Field, ValidationInfo, field_validator
 
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import FamilyOptions, Footprint, Resumable, Simulates, Stochastic, Summary
+from collapsium.pipeline.families.base import Footprint, Resumable, Simulates, Stochastic, Summary
+from collapsium.pipeline.families.cvb.seeds import SeededOptions
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -46,7 +47,7 @@ class CollapsedSchedule:
 SCHEDULE = CollapsedSchedule()
 
 
-class CollapsedOptions(FamilyOptions):
+class CollapsedOptions(SeededOptions):
     """Options that the families of collapsed topics share."""
 
     topics: int

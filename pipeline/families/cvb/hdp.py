@@ -20,6 +20,7 @@ from collapsium.pipeline.families.cvb import collapsed, topic_edits
 from collapsium.pipeline.families.cvb import topic_moves as moves
 from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily, CollapsedOptions, Vector
 from collapsium.pipeline.families.cvb.divergence import divergence, geometric_mean
+from collapsium.pipeline.families.cvb.seeds import with_seeds
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
@@ -121,7 +122,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         if hold is None:
             hold = 0 if summary.warm else HOLD.order_0 if options.order == 0 else HOLD.order_2
         mean, geometric = _initial_alpha(options)
-        return HdpGlobalState(
+        global_state = HdpGlobalState(
             **collapsed.initial_counts(summary, options),
             hold=hold,
             alpha=mean,
@@ -142,6 +143,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             tau_prior=options.tau / summary.words,
             moves=_initial_moves(summary, options, stream),
         )
+        return with_seeds(global_state, summary, options)
 
     def carry(
         self, global_state: HdpGlobalState, known: HdpGlobalState, options: HdpOptions, before: HdpOptions
@@ -228,7 +230,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
     def figures(self, global_state: HdpGlobalState) -> dict[str, float]:
         """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
         figures = {"alpha": global_state.alpha, "gamma": global_state.gamma, "beta": global_state.beta}
-        figures["topics_99"] = float(description.holding(global_state.topic_moments[0]))
+        figures["topics_99"] = float(description.holding(global_state.tokens))
         if global_state.moves is not None:
             state = global_state.moves
             figures["topics"] = float(state.topic_alive.sum())
@@ -238,7 +240,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
     def describe(self, block: CollapsedRows, global_state: HdpGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""
         words, tokens = predictive_words(block, global_state), global_state.topic_moments[0]
-        return description.describe(block.dense_counts, words, global_state.beta, tokens, count)
+        return description.describe(block.dense_counts, words, global_state.beta, tokens, count, global_state.tokens)
 
     def uneditable(self, global_state: HdpGlobalState) -> str | None:
         """Return the reason for which the topics of a model cannot be edited; None if they can."""
@@ -288,10 +290,12 @@ def _initial_moves(summary: Summary, options: HdpOptions, stream: Stream) -> Mov
         and not summary.stochastic
         and "pi" in options.learn
         and options.topics <= moves.SCHEDULE.max_topics
+        # Moves might merge or delete a topic that was seeded.
+        and not options.seeds
     )
     if options.moves and not able:
         raise OptionError(
-            "true requires active responsibilities, the batch schedule, pi in `learn`, and at most "
+            "true requires active responsibilities, the batch schedule, pi in `learn`, no `seeds`, and at most "
             f"{moves.SCHEDULE.max_topics} topics",
             "moves",
         )

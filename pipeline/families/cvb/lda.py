@@ -16,6 +16,7 @@ from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Editable, Summary
 from collapsium.pipeline.families.cvb import collapsed, topic_edits
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedFamily, CollapsedOptions, Vector
+from collapsium.pipeline.families.cvb.seeds import with_seeds
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
@@ -86,13 +87,14 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
     def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobalState:
         """Return the global state before any document was swept."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
-        return LdaGlobalState(
+        global_state = LdaGlobalState(
             **collapsed.initial_counts(summary, options),
             alpha=np.full(options.topics, options.alpha),
             beta=options.beta,
             word_tables_prior=options.tau / summary.words,
             asymmetric_beta="asymmetric-beta" in options.learn,
         )
+        return with_seeds(global_state, summary, options)
 
     def carry(
         self, global_state: LdaGlobalState, known: LdaGlobalState, options: LdaOptions, before: LdaOptions
@@ -159,7 +161,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
     def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""
         words, tokens = word_parameters(block, global_state), global_state.topic_moments[0]
-        return description.describe(block.dense_counts, words, global_state.beta, tokens, count)
+        return description.describe(block.dense_counts, words, global_state.beta, tokens, count, global_state.tokens)
 
     def uneditable(self, global_state: LdaGlobalState) -> str | None:
         """Return the reason for which the topics of a model cannot be edited; None if they can."""

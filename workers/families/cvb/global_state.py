@@ -40,6 +40,10 @@ class CollapsedGlobalState(GlobalState):
         Z[n_k]; E[n_k] of the rows as sweeps see them; a_k / (B + E[n_k]) by which background is spread.
     corpus_tables, corpus_log_eta : numpy.ndarray of float64, shape (topics,), and float, optional
         Averages over minibatches of E[s_k] and of sum_d E[log eta_d], scaled to the corpus.
+    seed_words, seed_topics : numpy.ndarray of int64, shape (seeds,), optional
+        Words and topics whose priors are raised.
+    seed_counts : numpy.ndarray of float64, shape (seeds,), optional
+        Their pseudo-counts s_kw, which the rows and E[n_k] include.
     """
 
     vocabulary: float
@@ -58,6 +62,23 @@ class CollapsedGlobalState(GlobalState):
     spread_weight: Vector
     corpus_tables: Vector | None = None
     corpus_log_eta: float | None = None
+    seed_words: Ints | None = None
+    seed_topics: Ints | None = None
+    seed_counts: Vector | None = None
+
+    @property
+    def pseudo_counts(self) -> Vector:
+        """Pseudo-counts s_k of each topic, shape (topics,)."""
+        topics = self.topic_moments.shape[1]
+        if self.seed_topics is None or self.seed_counts is None:
+            return np.zeros(topics)
+        return np.bincount(self.seed_topics, weights=self.seed_counts, minlength=topics)
+
+    @property
+    def tokens(self) -> Vector:
+        """E[n_k] without pseudo-counts, shape (topics,)."""
+        tokens: Vector = np.maximum(self.topic_moments[0] - self.pseudo_counts, 0.0)
+        return tokens
 
     def after_shard(self, counted: Vector, ahead: Vector) -> Self:
         """Return the state for another sweep of a shard, after its own changes of E[n_k]."""

@@ -116,7 +116,7 @@ def active_settings(
         most=options.most_active or 0,
         flatten=options.flatten,
         # Counts of the start are no movement. With momentum, tokens that merged topics hand over would overshoot.
-        momentum=options.momentum if counted.any() and not moving else 0.0,
+        momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,
         totals=global_state.topic_ahead,
         even=options.beta / global_state.vocabulary,
         weight=global_state.spread_weight,

@@ -22,6 +22,7 @@ from collapsium.workers.families.base import Growing, Resumable, Stochastic
 from collapsium.workers.families.cvb import active, dense, stochastic, topic_moves, warm_start
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, expected_counts, fold_active
+from collapsium.workers.families.cvb.seeds import seeded_rows
 from collapsium.workers.families.cvb.states import (
     ActiveDocuments,
     ActiveLocal,
@@ -120,6 +121,10 @@ class CollapsedShardModel(
         return replace(
             rows, word_topic_variance=variance, word_topic_log_absent=log_absent, word_tables=np.zeros(words)
         )
+
+    def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> CollapsedRows:
+        """Return the rows of the words `low` to `high` - 1 before the first document, with pseudo-counts of seeds."""
+        return seeded_rows(self.initial_rows(high - low, global_state), low, high, global_state)
 
     def start(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
@@ -271,7 +276,8 @@ class CollapsedShardModel(
         parameters = self.update_parameters(block, global_state)
         if parameters.active is None:
             return block
-        return CollapsedRows(word_topic=_counts(block, parameters), word_tables=block.word_tables)
+        counts = _counts(block, parameters)
+        return CollapsedRows(word_topic=counts, word_tables=block.word_tables, word_pseudo=block.word_pseudo)
 
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
@@ -315,7 +321,7 @@ class CollapsedShardModel(
         if rows.word_topic is None:
             return None
         tokens: Vector = np.asarray(rows.word_topic, dtype=np.float64).sum(axis=1)
-        return tokens
+        return tokens if rows.word_pseudo is None else tokens - rows.word_pseudo
 
     def document_lengths(self, local: CollapsedDocuments) -> Vector:
         """Return the expected tokens of each document."""

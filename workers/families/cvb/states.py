@@ -40,6 +40,8 @@ class CollapsedRows(Rows):
         sum_k E[t_kw].
     block_active : numpy.ndarray of float32, shape (words, topics), optional
         With momentum, the counts of active topics themselves.
+    word_pseudo : numpy.ndarray of float64, shape (words,), optional
+        With seeded topics, the pseudo-counts of each word, which its counts include.
     """
 
     word_topic: npt.NDArray[np.floating[Any]] | None = None
@@ -49,6 +51,7 @@ class CollapsedRows(Rows):
     word_topic_log_absent: Vector | None = None
     word_tables: Vector | None = None
     block_active: Counts | None = block_only()
+    word_pseudo: Vector | None = block_only()
 
     @property
     def words(self) -> int:

@@ -1,0 +1,91 @@
+"""Seed words by their ids in the vocabulary of a corpus."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from collapsium.pipeline.engine.setup.limits import read_toml
+from collapsium.pipeline.families.base import FamilyOptions, SeedTable
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.errors import OptionError, near
+
+SEEDS = "seeds"
+MAX_UNKNOWN = 5
+"""Unknown words that an error names."""
+
+
+def with_seed_file(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a family with the contents of a file of seeds in place of its name.
+
+    Only a user may name a file. Records have the contents.
+
+    Parameters
+    ----------
+    options : mapping
+        Options by name.
+
+    Returns
+    -------
+    dict
+        The options.
+
+    Raises
+    ------
+    AbsentError, InputError
+        The file does not exist, or is not TOML.
+    """
+    value = options.get(SEEDS)
+    if not isinstance(value, (str, os.PathLike)):
+        return dict(options)
+    return {**options, SEEDS: read_toml(value)}
+
+
+def seeds_of(corpus: Corpus, config: FamilyOptions) -> SeedTable | None:
+    """Return the pseudo-counts of seeded topics.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The training corpus.
+    config : FamilyOptions
+        Options of the family.
+
+    Returns
+    -------
+    SeedTable or None
+        None without seeds.
+
+    Raises
+    ------
+    OptionError
+        A seed word is not in the vocabulary; the message names the nearest words that are.
+    """
+    seeds = getattr(config, SEEDS, ())
+    return _table(corpus.folder.address, corpus.manifest.digest, seeds) if seeds else None
+
+
+@lru_cache(maxsize=4)
+def _table(address: str, digest: str, seeds: Sequence[Any]) -> SeedTable:  # noqa: ARG001
+    """Return the pseudo-counts, once for the check and the fit; a corpus that has changed has another digest."""
+    vocabulary = Corpus(address).vocabulary
+    ids = {word: number for number, word in enumerate(vocabulary.words)}
+    unknown = list(dict.fromkeys(word for topic in seeds for word in topic.words if word not in ids))
+    if unknown:
+        named = [f"{word!r}{_near(word, vocabulary.words)}" for word in unknown[:MAX_UNKNOWN]]
+        more = f" and {len(unknown) - MAX_UNKNOWN} more" if len(unknown) > MAX_UNKNOWN else ""
+        raise OptionError(f"expected words of the vocabulary; it has no {', '.join(named)}{more}", SEEDS)
+    entries = [(k, ids[word], topic.strength) for k, topic in enumerate(seeds) for word in topic.words]
+    topics, words, strength = (np.array(values) for values in zip(*entries, strict=True))
+    # Words that were appended to a vocabulary may have no tokens yet.
+    counts = strength.astype(np.float64) * np.maximum(vocabulary.tokens[words], 1)
+    return SeedTable(topics.astype(np.int64), words.astype(np.int64), counts)
+
+
+def _near(word: str, words: Sequence[str]) -> str:
+    """Return the nearest words of a vocabulary, among those that begin with the same letter."""
+    return near(word, [one for one in words if one[:1] == word[:1]], 2)

@@ -1,0 +1,152 @@
+"""Seeded topics: names and words of topics whose Dirichlet priors of words are raised.
+
+Topic k has the parameters b_w + s_kw, where s_kw is its strength times the tokens of seed word w in the corpus. The
+pseudo-counts s_kw lie in the rows, as counts that never leave, so that updates need not know of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from collapsium.pipeline.families.base import FamilyOptions, Summary
+from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.topic_names import clean_name
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+
+GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
+MAX_STRENGTH = 1e6
+
+
+class SeededTopic(BaseModel):
+    """A topic with words that it is to have.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    words : tuple of str
+        Its seed words.
+    strength : float
+        Pseudo-counts of each seed word, as a multiple of the word's tokens in the corpus.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    words: Annotated[tuple[str, ...], Field(min_length=1)]
+    strength: Annotated[float, Field(gt=0, le=MAX_STRENGTH)] = 1.0
+
+    @field_validator("name")
+    @classmethod
+    def _is_clean(cls, name: str) -> str:
+        if not name or clean_name(name) != name:
+            raise ValueError(f"expected a name in one line of at most 100 letters, found {name!r}")
+        return name
+
+    @field_validator("words", mode="before")
+    @classmethod
+    def _once_each(cls, words: object) -> object:
+        if not isinstance(words, Sequence) or isinstance(words, str):
+            raise ValueError("expected a list of words")
+        if not words or not all(isinstance(word, str) for word in words):
+            raise ValueError("expected one word or more")
+        return tuple(dict.fromkeys(words))
+
+
+def _topics_of(value: object) -> Iterator[SeededTopic]:
+    """Yield the topics of a table by name, of lists of words or of tables, or of a list of tables with names."""
+    if isinstance(value, Mapping):
+        for name, own in value.items():
+            yield _topic({**(own if isinstance(own, Mapping) else {"words": own}), "name": name})
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for own in value:
+            yield own if isinstance(own, SeededTopic) else _topic(own)
+    else:
+        raise ValueError("expected a table of names and words")
+
+
+def _topic(fields: object) -> SeededTopic:
+    if not isinstance(fields, Mapping):
+        raise ValueError("expected a table of names and words, or the name of a TOML file with one")
+    try:
+        return SeededTopic.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        reason = str(first["msg"]).removeprefix("Value error, ").replace("Input should be", "expected")
+        raise ValueError(f"topic {str(fields.get('name', ''))!r}: {place}: {reason}") from None
+
+
+class SeededOptions(FamilyOptions):
+    """Options of families whose topics may be seeded."""
+
+    seeds: tuple[SeededTopic, ...] = Field(
+        (),
+        description="names and words of topics whose word priors are raised: a TOML file with a table for each topic, "
+        'such as space = ["orbit", "nasa"], or [space] with words and strength, the pseudo-counts of each word as a '
+        "multiple of its tokens (default: 1); the first topics are these, in the order of the file",
+    )
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _as_topics(cls, value: object) -> tuple[SeededTopic, ...]:
+        topics = tuple(_topics_of(value))
+        names = [topic.name for topic in topics]
+        if len(set(names)) != len(names):
+            raise ValueError(f"expected each name once, found {names}")
+        return topics
+
+    @model_validator(mode="after")
+    def _enough_topics(self) -> SeededOptions:
+        topics = getattr(self, "topics", len(self.seeds))
+        if len(self.seeds) > topics:
+            raise ValueError(f"expected at most {topics} seeded topics, the number of topics; found {len(self.seeds)}")
+        return self
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Names of the first topics."""
+        return tuple(topic.name for topic in self.seeds)
+
+
+def with_seeds(global_state: GlobalStateT, summary: Summary, options: SeededOptions) -> GlobalStateT:
+    """Return the first global state of a fit with the pseudo-counts of its seeded topics.
+
+    Parameters
+    ----------
+    global_state : CollapsedGlobalState
+        The state without seeds.
+    summary : Summary
+        Summary of the corpus, with the seeds by words of its vocabulary.
+    options : SeededOptions
+        The options.
+
+    Returns
+    -------
+    CollapsedGlobalState
+        The state.
+
+    Raises
+    ------
+    OptionError
+        The schedule is stochastic, or parameters of words are learned, or the order is 2.
+    """
+    if not options.seeds:
+        return global_state
+    if summary.stochastic or global_state.moments:
+        raise OptionError("require the batch schedule, `order` 0, and no parameter of the words in `learn`", "seeds")
+    if summary.seeds is None:
+        return global_state
+    seeds = summary.seeds
+    after = replace(global_state, seed_words=seeds.words, seed_topics=seeds.topics, seed_counts=seeds.counts)
+    if after.active:
+        # Totals of active topics are summed from the rows.
+        return after
+    moments = np.array(after.topic_moments)
+    moments[0] += after.pseudo_counts
+    return replace(after, topic_moments=moments)
