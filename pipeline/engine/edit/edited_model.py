@@ -106,12 +106,12 @@ class EditedModel:
 
     @cached_property
     def prior(self) -> Floats:
-        """a_k, shape (topics,)."""
+        """Prior a_k of topics, shape (topics,)."""
         return self.shard_model.topic_prior(self.global_state)
 
     @cached_property
     def word_prior(self) -> Floats:
-        """b_w, shape (words,)."""
+        """Prior b_w of words, shape (words,)."""
         rows = [self.source.rows(number) for number in range(len(self.source.blocks))]
         return np.concatenate([self.shard_model.word_prior(block, self.global_state) for block in rows])
 

@@ -75,14 +75,22 @@ class TopicTokens:
     def scaled(self, factors: Floats) -> Floats:
         """Return the tokens of each pair, scaled by words and then to the documents' counts."""
         tokens = self.weight * factors[self.words[self.position]]
-        sums = np.bincount(self.owner, weights=tokens, minlength=self.margin.size)
+        sums = self._by_document(tokens)
+        if (lost := (sums <= 0.0) & (self.margin > 0.0)).any():
+            # The topic counts none of these documents' words, but their tokens must go somewhere.
+            tokens = np.where(lost[self.owner], self.weight, tokens)
+            sums = self._by_document(tokens)
         scale = np.divide(self.margin, sums, out=np.zeros_like(sums), where=sums > 0.0)
         scaled: Floats = tokens * scale[self.owner]
         return scaled
 
+    def _by_document(self, values: Floats) -> Floats:
+        """Return sums of pairs' values by document."""
+        return np.asarray(np.bincount(self.owner, values, minlength=self.margin.size), dtype=np.float64)
+
     def by_word(self, values: Floats, width: int) -> Floats:
         """Return sums of pairs' values by word, shape (words of the vocabulary,)."""
-        return np.bincount(self.words[self.position], weights=values, minlength=width)
+        return np.asarray(np.bincount(self.words[self.position], values, minlength=width), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -201,7 +209,7 @@ def _spill(model: EditedModel, transfer: Transfer, number: int) -> Spill:
     corrected = moved * transfer.corrections[tokens.words[tokens.position]]
     allowed = np.zeros((entries.documents, model.topics), dtype=bool)
     allowed[entries.owner, entries.topic] = True
-    alone = ~allowed.any(axis=1)
+    alone = np.logical_not(allowed.any(axis=1, keepdims=True))[:, 0]
     allowed[alone] = model.alive_without(transfer.topic)
     theta, phi = model.proportions(number) * allowed, model.probabilities(tokens.words)
     documents = np.zeros((entries.documents, model.topics))
@@ -214,10 +222,12 @@ def _spill(model: EditedModel, transfer: Transfer, number: int) -> Spill:
         share /= share.sum(axis=1, keepdims=True)
         np.add.at(documents, owner, moved[rows, np.newaxis] * share)
         np.add.at(gains, position, corrected[rows, np.newaxis] * share)
-    kept = documents * (~alone[:, np.newaxis] | (documents >= RULE.min_share * documents.sum(axis=1, keepdims=True)))
-    kept *= np.divide(documents.sum(1), kept.sum(1), out=np.zeros(len(kept)), where=kept.sum(1) > 0.0)[:, np.newaxis]
-    owner, topic = np.nonzero(kept)
-    return Spill(entries.with_counts(owner, topic, kept[owner, topic]), tokens.words, gains)
+    total = documents.sum(axis=1, keepdims=True)
+    least = np.minimum(RULE.min_share * total, documents.max(axis=1, keepdims=True))
+    retained = np.where(alone[:, np.newaxis] & (documents < least), 0.0, documents)
+    retained *= total / np.maximum(retained.sum(axis=1, keepdims=True), 1e-300)
+    owner, topic = np.nonzero(retained)
+    return Spill(entries.with_counts(owner, topic, retained[owner, topic]), tokens.words, gains)
 
 
 def split(model: EditedModel, topic: int, executor: Executor) -> tuple[EditedModel, int]:
@@ -297,8 +307,8 @@ def _separated(model: EditedModel, transfer: Transfer, executor: Executor) -> li
         arguments = [(transfer, shard, half) for shard, half in zip(shards, halves, strict=True)]
         words = sum(each(executor, _half_words, arguments), np.zeros((width, 2))) + prior[:, np.newaxis]
         words /= words.sum(axis=0)
-        arguments = [(shard, factors, half, words) for shard, half in zip(shards, halves, strict=True)]
-        halves = each(executor, _swept, arguments)
+        swept = [(shard, factors, half, words) for shard, half in zip(shards, halves, strict=True)]
+        halves = each(executor, _swept, swept)
     return halves
 
 
@@ -347,7 +357,8 @@ def _scores(shard: TopicTokens, tokens: Floats, direction: Floats) -> Floats:
     along = np.bincount(
         shard.owner, weights=tokens * direction[shard.words[shard.position]], minlength=shard.margin.size
     )
-    return np.divide(along, shard.margin, out=np.zeros_like(along), where=shard.margin > 0.0)
+    scores: Floats = np.divide(along, shard.margin, out=np.zeros(along.size), where=shard.margin > 0.0)
+    return scores
 
 
 def _by_direction(shard: TopicTokens, factors: Floats, direction: Floats) -> Floats:

@@ -72,7 +72,7 @@ class CollapsedGlobalState(GlobalState):
         topics = self.topic_moments.shape[1]
         if self.seed_topics is None or self.seed_counts is None:
             return np.zeros(topics)
-        return np.bincount(self.seed_topics, weights=self.seed_counts, minlength=topics)
+        return np.asarray(np.bincount(self.seed_topics, self.seed_counts, minlength=topics), dtype=np.float64)
 
     @property
     def tokens(self) -> Vector:

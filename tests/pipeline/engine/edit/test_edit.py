@@ -95,10 +95,10 @@ def test_splits__divide_the_counts_of_a_topic(run, small, tmp_path):
     assert_conserved(Model(tmp_path / "out"), small[0])
 
 
-def test_a_split__undoes_a_merge_of_distinct_topics(lda, tmp_path):
+def test_a_split__undoes_a_merge_of_distinct_topics(lda, small, tmp_path):
     first, second = largest(lda, 2)
     edit(lda, tmp_path / "merged", merge=[(first, second)])
-    halves = edit(tmp_path / "merged", tmp_path / "split", split=[first], corpus=None).halves
+    halves = edit(tmp_path / "merged", tmp_path / "split", split=[first], corpus=small[0]).halves
     before, after = counts_of(Model(lda))[0], counts_of(Model(tmp_path / "split"))[0]
     both = [after[:, one] for one in (first, halves[first])]
     alike = [max(np.corrcoef(before[:, topic], half)[0, 1] for half in both) for topic in (first, second)]

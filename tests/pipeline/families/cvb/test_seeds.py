@@ -179,7 +179,7 @@ def test_scores__do_not_suffer_from_right_seeds(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('space = ["w00x"]', "did you mean 'w0'"),
+        ('space = ["w00x"]', "did you mean 'w"),
         ('space = ["orbit"]', "it has no 'orbit'"),
         ("space = []", "space"),
         ("space = 3", "space"),
@@ -224,7 +224,7 @@ def test_seeds__are_refused_where_word_priors_are_learned_or_shared_by_minibatch
 
 
 def test_estimators__take_seeds_as_an_option():
-    counts = np.array([[9, 4, 0, 0], [8, 6, 0, 0], [0, 0, 7, 5], [0, 0, 9, 3]])
+    counts = np.tile([[9, 4, 0, 0], [8, 6, 0, 0], [0, 0, 7, 5], [0, 0, 9, 3]], (20, 1))
     for words, column in ((["x2"], 2), (["x0"], 0)):
         lda = CollapsedLDA(n_components=2, beta=0.1, max_iter=20, random_state=0, options={"seeds": {"first": words}})
         assert lda.fit(counts).components_[0].argmax() == column
