@@ -51,6 +51,8 @@ def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
     out = run(sys.executable, "-c", HIDE_EDITABLE + INGEST, place, tmp_path / "corpus", env=env, cwd=tmp_path)
     assert int(out) > 3000
     out = run(sys.executable, "-c", HIDE_EDITABLE + FAMILIES, env=env, cwd=tmp_path)
-    named = "author-topic dirichlet-network gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp labeled-lda lda ncrp "
+    named = (
+        "author-topic dirichlet-network gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp keyword-lda labeled-lda lda ncrp "
+    )
     named += "partially-labeled-lda segmented-lda sequential-lda vb-lda"
     assert out.split() == named.split()

@@ -20,7 +20,6 @@ from collapsium.pipeline.engine.setup.limits import (
 )
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.resumption import is_finished, resumed_request
-from collapsium.pipeline.engine.setup.seeds import with_seed_file
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.engine.temporary_runs import run_folder
 from collapsium.pipeline.executors.base import TLS
@@ -113,7 +112,7 @@ def fit(
     reading = {} if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
     others = (*option_names(fit), *LIMIT_NAMES, *(() if is_path(corpus) else OPTIONS))
-    config = make_options(family, with_seed_file(options), others)
+    config = make_options(family, options, others)
     placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)
     with run_folder(out, scheduling.scheduler) as folder:
         if is_path(corpus):

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES
-from collapsium.pipeline.engine.setup.seeds import with_seed_file
 from collapsium.pipeline.estimators.fitted_model import Fitted, in_order
 from collapsium.pipeline.estimators.inputs import as_corpus, document_chunks, validated, written
 from collapsium.pipeline.executors.base import Executor, SerialExecutor
@@ -95,7 +94,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Return the family's options, and the other options of `fit`."""
         options = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
         options[self.TOPICS] = self.n_components
-        options = with_seed_file({name: _plain(value) for name, value in options.items()})
+        options = {name: _plain(value) for name, value in options.items()}
         limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
         return options, {"iterations": _plain(self.max_iter), "tolerance": _plain(self.tol), **limits}
 

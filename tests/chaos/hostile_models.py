@@ -44,8 +44,14 @@ from tests.networks import LABELS
 SECONDS = 60  # after which a command hangs
 SHARE_OF_REFUSED = 0.02  # of what the checks refuse, what is given to all commands nevertheless
 OPTIONS = {
-    "lda": ({"topics": 3}, {"topics": 3, "order": 2}, {"topics": 3, "responsibilities": "dense"}),
+    "lda": (
+        {"topics": 3},
+        {"topics": 3, "order": 2},
+        {"topics": 3, "responsibilities": "dense"},
+        {"topics": 3, "seeds": {"first": ["w0", "w1"]}},
+    ),
     "hdp": ({"topics": 3}, {"topics": 3, "order": 2}),
+    "keyword-lda": ({"topics": 3, "seeds": {"first": ["w0", "w1"]}},),
     "ncrp": ({}, {"form": "factorised", "depth": 2}),
     "hca": ({}, {"form": "factorised"}),
     "hdsp": ({"topics": 3}, {"topics": 3, "scaling": "linear"}),

@@ -126,8 +126,7 @@ def collapsed_rows(global_state: Arrays) -> ArrayGroup:
     """Return the declaration of a finished model's rows: E[n_kw], and sums for learned parameters of words."""
     active, moments = bool(global_state["active"]), bool(global_state["moments"])
     sums = {"word_tables": counts("f8", "word")} if moments else {}
-    if "seed_counts" in global_state:
-        sums["word_pseudo"] = counts("f8", "word")
+    sums |= _by_word(global_state)
     if moments and not active:
         sums |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
     return ArrayGroup({"word_topic": numbers("f4 f8", "word topic"), **sums})
@@ -143,9 +142,13 @@ def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
     if global_state["moments"]:
         fields |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
         fields["word_tables"] = counts("f8", "word")
-    if "seed_counts" in global_state:
-        fields["word_pseudo"] = counts("f8", "word")
-    return ArrayGroup(fields)
+    return ArrayGroup({**fields, **_by_word(global_state)})
+
+
+def _by_word(global_state: Arrays) -> dict[str, ArrayField]:
+    """Return the declaration of what families with seeds or keywords keep of each word."""
+    pseudo = {"word_pseudo": counts("f8", "word")} if "seed_counts" in global_state else {}
+    return pseudo | ({"word_number": counts("i8", "word")} if "keyword_counts" in global_state else {})
 
 
 def collapsed_local(global_state: Arrays) -> ArrayGroup:
@@ -175,6 +178,14 @@ def hdp_sticks(arrays: Arrays, context: CheckContext) -> str | None:
     return None if np.unique(order).size == order.size else "expected each topic once in 'stick_order'"
 
 
+KEYWORDS = {
+    "keyword_words": counts("i8", "keyword"),
+    "keyword_topics": indices("i8", "keyword", "topic"),
+    "keyword_counts": counts("f8", "keyword"),
+    "switch_prior": numbers("f8", "2", MIN_POSITIVE),
+    **scalars("f8", "keyword_beta", MIN_POSITIVE),
+}
+KEYWORD_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **KEYWORDS}))
 LDA_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **LDA}))
 HDP_ARRAYS = _collapsed(
     ArrayGroup({"pi": HDP["pi"], **HDP}, (hdp_sticks, all_or_none(*sorted(set(MOVES) - {"held_tokens"}))))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from collapsium.pipeline.engine.setup.limits import read_toml
 from collapsium.pipeline.families.base import FamilyOptions, SeedTable
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError, near
@@ -17,32 +15,6 @@ from collapsium.storage.errors import OptionError, near
 SEEDS = "seeds"
 MAX_UNKNOWN = 5
 """Unknown words that an error names."""
-
-
-def with_seed_file(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a family with the contents of a file of seeds in place of its name.
-
-    Only a user may name a file. Records have the contents.
-
-    Parameters
-    ----------
-    options : mapping
-        Options by name.
-
-    Returns
-    -------
-    dict
-        The options.
-
-    Raises
-    ------
-    AbsentError, InputError
-        The file does not exist, or is not TOML.
-    """
-    value = options.get(SEEDS)
-    if not isinstance(value, (str, os.PathLike)):
-        return dict(options)
-    return {**options, SEEDS: read_toml(value)}
 
 
 def seeds_of(corpus: Corpus, config: FamilyOptions) -> SeedTable | None:

@@ -226,7 +226,9 @@ def _rows(model: Model, shard: AnyShard) -> Rows:
     if not later:
         return rows
     shard_model = model.shard_model
-    blank = shard_model.finished_rows(shard_model.initial_rows(later, model.global_state), model.global_state)
+    known = model.record.vocabulary.words
+    first = shard_model.first_rows(known, known + later, model.global_state)
+    blank = shard_model.finished_rows(first, model.global_state)
     return type(rows).joined([rows, blank])
 
 

@@ -6,6 +6,7 @@ pseudo-counts s_kw lie in the rows, as counts that never leave, so that updates 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, TypeVar
@@ -14,7 +15,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from collapsium.pipeline.families.base import FamilyOptions, Summary
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
+from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.topic_names import clean_name
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 
@@ -58,12 +61,26 @@ class SeededTopic(BaseModel):
         return tuple(dict.fromkeys(words))
 
 
+def _read(path: str) -> JsonObject:
+    """Return the tables of a TOML file."""
+    try:
+        return parse_toml(read_toml_text(path))
+    except FileNotFoundError:
+        raise ValueError(f"expected a TOML file; there is no {path}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise ValueError(f"expected TOML in {path} ({error})") from None
+
+
 def _topics_of(value: object) -> Iterator[SeededTopic]:
-    """Yield the topics of a table by name, of lists of words or of tables, or of a list of tables with names."""
+    """Yield the topics of a table by name, of lists of words or of tables, of a list of tables, or of a TOML file."""
+    if isinstance(value, (str, os.PathLike)):
+        value = _read(os.fspath(value))
     if isinstance(value, Mapping):
         for name, own in value.items():
             yield _topic({**(own if isinstance(own, Mapping) else {"words": own}), "name": name})
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    elif isinstance(value, Sequence):
         for own in value:
             yield own if isinstance(own, SeededTopic) else _topic(own)
     else:

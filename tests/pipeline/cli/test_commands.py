@@ -189,7 +189,7 @@ def test_config_file__gives_what_flags_do_not(capsys, small, tmp_path):
 BAD = {
     "no corpus": (["fit", "{tmp}/none", "{tmp}/run", "--family", "lda", "--topics", "2"], "none: no such corpus"),
     "not a corpus": (["fit", "{tmp}", "{tmp}/run", "--family", "lda", "--topics", "2"], "not a corpus"),
-    "no family": (["fit", "{train}", "{tmp}/run"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
+    "no family": (["fit", "{train}", "{tmp}/run"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, keyword-lda, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
     "unknown family": (["fit", "{train}", "{tmp}/run", "--family", "ldb"], "did you mean 'lda'"),
     "no topics": (["fit", "{train}", "{tmp}/run", "--family", "lda"], "--topics is required"),
     "K < 1": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "0"], "--topics: expected a value greater"),

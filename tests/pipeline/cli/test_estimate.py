@@ -111,7 +111,7 @@ def test_estimate__leaves_nothing_behind(capsys, small, tmp_path, monkeypatch):
 BAD = {
     "no corpus": (["{tmp}/none", *ASKED], "none: no such corpus"),
     "not a corpus": (["{tmp}", *ASKED], "not a corpus"),
-    "no family": (["{train}"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
+    "no family": (["{train}"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, keyword-lda, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
     "unknown family": (["{train}", "--family", "ldb"], "did you mean 'lda'"),
     "no topics": (["{train}", "--family", "lda"], "--topics is required"),
     "K < 1": (["{train}", "--family", "lda", "--topics", "0"], "--topics: expected a value greater"),

@@ -277,7 +277,12 @@ class CollapsedShardModel(
         if parameters.active is None:
             return block
         counts = _counts(block, parameters)
-        return CollapsedRows(word_topic=counts, word_tables=block.word_tables, word_pseudo=block.word_pseudo)
+        return CollapsedRows(
+            word_topic=counts,
+            word_tables=block.word_tables,
+            word_pseudo=block.word_pseudo,
+            word_number=block.word_number,
+        )
 
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""

@@ -42,6 +42,8 @@ class CollapsedRows(Rows):
         With momentum, the counts of active topics themselves.
     word_pseudo : numpy.ndarray of float64, shape (words,), optional
         With seeded topics, the pseudo-counts of each word, which its counts include.
+    word_number : numpy.ndarray of int64, shape (words,), optional
+        Ids of the words, ascending, for families in which words differ by topic.
     """
 
     word_topic: npt.NDArray[np.floating[Any]] | None = None
@@ -52,6 +54,7 @@ class CollapsedRows(Rows):
     word_tables: Vector | None = None
     block_active: Counts | None = block_only()
     word_pseudo: Vector | None = block_only()
+    word_number: Ints | None = None
 
     @property
     def words(self) -> int:

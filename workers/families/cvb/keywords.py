@@ -1,0 +1,247 @@
+"""Topics with keywords on a shard: the base model of keyATM (Eshima, Imai and Sasaki 2024), by collapsed inference.
+
+A token of a keyword topic k is drawn from phi_k, over all words, or with probability pi_k from psi_k, over the topic's
+keywords V_k: theta_d ~ Dir(a), phi_k ~ Dir(b), psi_k ~ Dir(c), pi_k ~ Beta(g1, g2). With n_kw the tokens of word w in
+topic k, of which m_kw come from the keywords, and n0 = n - m, the collapsed probability of w in k is
+
+    p_kw = (n0_kw + b_w) / (n0_k + B) (n0_k + g2) / (n_k + g1 + g2)
+         + [w in V_k] (m_kw + c) / (m_k + |V_k| c) (m_k + g1) / (n_k + g1 + g2).
+
+Given its topic, a token's switch depends on its word alone, so that E[m_kw] is E[n_kw] times the share of the second
+term in p_kw. Updates are those of LDA with p_kw T_k - b_w in place of n_kw, and with T_k in place of B + n_k, where
+T_k = (n0_k + B) (n_k + g1 + g2) / (n0_k + g2). This leaves n_kw of words without keywords as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collapsium.workers.arrays.delta import Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays, State
+from collapsium.workers.families.cvb import warm_start
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Ints, Vector
+from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, active_settings
+from collapsium.workers.families.cvb.shard_model import CollapsedShardModel, Local
+from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+@dataclass(frozen=True)
+class KeywordStart:
+    """First topics of tokens."""
+
+    keyword_share: float = 0.7
+    """Share of a keyword's tokens that begin in its topics, as in the R package keyATM."""
+    concentration: float = 1.0
+    """Dirichlet parameter of the first proportions of documents."""
+
+
+START = KeywordStart()
+SWITCH_ROUNDS = 5
+"""Rounds of the fixed point of E[m_kw] after a sweep."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeywordGlobalState(CollapsedGlobalState):
+    """Global state of topics with keywords.
+
+    Attributes
+    ----------
+    alpha : numpy.ndarray of float64, shape (topics,)
+        a_k.
+    keyword_words, keyword_topics : numpy.ndarray of int64, shape (keywords,)
+        Word and topic of each keyword.
+    keyword_counts : numpy.ndarray of float64, shape (keywords,)
+        E[m_kw].
+    keyword_beta : float
+        c, the Dirichlet parameter of each keyword in its topic.
+    switch_prior : numpy.ndarray of float64, shape (2,)
+        g1 and g2.
+    """
+
+    alpha: Vector
+    keyword_words: Ints
+    keyword_topics: Ints
+    keyword_counts: Vector
+    keyword_beta: float
+    switch_prior: Vector
+
+    def by_topic(self, values: Vector) -> Vector:
+        """Return sums of keywords' values by topic, shape (topics,)."""
+        return np.bincount(self.keyword_topics, weights=values, minlength=self.alpha.size)
+
+    @property
+    def general_totals(self) -> Vector:
+        """Tokens that do not come from keywords, n0_k."""
+        totals: Vector = np.maximum(self.topic_moments[0] - self.by_topic(self.keyword_counts), 0.0)
+        return totals
+
+    @property
+    def effective_totals(self) -> Vector:
+        """T_k; B + n_k of topics without keywords."""
+        general, (first, second) = self.general_totals, self.switch_prior
+        totals = (general + self.beta) * (self.topic_moments[0] + first + second) / (general + second)
+        has_keywords = self.by_topic(np.ones(self.keyword_topics.size)) > 0
+        effective: Vector = np.where(has_keywords, totals, self.topic_moments[0] + self.beta)
+        return effective
+
+    @property
+    def keyword_probability(self) -> Vector:
+        """Second term of p_kw for each keyword, shape (keywords,)."""
+        first, second = self.switch_prior
+        number, totals = self.by_topic(np.ones(self.keyword_topics.size)), self.by_topic(self.keyword_counts)
+        switch = (totals + first) / (self.topic_moments[0] + first + second)
+        within = (self.keyword_counts + self.keyword_beta) / (totals + np.maximum(number, 1.0) * self.keyword_beta)[
+            self.keyword_topics
+        ]
+        probability: Vector = within * switch[self.keyword_topics]
+        return probability
+
+    def with_switches(self, cells: Vector) -> KeywordGlobalState:
+        """Return the state with E[m_kw] = E[n_kw] P(keyword | w, k), from E[n_kw] of the keywords."""
+        after, word_prior = self, self.beta / self.vocabulary
+        for _ in range(SWITCH_ROUNDS):
+            own = after.keyword_probability
+            effective = after.effective_totals[self.keyword_topics]
+            general = (np.maximum(cells - after.keyword_counts, 0.0) + word_prior) / effective
+            after = replace(after, keyword_counts=cells * own / np.maximum(own + general, 1e-300))
+        return after
+
+
+@dataclass(frozen=True)
+class KeywordSums(State):
+    """Sums of a fold over the rows.
+
+    Attributes
+    ----------
+    keyword_cells : numpy.ndarray of float64, shape (keywords,)
+        E[n_kw] of the keywords.
+    """
+
+    keyword_cells: Vector
+
+
+def _places(words: Ints, global_state: KeywordGlobalState) -> tuple[Ints, Ints]:
+    """Return the indices of the keywords among ascending words, and the keywords that are among them."""
+    place = np.searchsorted(words, global_state.keyword_words)
+    inside = np.flatnonzero(place < words.size)
+    inside = inside[words[place[inside]] == global_state.keyword_words[inside]]
+    return place[inside], inside
+
+
+def effective(rows: CollapsedRows, global_state: KeywordGlobalState) -> tuple[CollapsedRows, KeywordGlobalState]:
+    """Return rows and totals with which the updates of LDA are those of the model with keywords.
+
+    Parameters
+    ----------
+    rows : CollapsedRows
+        Rows with the numbers of their words.
+    global_state : KeywordGlobalState
+        The global state.
+
+    Returns
+    -------
+    rows : CollapsedRows
+        p_kw T_k - b_w in place of n_kw.
+    global_state : KeywordGlobalState
+        T_k - B in place of n_k.
+    """
+    totals = global_state.effective_totals
+    ahead = global_state.topic_ahead + totals - global_state.beta - global_state.topic_moments[0]
+    moments = np.stack([totals - global_state.beta, global_state.topic_moments[1]])
+    after = replace(global_state, topic_moments=moments, topic_ahead=np.maximum(ahead, 0.0))
+    if rows.word_number is None:
+        return rows, after
+    place, inside = _places(rows.word_number, global_state)
+    topic = global_state.keyword_topics[inside]
+    own = global_state.keyword_probability[inside] * totals[topic]
+    changed: dict[str, Any] = {}
+    for name in ("word_topic", "word_active"):
+        before = getattr(rows, name)
+        if before is not None:
+            values = np.array(before)
+            general = np.maximum(values[place, topic] - global_state.keyword_counts[inside], 0.0)
+            values[place, topic] = general + own
+            changed[name] = values
+    return replace(rows, **changed), after
+
+
+class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState]):
+    """Topics with keywords by collapsed variational inference, on a shard."""
+
+    global_state_type = KeywordGlobalState
+    arrays = KEYWORD_ARRAYS
+
+    def update_parameters(self, rows: CollapsedRows, global_state: KeywordGlobalState) -> Parameters:
+        """Return a_k and b_w."""
+        return Parameters(
+            topics=global_state.alpha,
+            concentration=float(global_state.alpha.sum()),
+            words=np.full(rows.words, global_state.beta / global_state.vocabulary),
+            total=global_state.beta,
+            tables=self.options.needs_tables,
+            active=active_settings(global_state, self.options, global_state.alpha),
+        )
+
+    def predictive_parameters(self, rows: CollapsedRows, global_state: KeywordGlobalState) -> Parameters:
+        """Return a_k and b_w."""
+        return self.update_parameters(rows, global_state)
+
+    def first_rows(self, low: int, high: int, global_state: KeywordGlobalState) -> CollapsedRows:
+        """Return the rows of the words `low` to `high` - 1 before the first document, with their numbers."""
+        return replace(self.initial_rows(high - low, global_state), word_number=np.arange(low, high))
+
+    def start(
+        self,
+        shard: Shard,
+        rows: CollapsedRows,
+        global_state: KeywordGlobalState,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[Local, Delta]:
+        """Return a shard's first local state: keywords mostly in their topics, other words by drawn proportions."""
+        if warm is None:
+            topics = global_state.alpha.size
+            theta = stream.generator().dirichlet(np.full(topics, START.concentration), shard.documents)
+            phi = np.full((shard.words.size, topics), 1.0 / topics)
+            place, inside = _places(shard.words.astype(np.int64), global_state)
+            owners = np.bincount(place, minlength=shard.words.size).astype(np.float64)
+            phi[np.unique(place)] *= 1.0 - START.keyword_share
+            np.add.at(phi, (place, global_state.keyword_topics[inside]), START.keyword_share / owners[place])
+            warm = {"document_topic": theta, "word_topic": phi}
+        return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
+
+    def sweep(
+        self, shard: Shard, local: Local, rows: CollapsedRows, global_state: KeywordGlobalState, stream: Stream
+    ) -> tuple[Local, Delta]:
+        """Return the result of a sweep over a shard."""
+        return super().sweep(shard, local, *effective(rows, global_state), stream)
+
+    def fold(self, block: CollapsedRows, delta: Delta, global_state: KeywordGlobalState) -> tuple[CollapsedRows, Delta]:
+        """Return a block of the vocabulary after the changes of its rows, and `KeywordSums`."""
+        after, folded = super().fold(block, delta, global_state)
+        cells = np.zeros(global_state.keyword_words.size)
+        if after.word_number is not None:
+            place, inside = _places(after.word_number, global_state)
+            counts = after.active_counts if after.word_topic is None else after.dense_counts
+            cells[inside] = np.maximum(counts[place, global_state.keyword_topics[inside]], 0.0)
+        return after, folded + Delta({"keyword_cells": fresh(cells)})
+
+    def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: KeywordGlobalState, stream: Stream) -> Local:
+        """Fit the counts of unseen documents under fixed topics."""
+        return super().fold_in(shard, *effective(rows, global_state), stream)
+
+    def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, global_state: KeywordGlobalState) -> Arrays:
+        """Return the probability of each held-out pair, sum_k theta_dk p_kw."""
+        return super().predict(heldout, local, *effective(rows.counted(), global_state))
+
+    def probabilities(self, rows: CollapsedRows, global_state: KeywordGlobalState) -> Arrays:
+        """Return p_kw of the words of the rows."""
+        return super().probabilities(*effective(rows, global_state))
