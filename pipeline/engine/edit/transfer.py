@@ -341,7 +341,8 @@ def _direction(transfer: Transfer, executor: Executor) -> Floats:
         if size <= 0.0:
             break
         direction = product / size
-    return direction - (direction * mean).sum()
+    centred: Floats = direction - (direction * mean).sum()
+    return centred
 
 
 def _covariance_product(shard: TopicTokens, factors: Floats, direction: Floats, mean: Floats) -> Floats:

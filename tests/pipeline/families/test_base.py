@@ -230,6 +230,7 @@ MATRIX = {
     "vb-lda": [{"topics": 3}, {"topics": 3, "learn": ["beta"]}],
     "author-topic": [{"topics": 3}],
     "hdsp": [{"topics": 3}],
+    "keyword-lda": [{"topics": 3, "seeds": {"first": ["w0", "w1"]}}],
     "labeled-lda": [{}],
     "partially-labeled-lda": [{"background": 0}],
     "segmented-lda": [{"topics": 3}, {"topics": 3, "learn": ["discount", "asymmetric-alpha", "beta"]}],

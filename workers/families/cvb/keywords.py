@@ -14,6 +14,7 @@ T_k = (n0_k + B) (n_k + g1 + g2) / (n0_k + g2). This leaves n_kw of words withou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from collapsium.workers.families.cvb.parameters import CollapsedOptions, Paramet
 from collapsium.workers.families.cvb.shard_model import CollapsedShardModel, Local
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
+from collapsium.workers.kernels.cvb import warm_start as warm_kernels
+from collapsium.workers.kernels.jit import AnyKernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -75,7 +78,7 @@ class KeywordGlobalState(CollapsedGlobalState):
 
     def by_topic(self, values: Vector) -> Vector:
         """Return sums of keywords' values by topic, shape (topics,)."""
-        return np.bincount(self.keyword_topics, weights=values, minlength=self.alpha.size)
+        return np.asarray(np.bincount(self.keyword_topics, values, minlength=self.alpha.size), dtype=np.float64)
 
     @property
     def general_totals(self) -> Vector:
@@ -194,6 +197,12 @@ class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState
         """Return a_k and b_w."""
         return self.update_parameters(rows, global_state)
 
+    def kernels(self, global_state: KeywordGlobalState) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls, with those of its start."""
+        if global_state.active:
+            return [*super().kernels(global_state), warm_kernels.expected_counts, warm_kernels.initialise_active]
+        return [*super().kernels(global_state), warm_kernels.initialise_dense]
+
     def first_rows(self, low: int, high: int, global_state: KeywordGlobalState) -> CollapsedRows:
         """Return the rows of the words `low` to `high` - 1 before the first document, with their numbers."""
         return replace(self.initial_rows(high - low, global_state), word_number=np.arange(low, high))
@@ -236,12 +245,18 @@ class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState
 
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: KeywordGlobalState, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
-        return super().fold_in(shard, *effective(rows, global_state), stream)
+        return super().fold_in(shard, *self._predictive(rows, global_state), stream)
 
     def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, global_state: KeywordGlobalState) -> Arrays:
         """Return the probability of each held-out pair, sum_k theta_dk p_kw."""
-        return super().predict(heldout, local, *effective(rows.counted(), global_state))
+        return super().predict(heldout, local, *self._predictive(rows, global_state))
 
     def probabilities(self, rows: CollapsedRows, global_state: KeywordGlobalState) -> Arrays:
         """Return p_kw of the words of the rows."""
-        return super().probabilities(*effective(rows, global_state))
+        return super().probabilities(*self._predictive(rows, global_state))
+
+    def _predictive(
+        self, rows: CollapsedRows, global_state: KeywordGlobalState
+    ) -> tuple[CollapsedRows, KeywordGlobalState]:
+        """Return the rows of a finished model, and totals, as prediction takes them."""
+        return effective(self.finished_rows(rows.counted(), global_state), global_state)
