@@ -86,7 +86,25 @@ def describe(
 ) -> Description:
     """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k]).
 
-    Where counts include pseudo-counts of seeds, `tokens` has E[n_k] without them, of which shares are.
+    Parameters
+    ----------
+    word_topic : numpy.ndarray of float, shape (words, topics)
+        E[n_kw] of a block.
+    prior : numpy.ndarray of float64, shape (words,)
+        b_w.
+    total : float
+        B.
+    topic : numpy.ndarray of float64, shape (topics,)
+        E[n_k].
+    count : int
+        Number of words of each topic.
+    tokens : numpy.ndarray of float64, shape (topics,), optional
+        E[n_k] of which shares are, where the other counts include those of seeds; by default `topic`.
+
+    Returns
+    -------
+    Description
+        The topics.
     """
     tokens = topic if tokens is None else tokens
     order = np.argsort(-tokens, kind="stable")
