@@ -15,7 +15,7 @@ from collapsium.pipeline import fit, sample_texts, topics
 texts = pd.DataFrame(sample_texts())
 reading = {"id": "id", "min_documents": 5, "max_document_share": 0.2}
 seeds = {
-    "files": ["file", "path", "directory"],
+    "files": ["path", "directory", "filename"],
     "numbers": ["decimal", "integer", "float"],
     "network": ["socket", "server", "connection"],
 }
