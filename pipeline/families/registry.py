@@ -28,7 +28,7 @@ FAMILIES = {
     "hca": "collapsium.pipeline.families.hca.hca:Hca",
     "hdp": "collapsium.pipeline.families.cvb.hdp:Hdp",
     "hdsp": "collapsium.pipeline.families.vb.hdsp:Hdsp",
-    "keyword-lda": "collapsium.pipeline.families.cvb.keyword_lda:KeywordLda",
+    "keyword-lda": "collapsium.pipeline.families.keywords.keyword_lda:KeywordLda",
     "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda:LabeledLda",
     "lda": "collapsium.pipeline.families.cvb.lda:Lda",
     "ncrp": "collapsium.pipeline.families.ncrp.ncrp:Ncrp",

@@ -13,7 +13,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, active_settings
-from collapsium.workers.families.cvb.editing import EditableShardModel
+from collapsium.workers.families.cvb.plain_topics import PlainTopicsShardModel
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.topic_arrays import HDP_ARRAYS
 from collapsium.workers.special_functions import digamma, gammaln
@@ -35,7 +35,7 @@ def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
     return tau
 
 
-class HdpShardModel(EditableShardModel[CollapsedOptions, HdpGlobalState]):
+class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
     """The hierarchical Dirichlet process by collapsed variational inference, on a shard."""
 
     global_state_type = HdpGlobalState

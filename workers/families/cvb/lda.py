@@ -9,7 +9,7 @@ import numpy as np
 
 from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, active_settings
-from collapsium.workers.families.cvb.editing import EditableShardModel
+from collapsium.workers.families.cvb.plain_topics import PlainTopicsShardModel
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.topic_arrays import LDA_ARRAYS
 
@@ -22,7 +22,7 @@ def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector
     return np.full(rows.words, global_state.beta / global_state.vocabulary)
 
 
-class LdaShardModel(EditableShardModel[CollapsedOptions, LdaGlobalState]):
+class LdaShardModel(PlainTopicsShardModel[CollapsedOptions, LdaGlobalState]):
     """Latent Dirichlet allocation by collapsed variational inference, on a shard."""
 
     global_state_type = LdaGlobalState

@@ -18,11 +18,10 @@ import numpy.typing as npt
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.base import Growing, Resumable, Stochastic
-from collapsium.workers.families.cvb import active, dense, stochastic, topic_moves, warm_start
+from collapsium.workers.families.base import Growing, Resumable
+from collapsium.workers.families.cvb import active, dense, topic_moves, warm_start
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, expected_counts, fold_active
-from collapsium.workers.families.cvb.seeds import seeded_rows
 from collapsium.workers.families.cvb.states import (
     ActiveDocuments,
     ActiveLocal,
@@ -56,7 +55,6 @@ Local: TypeAlias = DenseDocuments | ActiveLocal | SpilledLocal
 
 
 class CollapsedShardModel(
-    Stochastic[OptionsT, GlobalStateT, CollapsedRows, Local],
     Resumable[OptionsT, GlobalStateT, CollapsedRows, Local],
     Growing[OptionsT, GlobalStateT, CollapsedRows, Local],
 ):
@@ -121,10 +119,6 @@ class CollapsedShardModel(
         return replace(
             rows, word_topic_variance=variance, word_topic_log_absent=log_absent, word_tables=np.zeros(words)
         )
-
-    def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> CollapsedRows:
-        """Return the rows of the words `low` to `high` - 1 before the first document, with pseudo-counts of seeds."""
-        return seeded_rows(self.initial_rows(high - low, global_state), low, high, global_state)
 
     def start(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
@@ -225,18 +219,6 @@ class CollapsedShardModel(
             ahead = global_state.topic_ahead
             counted = counted + changes.word_rest.sum() * ahead / max(ahead.sum(), 1e-300)
         return CollapsedRows.from_arrays({**before, **moved}), global_state.after_shard(counted, counted)
-
-    def step(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Delta:
-        """Return the stochastic step of a shard."""
-        return stochastic.step(shard, rows, global_state, stream, self.update_parameters(rows, global_state))
-
-    def blend(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
-        """Return a block after a minibatch's stochastic steps."""
-        return stochastic.blend(block, delta)
-
-    def rows_for_steps(self, rows: CollapsedRows, factor: float) -> CollapsedRows:
-        """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
-        return CollapsedRows(word_topic=(rows.dense_counts * factor).astype(np.float32))
 
     def fold(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
         """Return a block of the vocabulary after the changes of its rows.

@@ -1,6 +1,6 @@
 """Topics with keywords: the base model of keyATM (Eshima, Imai and Sasaki 2024), by collapsed variational inference.
 
-`collapsium.workers.families.cvb.keywords` has the model and its update.
+`collapsium.workers.families.keywords.keyword_lda` has the model and its update.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedOption
 from collapsium.pipeline.families.cvb.seeds import SeededTopic
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb.keywords import KeywordGlobalState, KeywordShardModel, KeywordSums, effective
 from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.keywords.keyword_lda import (
+    KeywordGlobalState,
+    KeywordShardModel,
+    KeywordSums,
+    effective,
+)
 
 Learned = Literal["alpha", "asymmetric-alpha"]
 

@@ -31,6 +31,7 @@ from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.kernels.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -227,11 +228,15 @@ class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState
             warm = {"document_topic": theta, "word_topic": phi}
         return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
 
-    def sweep(
-        self, shard: Shard, local: Local, rows: CollapsedRows, global_state: KeywordGlobalState, stream: Stream
+    def _sweep(
+        self,
+        shard: Shard,
+        local: Local,
+        rows: CollapsedRows,
+        global_state: KeywordGlobalState,
+        joining: Shard | None = None,
     ) -> tuple[Local, Delta]:
-        """Return the result of a sweep over a shard."""
-        return super().sweep(shard, local, *effective(rows, global_state), stream)
+        return super()._sweep(shard, local, *effective(rows, global_state), joining)
 
     def fold(self, block: CollapsedRows, delta: Delta, global_state: KeywordGlobalState) -> tuple[CollapsedRows, Delta]:
         """Return a block of the vocabulary after the changes of its rows, and `KeywordSums`."""
@@ -254,6 +259,10 @@ class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState
     def probabilities(self, rows: CollapsedRows, global_state: KeywordGlobalState) -> Arrays:
         """Return p_kw of the words of the rows."""
         return super().probabilities(*self._predictive(rows, global_state))
+
+    def dirichlet_topics(self, rows: CollapsedRows, global_state: KeywordGlobalState) -> DirichletTopics:
+        """Return p_kw and a_k."""
+        return super().dirichlet_topics(*self._predictive(rows, global_state))
 
     def _predictive(
         self, rows: CollapsedRows, global_state: KeywordGlobalState

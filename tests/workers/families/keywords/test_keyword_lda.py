@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.cvb.keywords import KeywordGlobalState, effective
 from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.keywords.keyword_lda import KeywordGlobalState, effective
 from tests.naive.keywords import conditional
 
 WORDS, TOPICS = 9, 4

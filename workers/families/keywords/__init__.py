@@ -1,0 +1,1 @@
+"""Topics with keywords, on a shard."""
