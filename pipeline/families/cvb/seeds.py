@@ -102,6 +102,7 @@ def _topic(fields: object) -> SeededTopic:
 class SeededOptions(FamilyOptions):
     """Options of families whose topics may be seeded."""
 
+    topics: int
     seeds: tuple[SeededTopic, ...] = Field(
         (),
         description="names and words of topics whose word priors are raised: a TOML file with a table for each topic, "
@@ -120,9 +121,10 @@ class SeededOptions(FamilyOptions):
 
     @model_validator(mode="after")
     def _enough_topics(self) -> SeededOptions:
-        topics = getattr(self, "topics", len(self.seeds))
-        if len(self.seeds) > topics:
-            raise ValueError(f"expected at most {topics} seeded topics, the number of topics; found {len(self.seeds)}")
+        if len(self.seeds) > self.topics:
+            raise ValueError(
+                f"expected at most {self.topics} seeded topics, the number of topics; found {len(self.seeds)}"
+            )
         return self
 
     @property

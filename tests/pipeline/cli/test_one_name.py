@@ -28,6 +28,8 @@ APART = {
     "evaluate": {"coherence", "documents", "words"},
     "fit": {"resume", "run"},
     "topics": {
+        "name",
+        "texts",
         "given",
         "labels",
         "covariates",
