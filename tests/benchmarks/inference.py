@@ -1,0 +1,113 @@
+"""Speed of inference: `python -m tests.benchmarks.inference RUN CORPUS` prints documents a second, ours and of others.
+
+RUN is a fit of `lda` without its documents in CORPUS, which has the same vocabulary: they are folded in. Ours counts
+all from opening the run to the file of proportions. The others get the documents in memory and in their own form, and
+their results are thrown away. gensim has the topics of RUN. tomotopy is trained on CORPUS itself, as it takes no others.
+Each uses `--workers` cores. Repeats alternate; the medians are printed, of the time that passed and of processor time,
+which says more on a machine with other work.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from collapsium.pipeline import Model, infer
+from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
+
+TRAINING_SWEEPS = 50  # of tomotopy, whose inference takes the same time on any topics of some shape
+
+
+def ours(run, corpus, workers):
+    """Return a function that infers by the library, from a corpus on disk to a file."""
+
+    def call():
+        with tempfile.TemporaryDirectory() as place:
+            infer(run, corpus, Path(place) / "proportions.parquet", scheduler="threads", workers=workers)
+
+    return call
+
+
+def tomotopy_inference(data, topics, workers):
+    """Return a function that infers by tomotopy, in its threads."""
+    import tomotopy
+
+    words = [list(map(str, data.tokens(number))) for number in data.documents()]
+    model = tomotopy.LDAModel(k=topics, alpha=0.1, eta=0.05, seed=1)
+    for document in words:
+        if document:
+            model.add_doc(document)
+    model.train(TRAINING_SWEEPS, workers=workers)
+    documents = [model.make_doc(document) for document in words if document]
+    return lambda: model.infer(documents, workers=workers)
+
+
+def gensim_chunk(model, chunk):
+    """Infer a chunk of documents by gensim."""
+    return model.inference(chunk)[0].shape
+
+
+def gensim_inference(data, run, workers):
+    """Return a function that infers by gensim, in processes, as its inference has one thread."""
+    from gensim.models import LdaModel
+
+    model = Model(run)
+    phi = np.concatenate([model.rows(block).word_topic for block in range(len(model.record.blocks) - 1)]).T
+    peer = LdaModel(num_topics=phi.shape[0], id2word={number: str(number) for number in range(phi.shape[1])}, alpha=0.1)
+    peer.state.sstats = phi
+    peer.sync_state()
+    bags = []
+    for number in data.documents():
+        pairs = slice(data.offsets[number], data.offsets[number + 1])
+        bags.append(list(zip(data.words[pairs].tolist(), data.counts[pairs].tolist(), strict=True)))
+    chunks = [bags[first : first + peer.chunksize] for first in range(0, len(bags), peer.chunksize)]
+    pool = get_context("fork").Pool(workers)
+    return lambda: pool.map(partial(gensim_chunk, peer), chunks, chunksize=1)
+
+
+def processor_seconds():
+    """Return the processor time of this process and of its living children."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(one.cpu_times().user + one.cpu_times().system for one in processes)
+
+
+def main():
+    """Read the command line and print a line of JSON for each library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("corpus")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peers", nargs="*", default=["tomotopy", "gensim"])
+    given = parser.parse_args()
+    data, topics = Data.read(given.corpus), len(Model(given.run).topics())
+    calls = {"collapsium": ours(given.run, given.corpus, given.workers)}
+    if "tomotopy" in given.peers:
+        calls["tomotopy"] = tomotopy_inference(data, topics, given.workers)
+    if "gensim" in given.peers:
+        calls["gensim"] = gensim_inference(data, given.run, given.workers)
+    # Kernels are compiled or loaded before.
+    calls["collapsium"]()
+    spent = {name: [] for name in calls}
+    for _ in range(given.repeats):
+        for name, call in calls.items():
+            began, processor = time.perf_counter(), processor_seconds()
+            call()
+            spent[name].append((time.perf_counter() - began, processor_seconds() - processor))
+    documents, tokens = len(data.documents()), int(data.counts.sum())
+    for name, pairs in spent.items():
+        seconds, processor = np.median(pairs, axis=0).tolist()
+        line = {"library": name, "documents": documents, "tokens": tokens, "topics": topics, "workers": given.workers}
+        line |= {"seconds": round(seconds, 3), "processor_seconds": round(processor, 3)}
+        line |= {"documents_a_second": round(documents / seconds)}
+        print(json.dumps({**line, "documents_a_processor_second": round(documents / processor)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
