@@ -22,7 +22,8 @@ class CollapsedLDA(TopicEstimator):
     n_components : int, optional
         Number of topics K.
     alpha : float, optional
-        Dirichlet parameter of each topic in a document's proportions.
+        Dirichlet parameter of each topic in a document's proportions; by default 2/K with order 0, and 0.1 with order 2
+        and in `partial_fit`.
     beta : float, optional
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
@@ -30,7 +31,8 @@ class CollapsedLDA(TopicEstimator):
     order : {0, 2}, optional
         Order of the updates: 0 for CVB0, or 2.
     flatten : float, optional
-        Exponent of a token's responsibilities, with order 0; a value below 1 spreads the token over more topics.
+        Exponent of a token's responsibilities, with order 0; a value below 1 spreads the token over more topics. By
+        default a fit searches for the value that predicts held-out tokens best.
     max_iter : int, optional
         Maximum number of sweeps over the documents.
     tol : float, optional
@@ -92,11 +94,11 @@ class CollapsedLDA(TopicEstimator):
         self,
         n_components: int = 10,
         *,
-        alpha: float = 0.1,
+        alpha: float | None = None,
         beta: float = 100.0,
         learn: tuple[str, ...] = (),
         order: int = 0,
-        flatten: float = 1.0,
+        flatten: float | None = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: Any = None,
@@ -167,7 +169,7 @@ options : optional
         beta: float = 100.0,
         learn: tuple[str, ...] = ("alpha", "gamma", "pi"),
         order: int = 0,
-        flatten: float = 1.0,
+        flatten: float | None = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: Any = None,

@@ -66,8 +66,8 @@ class Summary:
         Topics of the run of a warm start; 0 without.
     labels : LabelTable or None
         Labels and covariates of the training corpus, of the fields that the options name; None if the family uses none.
-    growing : bool
-        Whether the first iterations sweep samples of the documents.
+    growing : int
+        Iterations that sweep samples of the documents; 0 where all sweep all documents.
     seeds : SeedTable or None
         Pseudo-counts of seeded topics; None without seeds.
     """
@@ -82,7 +82,7 @@ class Summary:
     iterations: int = 0
     warm: int = 0
     labels: LabelTable | None = None
-    growing: bool = False
+    growing: int = 0
     seeds: SeedTable | None = None
 
 

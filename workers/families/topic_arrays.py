@@ -75,6 +75,17 @@ def has_document_tokens(name: str) -> Rule:
 
 # Families of collapsed topics.
 
+HELD = {
+    **scalars("f8", "held_share held_before", 0, 1),
+    **scalars("f8", "held_tokens", 0),
+    "moves_seed": numbers("i8 u8", low=-np.inf, high=np.inf),
+}
+COOLING = {
+    **scalars("f8", "cooling_power cooling_best_power cooling_high", MIN_POSITIVE, 1),
+    **scalars("f8", "cooling_step", -1, 1),
+    **scalars("f8", "cooling_best"),
+    **scalars("i8", "cooling_sweeps cooling_first cooling_last cooling_falls", 0),
+}
 COLLAPSED = ArrayGroup({
     "alpha": counts("f8", "topic"),
     **PRIORS,
@@ -91,15 +102,14 @@ COLLAPSED = ArrayGroup({
         "seed_topics": indices("i8", "seed", "topic"),
         "seed_counts": counts("f8", "seed"),
     }),
+    **optional(HELD),
+    **optional(COOLING),
 })  # fmt: skip
 LDA = {**flags("asymmetric_beta"), **scalars("f8", "beta_rate word_tables_prior", 0)}
 MOVES = {
     **scalars("i8", "ask moves_idle moves_last merges deletes splits split_until", 0),
-    **scalars("f8", "held_share held_before", 0, 1),
     **scalars("f8", "moves_best"),
-    **scalars("f8", "held_tokens", 0),
     **flags("moving split_tried"),
-    "moves_seed": numbers("i8 u8", low=-np.inf, high=np.inf),
     "topic_alive": numbers("b1", "topic"),
     "moves_into": indices("i8", "topic", "topic", -1),
     "moves_split": indices("i8", "topic", "topic", -1),
@@ -185,11 +195,10 @@ KEYWORDS = {
     "switch_prior": numbers("f8", "2", MIN_POSITIVE),
     **scalars("f8", "keyword_beta", MIN_POSITIVE),
 }
-KEYWORD_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **KEYWORDS}))
-LDA_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **LDA}))
-HDP_ARRAYS = _collapsed(
-    ArrayGroup({"pi": HDP["pi"], **HDP}, (hdp_sticks, all_or_none(*sorted(set(MOVES) - {"held_tokens"}))))
-)
+HOLDING = all_or_none(*sorted(set(HELD) - {"held_tokens"})), all_or_none(*sorted(COOLING))
+KEYWORD_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **KEYWORDS}, HOLDING))
+LDA_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **LDA}, HOLDING))
+HDP_ARRAYS = _collapsed(ArrayGroup({"pi": HDP["pi"], **HDP}, (hdp_sticks, *HOLDING, all_or_none(*sorted(MOVES)))))
 
 
 # Families of mean-field topics.

@@ -74,7 +74,7 @@ class LoadedCorpus:
             iterations=request.planned,
             warm=0 if source is None else max(model.topics for model in (source, *source.members)),
             labels=labels_of(request.corpus, request.family, request.config),
-            growing=request.growth is not None,
+            growing=0 if request.growth is None else request.growth.complete_from,
             seeds=seeds_of(request.corpus, request.config),
         )
         self._footprint = load_family(request.family).footprint(self._summary, request.config)

@@ -12,16 +12,16 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Footprint, Resumable, Simulates, Stochastic, Summary
+from collapsium.pipeline.families.cvb import cooling, updates
 from collapsium.pipeline.families.cvb.seeds import SeededOptions
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, max_active_for
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
-from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, CoolingState, HeldTokens
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TopicChanges, TopicTotals, WordSums
+from collapsium.workers.families.cvb.sums import WordSums
 from collapsium.workers.kernels.cvb import words
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ class CollapsedSchedule:
     """Documents for each topic that have topics at the start, at least."""
     max_start_every: int = 8
     """One document in so many has topics at the start, at least."""
-    forgetting: float = 0.7
-    """Exponent of averages over minibatches: minibatch n has the weight n^-forgetting."""
     min_parameter: float = 1e-8
     """Smallest Dirichlet parameter that learning may reach."""
 
@@ -72,13 +70,14 @@ class CollapsedOptions(SeededOptions):
         description="active responsibilities: extrapolate the word counts by this share of their last change "
         "before each sweep; 0: plain updates",
     )
-    flatten: float = Field(
-        1.0,
+    flatten: float | None = Field(
+        None,
         gt=0,
         le=1,
         description="active responsibilities: power to which a token's weights are raised before they are "
-        "normalised. Values below 1 spread a token over more topics, which predicts better with "
-        "few topics or a small alpha (0.875 gains 0.03 nats on KOS with 120 topics)",
+        "normalised. Values below 1 spread a token over more topics, which predicts short documents better "
+        "(default: the fit searches for the power that predicts held-out tokens best; see 'Annealing' in the "
+        "documentation)",
     )
 
     @field_validator("responsibilities")
@@ -163,6 +162,10 @@ class CollapsedFamily(
         """Return true if a fit can go on from another run, as its responsibilities are of the same kind."""
         return options.topics == before.topics and options.active == before.active and not global_state.stochastic
 
+    def uncounted_tokens(self, global_state: GlobalStateT) -> float:
+        """Return the number of tokens that are held out of the counts, which have no topic yet."""
+        return 0.0 if global_state.held is None else global_state.held.held_tokens
+
     @abstractmethod
     def simulated_prior(self, global_state: GlobalStateT) -> Vector:
         """Return the Dirichlet parameters of simulated documents."""
@@ -189,10 +192,13 @@ class InitialCounts(TypedDict):
     topic_log_absent: Vector
     topic_ahead: Vector
     spread_weight: Vector
+    held: HeldTokens | None
+    cooling: CoolingState | None
 
 
-def initial_counts(summary: Summary, options: CollapsedOptions) -> InitialCounts:
+def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) -> InitialCounts:
     """Return the fields of the global state that describe counts, before any document was swept."""
+    search = cooling.initial_state(summary) if options.active and options.flatten is None else None
     return {
         "vocabulary": float(summary.words),
         "active": options.active and not summary.stochastic,
@@ -205,6 +211,8 @@ def initial_counts(summary: Summary, options: CollapsedOptions) -> InitialCounts
         "topic_log_absent": np.zeros(options.topics),
         "topic_ahead": np.zeros(options.topics),
         "spread_weight": np.ones(options.topics),
+        "held": None if search is None else cooling.held_tokens(summary, stream.seed),
+        "cooling": search,
     }
 
 
@@ -217,37 +225,6 @@ def start_every(summary: Summary, options: CollapsedOptions) -> int:
     """Return n if one document in n has topics at the start; all have in a sample of the documents."""
     most = 1 if summary.growing else SCHEDULE.max_start_every
     return min(max(summary.documents // (SCHEDULE.start_documents * options.topics), 1), most)
-
-
-def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
-    """Return E[n_k] and V[n_k] after a delta, shape (2, topics)."""
-    moments = np.array(global_state.topic_moments)
-    step, totals = delta.read(StepSums), delta.read(TopicTotals)
-    if step is not None:
-        moments[0] = (step.decay * moments[0] + step.topic_gain) / step.shards
-        return moments
-    if totals is not None:
-        # With active responsibilities, the background is spread anew.
-        moments[0] = totals.topic_total
-        if totals.topic_variance_total is not None:
-            moments[1] = totals.topic_variance_total
-        return moments
-    changes = delta.read(TopicChanges) or TopicChanges()
-    for row, values in enumerate((changes.topic, changes.topic_variance)):
-        if values is not None:
-            moments[row] += values
-    return moments
-
-
-def moved_log_absent(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
-    """Return Z[n_k] after a delta, shape (topics,)."""
-    totals, changes = delta.read(TopicTotals), delta.read(TopicChanges)
-    if totals is not None and totals.topic_log_absent_total is not None:
-        return totals.topic_log_absent_total
-    if changes is None or changes.topic_log_absent is None:
-        return global_state.topic_log_absent
-    after: Vector = global_state.topic_log_absent + changes.topic_log_absent
-    return after
 
 
 def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vector, Vector]:
@@ -288,67 +265,15 @@ def likelihood_bound(
     float
         The terms, in nats.
     """
-    moments, log_absent = moved_moments(global_state, delta), moved_log_absent(global_state, delta)
+    moments, log_absent = updates.moved_moments(global_state, delta), updates.moved_log_absent(global_state, delta)
     _, log_rising = topic_totals(moments, log_absent, global_state.beta)
     return bound_documents + (0.0 if words is None else words.bound_words) - float(log_rising.sum())
-
-
-def counted(global_state: GlobalStateT, delta: Delta, parameters: Parameters) -> GlobalStateT:
-    """Return the global state with the counts after a delta; `parameters` are those of its sweeps and folds."""
-    totals = delta.read(TopicTotals)
-    return replace(
-        global_state,
-        topic_moments=moved_moments(global_state, delta),
-        topic_log_absent=moved_log_absent(global_state, delta),
-        topic_ahead=global_state.topic_ahead if totals is None else totals.topic_ahead,
-        spread_weight=global_state.spread_weight if parameters.active is None else parameters.active.following,
-    )
 
 
 def require_schedule(summary: Summary, *, moments: bool) -> None:
     """Raise an error for options that need variances of word counts, which the stochastic schedule does not have."""
     if summary.stochastic and moments:
         raise OptionError("'stochastic' requires `order` 0, and no parameter of the words in `learn`", "schedule")
-
-
-def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, SweepSums | None]:
-    """Return the sums over the documents of the corpus, and the global state with their averages.
-
-    In the stochastic schedule, the sums of a minibatch are scaled to the corpus and averaged with earlier ones, with
-    decaying weights. In the batch schedule, the sums are those of the corpus.
-
-    Parameters
-    ----------
-    global_state : CollapsedGlobalState
-        The global state before the iteration.
-    delta : Delta
-        The sum over the shards.
-
-    Returns
-    -------
-    global_state : CollapsedGlobalState
-        The global state with the averages.
-    sums : SweepSums or None
-        Sums over the corpus; None after the start, which sweeps nothing.
-    """
-    swept, step = delta.read(SweepSums), delta.read(StepSums)
-    if swept is None or step is None:
-        return global_state, swept
-    scale, number = global_state.corpus_tokens / max(swept.tokens, 1.0), global_state.minibatches + 1
-    weight = number**-SCHEDULE.forgetting
-    log_eta, tables = swept.log_eta * scale, None if swept.tables is None else swept.tables * scale
-    if number > 1 and global_state.corpus_log_eta is not None:
-        log_eta = (1 - weight) * global_state.corpus_log_eta + weight * log_eta
-    if number > 1 and tables is not None and global_state.corpus_tables is not None:
-        tables = (1 - weight) * global_state.corpus_tables + weight * tables
-    after = replace(
-        global_state,
-        steps=global_state.steps + step.batches / step.shards,
-        minibatches=number,
-        corpus_log_eta=log_eta,
-        corpus_tables=tables,
-    )
-    return after, replace(swept, log_eta=log_eta, tables=tables)
 
 
 def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> Footprint:

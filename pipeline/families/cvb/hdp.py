@@ -16,7 +16,7 @@ from pydantic import Field
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Editable, Summary
-from collapsium.pipeline.families.cvb import collapsed, topic_edits
+from collapsium.pipeline.families.cvb import collapsed, cooling, topic_edits, updates
 from collapsium.pipeline.families.cvb import topic_moves as moves
 from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily, CollapsedOptions, Vector
 from collapsium.pipeline.families.cvb.divergence import divergence, geometric_mean
@@ -90,21 +90,29 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         "(default: true with active "
         f"responsibilities and {moves.SCHEDULE.min_sweeps} iterations or more, except in a warm start)",
     )
-    learn: tuple[Learned, ...] = Field(
-        ("alpha", "gamma", "pi"),
+    learn: tuple[Learned, ...] | None = Field(
+        None,
         description="what to learn: alpha, gamma, pi (shares of the topics), beta, tau (shares of the words; "
-        "1/W if not learned)",
+        "1/W if not learned) (default: gamma and pi with active responsibilities, as flattened ones make alpha "
+        "too large; alpha too with dense ones)",
     )
+
+    @property
+    def learned(self) -> tuple[Learned, ...]:
+        """Names of what is learned."""
+        if self.learn is not None:
+            return self.learn
+        return ("gamma", "pi") if self.active else ("alpha", "gamma", "pi")
 
     @property
     def needs_tables(self) -> bool:
         """True if E[s_k] is summed, to learn alpha or pi."""
-        return bool({"alpha", "pi"} & set(self.learn))
+        return bool({"alpha", "pi"} & set(self.learned))
 
     @property
     def needs_moments(self) -> bool:
         """True if V[n_kw] and Z[n_kw] are summed."""
-        return self.order == 2 or bool({"beta", "tau"} & set(self.learn))
+        return self.order == 2 or bool({"beta", "tau"} & set(self.learned))
 
 
 class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpGlobalState, CollapsedRows]):
@@ -115,15 +123,16 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
     def initialise(self, summary: Summary, options: HdpOptions, stream: Stream) -> HdpGlobalState:
         """Return the global state before any document was swept: the priors' means, and pi_k = 1/K."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
-        uniform, learn = np.full(options.topics, 1.0 / options.topics), options.learn
+        uniform, learn = np.full(options.topics, 1.0 / options.topics), options.learned
         alpha = np.array([options.alpha_shape, options.alpha_rate])
         gamma = np.array([options.gamma_shape, options.gamma_rate])
         hold = options.hold
         if hold is None:
             hold = 0 if summary.warm else HOLD.order_0 if options.order == 0 else HOLD.order_2
         mean, geometric = _initial_alpha(options)
+        moving, counts = _initial_moves(summary, options), collapsed.initial_counts(summary, options, stream)
         global_state = HdpGlobalState(
-            **collapsed.initial_counts(summary, options),
+            **{**counts, "held": counts["held"] if moving is None else moves.held_tokens(stream.seed)},
             hold=hold,
             alpha=mean,
             alpha_geometric=geometric,
@@ -141,7 +150,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             beta_prior=np.array([options.beta_shape, options.beta_rate]) if "beta" in learn else None,
             beta_posterior=np.zeros(0),
             tau_prior=options.tau / summary.words,
-            moves=_initial_moves(summary, options, stream),
+            moves=moving,
         )
         return with_seeds(global_state, summary, options)
 
@@ -155,23 +164,19 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             or self.uncounted_tokens(known) > 0
         ):
             return None
-        after = global_state
-        if "alpha" in options.learn:
+        after = cooling.carried(global_state, known, options.flatten)
+        if "alpha" in options.learned:
             geometric, posterior = known.alpha_geometric, known.alpha_posterior
             after = replace(after, alpha=known.alpha, alpha_geometric=geometric, alpha_posterior=posterior)
-        if "gamma" in options.learn:
+        if "gamma" in options.learned:
             after = replace(after, gamma=known.gamma, gamma_posterior=known.gamma_posterior)
-        if "pi" in options.learn:
+        if "pi" in options.learned:
             after = replace(after, pi=known.pi, pi_geometric=known.pi_geometric)
             after = replace(after, stick_order=known.stick_order, stick_posterior=known.stick_posterior)
-        if "beta" in options.learn:
+        if "beta" in options.learned:
             geometric, posterior = known.beta_geometric, known.beta_posterior
             after = replace(after, beta=known.beta, beta_geometric=geometric, beta_posterior=posterior)
         return after, options.topics
-
-    def uncounted_tokens(self, global_state: HdpGlobalState) -> float:
-        """Return the number of tokens that are held out of the counts, which have no topic yet."""
-        return 0.0 if global_state.moves is None else global_state.moves.held_tokens
 
     def update(self, global_state: HdpGlobalState, delta: Delta, options: HdpOptions, stream: Stream) -> HdpGlobalState:
         """Return the next global state: changed counts, and the posteriors of the hyperparameters.
@@ -196,11 +201,12 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         HdpGlobalState
             The next global state.
         """
-        after, sums = collapsed.of_corpus(global_state, delta)
+        after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
-        after = collapsed.counted(after, delta, parameters)
-        if after.moves is not None:
-            after = replace(after, moves=replace(after.moves, held_tokens=_held_out_tokens(after, sums)))
+        after = updates.counted(global_state, after, delta, parameters)
+        if global_state.moves is None:
+            # Moves release the tokens that they hold out themselves.
+            after = cooling.released(after)
         if sums is None:
             return after
         step = delta.read(StepSums)
@@ -208,16 +214,19 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         if global_state.moves is not None:
             after = moves.next_state(global_state, after, delta)
             alive = global_state.moves.topic_alive if after.moves is None else after.moves.topic_alive
-            if global_state.moves.held_share:
+            held = global_state.held
+            if held is not None and held.held_share:
                 # Too many topics would raise alpha, and a large alpha blurs topics.
                 share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
                 pi_geometric = np.maximum(share, MIN_SHARE)
                 return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=pi_geometric)
-            if global_state.moves.held_before:
+            if held is not None and held.held_before:
                 # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)
-        return after if after.sweeps <= global_state.hold else _learned(global_state, after, sums, delta, options)
+        if after.sweeps <= global_state.hold or after.searching:
+            return after
+        return _learned(global_state, after, sums, delta, options)
 
     def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
         """Return the second-order bound, in nats, less the divergence of learned hyperparameters; order 0 has none."""
@@ -230,6 +239,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
     def figures(self, global_state: HdpGlobalState) -> dict[str, float]:
         """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
         figures = {"alpha": global_state.alpha, "gamma": global_state.gamma, "beta": global_state.beta}
+        figures.update(cooling.figures(global_state))
         figures["topics_99"] = float(description.holding(global_state.tokens))
         if global_state.moves is not None:
             state = global_state.moves
@@ -273,6 +283,8 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             moments=False,
             # The counts are complete: no word has background to spread.
             active=False,
+            held=None,
+            cooling=None,
             topic_moments=np.stack([tokens, np.zeros(options.topics)]),
         )
         return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
@@ -283,12 +295,12 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         return prior
 
 
-def _initial_moves(summary: Summary, options: HdpOptions, stream: Stream) -> MovesState | None:
+def _initial_moves(summary: Summary, options: HdpOptions) -> MovesState | None:
     """Return the state of merges, deletes and splits; None where there are none."""
     able = (
         options.active
         and not summary.stochastic
-        and "pi" in options.learn
+        and "pi" in options.learned
         and options.topics <= moves.SCHEDULE.max_topics
         # Moves might merge or delete a topic that was seeded.
         and not options.seeds
@@ -308,14 +320,14 @@ def _initial_moves(summary: Summary, options: HdpOptions, stream: Stream) -> Mov
         raise OptionError(
             f"true requires more iterations, found {summary.iterations}: they end before moves can be scored", "moves"
         )
-    return moves.initial_state(options.topics, stream.seed, summary.iterations)
+    return moves.initial_state(options.topics, summary.iterations)
 
 
 def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
     """Return the prior's E[alpha] and G[alpha]; where alpha is not learned, both are the mean."""
     prior = np.array([options.alpha_shape, options.alpha_rate])
     mean = float(prior[0] / prior[1])
-    return mean, geometric_mean(prior) if "alpha" in options.learn else mean
+    return mean, geometric_mean(prior) if "alpha" in options.learned else mean
 
 
 def _learned(
@@ -323,34 +335,26 @@ def _learned(
 ) -> HdpGlobalState:
     """Return the global state with the posteriors of the hyperparameters that are learned."""
     words, tables = delta.read(WordSums), sums.tables
-    if "pi" in options.learn and tables is not None:
+    if "pi" in options.learned and tables is not None:
         alive = np.ones(options.topics, dtype=bool) if global_state.moves is None else global_state.moves.topic_alive
         after = _with_sticks(after, tables, global_state.gamma, alive)
-    if "gamma" in options.learn and after.stick_posterior.size:
+    if "gamma" in options.learned and after.stick_posterior.size:
         sticks = after.stick_posterior
         log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
         posterior = np.array([options.gamma_shape + len(sticks), options.gamma_rate - log_rest.sum()])
         after = replace(after, gamma_posterior=posterior, gamma=float(posterior[0] / posterior[1]))
-    if "alpha" in options.learn and tables is not None:
+    if "alpha" in options.learned and tables is not None:
         posterior = np.array([options.alpha_shape + tables.sum(), options.alpha_rate - sums.log_eta])
         mean, geometric = float(posterior[0] / posterior[1]), geometric_mean(posterior)
         after = replace(after, alpha_posterior=posterior, alpha=mean, alpha_geometric=geometric)
-    if "beta" in options.learn and words is not None:
+    if "beta" in options.learned and words is not None:
         log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
         posterior = np.array([options.beta_shape + words.tables_of_words, options.beta_rate - log_xi.sum()])
         mean, geometric = float(posterior[0] / posterior[1]), geometric_mean(posterior)
         after = replace(after, beta_posterior=posterior, beta=mean, beta_geometric=geometric)
-    if "tau" in options.learn and words is not None:
+    if "tau" in options.learned and words is not None:
         after = replace(after, tau_total=options.tau + words.tables_of_words)
     return after
-
-
-def _held_out_tokens(after: HdpGlobalState, sums: SweepSums | None) -> float:
-    """Return the number of tokens that are held out of the counts."""
-    if after.moves is None or not after.moves.held_share:
-        return 0.0
-    counted = float(np.rint(after.topic_moments[0].sum())) if sums is None else sums.tokens
-    return after.corpus_tokens - counted
 
 
 def _with_sticks(

@@ -5,7 +5,7 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Editable, Summary
-from collapsium.pipeline.families.cvb import collapsed, topic_edits
+from collapsium.pipeline.families.cvb import collapsed, cooling, topic_edits, updates
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedFamily, CollapsedOptions, Vector
 from collapsium.pipeline.families.cvb.seeds import with_seeds
 from collapsium.workers.arrays.delta import Delta
@@ -26,6 +26,20 @@ from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import SweepSums, WordSums
 
+
+@dataclass(frozen=True)
+class Defaults:
+    """Dirichlet parameters of topics in documents, where none is named."""
+
+    concentration: float = 2.0
+    """A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
+    50 to 1000 topics (see ``docs/benchmarks/defaults.md``)."""
+    alpha: float = 0.1
+    """a_k of other fits, as common in the literature."""
+
+
+DEFAULTS = Defaults()
+
 Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
 
 
@@ -33,7 +47,12 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
-    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic in a document")
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        description="Dirichlet parameter alpha_k of each topic in a document (default: 2/K with active "
+        "responsibilities; 0.1 with dense ones, and in the stochastic schedule)",
+    )
     beta: float = Field(
         100.0,
         gt=0,
@@ -87,9 +106,11 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
     def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobalState:
         """Return the global state before any document was swept."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
+        counts = collapsed.initial_counts(summary, options, stream)
+        default = DEFAULTS.concentration / options.topics if counts["active"] else DEFAULTS.alpha
         global_state = LdaGlobalState(
-            **collapsed.initial_counts(summary, options),
-            alpha=np.full(options.topics, options.alpha),
+            **counts,
+            alpha=np.full(options.topics, options.alpha or default),
             beta=options.beta,
             word_tables_prior=options.tau / summary.words,
             asymmetric_beta="asymmetric-beta" in options.learn,
@@ -104,7 +125,8 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
             return None
         alpha = known.alpha if options.needs_tables else global_state.alpha
         beta = known.beta if "beta" in options.learn else global_state.beta
-        return replace(global_state, alpha=alpha, beta=beta), options.topics
+        after = replace(global_state, alpha=alpha, beta=beta)
+        return cooling.carried(after, known, options.flatten), options.topics
 
     def update(self, global_state: LdaGlobalState, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobalState:
         """Return the next global state: changed counts, and a_k and b_w if they are learned.
@@ -128,10 +150,10 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         LdaGlobalState
             The next global state.
         """
-        after, sums = collapsed.of_corpus(global_state, delta)
+        after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
-        after = collapsed.counted(after, delta, parameters)
-        if sums is None:
+        after = cooling.released(updates.counted(global_state, after, delta, parameters))
+        if sums is None or after.searching:
             return after
         if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
             tables = sums.tables if "asymmetric-alpha" in options.learn else np.full(options.topics, sums.tables.mean())
@@ -155,8 +177,9 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         return {"objective": bound}
 
     def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
-        """Return the mean a_k, and B."""
-        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+        """Return the mean a_k, B and, where a fit chooses it, the power of the weights."""
+        figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+        return {**figures, **cooling.figures(global_state)}
 
     def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""
@@ -181,6 +204,8 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
             moments=False,
             # The counts are complete: no word has background to spread.
             active=False,
+            held=None,
+            cooling=None,
             asymmetric_beta=False,
             topic_moments=np.stack([tokens, np.zeros(options.topics)]),
         )

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState
+from collapsium.workers.families.cvb.global_state import HdpGlobalState, HeldTokens, MovesState
 from collapsium.workers.families.cvb.sums import ProposalSums, ScoreSums
 
 Vector = npt.NDArray[np.float64]
@@ -79,15 +79,18 @@ WORST_SCORE = -1e6
 """Score below all others, in nats a token."""
 
 
-def initial_state(topics: int, seed: int, iterations: int) -> MovesState:
+def held_tokens(seed: int) -> HeldTokens:
+    """Return the tokens by which moves are scored; `seed` is the run's."""
+    return HeldTokens(moves_seed=np.array(seed), held_share=SCHEDULE.held_share, held_before=SCHEDULE.held_share)
+
+
+def initial_state(topics: int, iterations: int) -> MovesState:
     """Return the state before any round.
 
     Parameters
     ----------
     topics : int
         Number of topics K.
-    seed : int
-        Seed of the run.
     iterations : int
         Planned sweeps.
 
@@ -97,9 +100,6 @@ def initial_state(topics: int, seed: int, iterations: int) -> MovesState:
         The state.
     """
     return MovesState(
-        moves_seed=np.array(seed),
-        held_share=SCHEDULE.held_share,
-        held_before=SCHEDULE.held_share,
         topic_alive=np.ones(topics, dtype=bool),
         moves_into=np.arange(topics),
         moves_split=np.full(topics, -1),
@@ -134,14 +134,14 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
     HdpGlobalState
         `after` with the next step.
     """
-    old, state = before.moves, after.moves
-    if old is None or state is None:
+    old, state, held = before.moves, after.moves, after.held
+    if old is None or state is None or held is None:
         return after
     topics = old.topic_alive.size
     into, split = np.arange(topics), np.full(topics, -1)
-    state = replace(state, held_before=old.held_share, ask=0, moving=False, moves_into=into, moves_split=split)
+    state = replace(state, ask=0, moving=False, moves_into=into, moves_split=split)
     after = replace(after, moves=state)
-    if not old.held_share:
+    if not held.held_share:
         return after
     sweep = int(after.sweeps)
     proposals, scores = delta.read(ProposalSums), delta.read(ScoreSums)
@@ -158,7 +158,7 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
     if idle and old.deletes + old.merges and not old.split_tried and sweep + SCHEDULE.split_sweeps < old.moves_last:
         return _with_splits(after, state, sweep)
     if idle or sweep >= old.moves_last:
-        return replace(after, moves=replace(state, held_share=0.0, moving=True))
+        return replace(after, held=replace(held, held_share=0.0), moves=replace(state, moving=True))
     if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
         return replace(after, moves=_with_smallest(after, state))
     return after

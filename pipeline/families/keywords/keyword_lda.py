@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families.base import Description, Footprint, Resumable, Summary
-from collapsium.pipeline.families.cvb import collapsed
+from collapsium.pipeline.families.cvb import collapsed, updates
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedOptions
 from collapsium.pipeline.families.cvb.seeds import SeededTopic
 from collapsium.workers.arrays.delta import Delta
@@ -48,6 +48,9 @@ class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), col
     switch_yes: float = Field(1.0, gt=0, description="first parameter of the Beta prior of a keyword topic's switch")
     switch_no: float = Field(1.0, gt=0, description="second parameter of the Beta prior of a keyword topic's switch")
     order: Literal[0] = Field(0, description="zeroth-order updates (CVB0)")
+    flatten: float = Field(
+        1.0, gt=0, le=1, description="active responsibilities: power to which a token's weights are raised"
+    )
     learn: tuple[Learned, ...] = Field(
         (), description="hyperparameters to learn: alpha (one value) or asymmetric-alpha (one value for each topic)"
     )
@@ -89,7 +92,7 @@ class KeywordLda(Resumable[KeywordOptions, KeywordGlobalState, CollapsedRows]):
         none = np.zeros(0, dtype=np.int64)
         words, topics = (none, none) if summary.seeds is None else (summary.seeds.words, summary.seeds.topics)
         return KeywordGlobalState(
-            **collapsed.initial_counts(summary, options),
+            **collapsed.initial_counts(summary, options, stream),
             beta=options.beta,
             alpha=np.full(options.topics, options.alpha),
             keyword_words=words,
@@ -141,9 +144,9 @@ class KeywordLda(Resumable[KeywordOptions, KeywordGlobalState, CollapsedRows]):
         KeywordGlobalState
             The next global state.
         """
-        after, sums = collapsed.of_corpus(global_state, delta)
+        after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
-        after = collapsed.counted(after, delta, parameters)
+        after = updates.counted(global_state, after, delta, parameters)
         cells = delta.read(KeywordSums)
         if cells is not None:
             after = after.with_switches(cells.keyword_cells)

@@ -11,6 +11,7 @@ documents have topics at the start, and the first sweep squares responsibilities
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ from collapsium.workers.families.cvb.states import (
     CollapsedRows,
     SpilledLocal,
 )
-from collapsium.workers.families.cvb.topic_moves import MoveStatistics, Moving
+from collapsium.workers.families.cvb.topic_moves import Moving, Statistics
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import active, active_selection, background
 from collapsium.workers.kernels.cvb import active_sums as sums
@@ -230,7 +231,7 @@ def sweep(
     rows: CollapsedRows,
     parameters: Parameters,
     moving: Moving | None = None,
-    statistics: MoveStatistics | None = None,
+    statistics: Sequence[Statistics] = (),
     joining: Shard | None = None,
 ) -> tuple[AnyActiveLocal, Delta]:
     """Return the result of a sweep over a shard, before which active topics are selected anew every few sweeps.
@@ -249,8 +250,8 @@ def sweep(
         Dirichlet parameters of the updates.
     moving : Moving, optional
         Moves of topics to carry out before the sweep.
-    statistics : MoveStatistics, optional
-        Sums for proposing or accepting moves, of the state before the sweep.
+    statistics : sequence of Statistics, optional
+        Sums over the state before the sweep.
     joining : Shard, optional
         Documents that join, by themselves; the rows do not count their tokens yet.
 
@@ -273,9 +274,10 @@ def sweep(
         working.row_changes.background[place] += tokens
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.row_changes.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
-    if statistics is not None:
+    if statistics:
         for chunk in document_chunks(shard, before_sweep):
-            statistics.add(chunk, working, parameters)
+            for sums_before in statistics:
+                sums_before.add(chunk, working, parameters)
     # Selection depends on the rows before the sweep alone, so that of all chunks may come first. On disk, that would
     # read the local state twice.
     ahead = selecting and not isinstance(local, SpilledLocal)
@@ -293,7 +295,9 @@ def sweep(
             sums.active_moments(old, before.active, before.state, -1.0, moved[0], moved[1])
             sums.active_moments(new.pairs, new.active, new.state, 1.0, moved[0], moved[1])
         after.add(new)
-    parts = {**working.changes(), **(statistics.parts() if statistics is not None else {})}
+    parts = working.changes()
+    for sums_before in statistics:
+        parts.update(sums_before.parts())
     if parameters.moments:
         parts.update(_moments(moved))
     if parameters.tables:
@@ -314,9 +318,10 @@ def _selects(age: int, topics: int) -> bool:
 
 def _power(age: int, parameters: Parameters) -> float:
     """Return the power to which weights are raised in a shard's sweep number `age`."""
+    settings = parameters.active_settings
     if age == 1 and parameters.topics.size <= SELECTION.max_complete:
         return SCHEDULE.first_power
-    return SCHEDULE.annealing_power if age <= SCHEDULE.annealing_sweeps else parameters.active_settings.flatten
+    return SCHEDULE.annealing_power if settings.annealed and age <= SCHEDULE.annealing_sweeps else settings.power
 
 
 def _sweep(

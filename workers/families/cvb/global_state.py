@@ -16,6 +16,56 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldTokens(State):
+    """Tokens that are held out of the counts for a while, to score topics by them.
+
+    Attributes
+    ----------
+    moves_seed : numpy.ndarray of int64 or uint64, shape ()
+        The run's seed.
+    held_share, held_before : float
+        Share of the tokens that is held out, now and in the local states.
+    held_tokens : float
+        Tokens that are held out.
+    """
+
+    moves_seed: npt.NDArray[Any]
+    held_share: float
+    held_before: float
+    held_tokens: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoolingState(State):
+    """State of the search for the power to which weights are raised.
+
+    Attributes
+    ----------
+    cooling_power, cooling_step : float
+        Power in the next sweep, and its change from sweep to sweep: above 0 at first, then below; 0 ends the search.
+    cooling_sweeps, cooling_first, cooling_last : int
+        Sweeps so far, and those after which the search begins and ends.
+    cooling_best, cooling_best_power : float
+        Best score of the held-out tokens on the way up or down, in nats a token, and the power of the sweep that led
+        to it.
+    cooling_high : float
+        The best power on the way up.
+    cooling_falls : int
+        Scores in a row below the best.
+    """
+
+    cooling_power: float
+    cooling_step: float
+    cooling_sweeps: int = 0
+    cooling_first: int
+    cooling_last: int
+    cooling_best: float
+    cooling_best_power: float
+    cooling_high: float
+    cooling_falls: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class CollapsedGlobalState(GlobalState):
     """Global state of all families of collapsed topics.
 
@@ -44,6 +94,10 @@ class CollapsedGlobalState(GlobalState):
         Words and topics whose priors are raised.
     seed_counts : numpy.ndarray of float64, shape (seeds,), optional
         Their pseudo-counts s_kw, which the rows and E[n_k] include.
+    held : HeldTokens, optional
+        Tokens that are held out of the counts, in fits that search for the power of the weights or move topics.
+    cooling : CoolingState, optional
+        The search for the power of the weights, in fits that choose it themselves.
     """
 
     vocabulary: float
@@ -65,6 +119,8 @@ class CollapsedGlobalState(GlobalState):
     seed_words: Ints | None = None
     seed_topics: Ints | None = None
     seed_counts: Vector | None = None
+    held: HeldTokens | None = None
+    cooling: CoolingState | None = None
 
     @property
     def pseudo_counts(self) -> Vector:
@@ -80,11 +136,23 @@ class CollapsedGlobalState(GlobalState):
         tokens: Vector = np.maximum(self.topic_moments[0] - self.pseudo_counts, 0.0)
         return tokens
 
+    @property
+    def searching(self) -> bool:
+        """True while the power of the weights is searched for."""
+        return self.cooling is not None and self.cooling.cooling_step != 0.0
+
+    @property
+    def releasing(self) -> bool:
+        """True if the next sweep begins to count tokens that were held out."""
+        return self.held is not None and self.held.held_share < self.held.held_before
+
     def after_shard(self, counted: Vector, ahead: Vector) -> Self:
         """Return the state for another sweep of a shard, after its own changes of E[n_k]."""
         moments = np.array(self.topic_moments)
         moments[0] = np.maximum(moments[0] + counted, 0.0)
-        return replace(self, topic_moments=moments, topic_ahead=np.maximum(self.topic_ahead + ahead, 0.0))
+        held = None if self.held is None else replace(self.held, held_before=self.held.held_share)
+        ahead = np.maximum(self.topic_ahead + ahead, 0.0)
+        return replace(self, topic_moments=moments, topic_ahead=ahead, held=held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,16 +179,10 @@ class LdaGlobalState(CollapsedGlobalState):
 
 @dataclass(frozen=True, kw_only=True)
 class MovesState(State):
-    """State of the moves of topics: held-out tokens, progress of a round, and moves to carry out.
+    """State of the moves of topics: progress of a round, and moves to carry out.
 
     Attributes
     ----------
-    moves_seed : numpy.ndarray of int64 or uint64, shape ()
-        The run's seed.
-    held_share, held_before : float
-        Share of the tokens that is held out, now and in the local states.
-    held_tokens : float
-        Tokens that are held out.
     topic_alive : numpy.ndarray of bool, shape (topics,)
         Topics that exist.
     moving : bool
@@ -149,10 +211,6 @@ class MovesState(State):
         Whether topics have been split.
     """
 
-    moves_seed: npt.NDArray[Any]
-    held_share: float
-    held_before: float
-    held_tokens: float = 0.0
     topic_alive: Flags
     moving: bool = False
     moves_into: Ints

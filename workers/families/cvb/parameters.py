@@ -51,8 +51,8 @@ class CollapsedOptions(Protocol):
         """Share of their last change by which rows run ahead of a sweep."""
 
     @property
-    def flatten(self) -> float:
-        """Power of the weights."""
+    def flatten(self) -> float | None:
+        """Power of the weights; None where a fit chooses it."""
 
     @property
     def needs_tables(self) -> bool:
@@ -67,8 +67,10 @@ class ActiveSettings:
     ----------
     most : int
         Most active topics of a document; 0 for the default, which grows with its pairs.
-    flatten : float
-        Power of the weights once topics have separated: 1 for the plain update.
+    power : float
+        Power of the weights: 1 for the plain update, less to flatten them.
+    annealed : bool
+        Whether the first sweeps have a power of their own; see `collapsium.workers.families.cvb.active.SweepSchedule`.
     momentum : float
         Share of their last change by which rows run ahead.
     totals : numpy.ndarray of float64, shape (topics,)
@@ -80,7 +82,8 @@ class ActiveSettings:
     """
 
     most: int
-    flatten: float
+    power: float
+    annealed: bool
     momentum: float
     totals: Vector
     even: float
@@ -111,10 +114,12 @@ def active_settings(
     """
     if not global_state.active:
         return None
-    counted = global_state.topic_moments[0]
+    counted, cooling = global_state.topic_moments[0], global_state.cooling
+    moving = moving or global_state.releasing
     return ActiveSettings(
         most=options.most_active or 0,
-        flatten=options.flatten,
+        power=(options.flatten or 1.0) if cooling is None else cooling.cooling_power,
+        annealed=cooling is None,
         # Counts of the start are no movement. With momentum, tokens that merged topics hand over would overshoot.
         momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,
         totals=global_state.topic_ahead,

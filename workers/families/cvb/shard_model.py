@@ -91,7 +91,10 @@ class CollapsedShardModel(
             return [*kernels, stochastic_kernels.sweep_stochastic, prediction.fold_in, *active.KERNELS]
         kernels += [words.word_tables, words.topic_totals] if global_state.moments else []
         if global_state.active:
-            kernels += topic_moves.KERNELS if self.moves(global_state) is not None else ()
+            if self.moves(global_state) is not None:
+                kernels += topic_moves.KERNELS
+            elif global_state.held is not None:
+                kernels += topic_moves.HOLDING_KERNELS
             kernels += [*active.KERNELS, active_kernels.sweep_active]
             kernels += [active_sums.active_tables] if self.options.needs_tables else []
             return [*kernels, *([active_sums.active_moments] if global_state.moments else [])]
@@ -124,7 +127,7 @@ class CollapsedShardModel(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[Local, Delta]:
         """Return a shard's first local state, drawn at random or from another run, and its counts."""
-        shard = topic_moves.counted_part(shard, self.moves(global_state))
+        shard = topic_moves.counted_part(shard, global_state.held)
         if warm is not None:
             return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
         topics, moments = self.options.topics, global_state.moments
@@ -196,10 +199,11 @@ class CollapsedShardModel(
         elif isinstance(local, DenseDocuments):
             raise ValueError("expected responsibilities; documents that were folded in have none")
         else:
-            state = self.moves(global_state)
-            moving, sums = topic_moves.moving(shard, state), topic_moves.statistics(shard, state)
-            shard = topic_moves.counted_part(shard, state)
-            joining = None if joining is None else topic_moves.counted_part(joining, state)
+            held, state = global_state.held, self.moves(global_state)
+            moving = topic_moves.moving(shard, held, state, self.options.topics)
+            sums = topic_moves.statistics(shard, held, state, searching=global_state.searching)
+            shard = topic_moves.counted_part(shard, held)
+            joining = None if joining is None else topic_moves.counted_part(joining, held)
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
         parts.update(_document_sums(shard, parameters, tables, bound))

@@ -157,6 +157,19 @@ class ProposalSums(State):
 
 
 @dataclass(frozen=True)
+class HeldScoreSums(State):
+    """Score of held-out tokens, by which the power of the weights is chosen.
+
+    Attributes
+    ----------
+    cooling_score : numpy.ndarray of float64, shape (2,)
+        Their log probability, and their number.
+    """
+
+    cooling_score: Vector
+
+
+@dataclass(frozen=True)
 class ScoreSums(State):
     """Sums over held-out tokens for accepting moves.
 

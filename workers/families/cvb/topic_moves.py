@@ -1,4 +1,4 @@
-"""Moves of topics on a shard: held-out tokens, statistics of candidates, and accepted moves.
+"""Held-out tokens of a shard with their scores, and moves of topics: statistics of candidates, and accepted moves.
 
 `collapsium.pipeline.families.cvb.topic_moves` accepts moves. A round takes three sweeps. The first sums products of the
 topics' columns and the tokens that deleted topics would hand over. The second sums the candidates' gains on held-out
@@ -7,8 +7,9 @@ tokens. The third begins by carrying out the accepted moves. All sums reduce lik
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.active_topics import DocumentChunk, Ints, Selected, starts_of
-from collapsium.workers.families.cvb.global_state import MovesState
+from collapsium.workers.families.cvb.global_state import HeldTokens, MovesState
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
@@ -30,39 +31,73 @@ if TYPE_CHECKING:
 
 Counts = npt.NDArray[np.int32]
 
-KERNELS = (
+HOLDING_KERNELS = (
     kernels.hold_out,
     merge_scores.score_merges,
-    deletion_scores.reassign,
-    deletion_scores.score_deletions,
     kernels.move_topics,
     kernels.move_responsibilities,
-    kernels.gram,
 )
+KERNELS = (*HOLDING_KERNELS, deletion_scores.reassign, deletion_scores.score_deletions, kernels.gram)
 MIN_CELL_TOKENS = 0.1
 """Least expected tokens of a word in a topic that count when topics are compared."""
 
 
-def key_of(state: MovesState, shard: int, purpose: str) -> int:
+def key_of(held: HeldTokens, shard: int, purpose: str) -> int:
     """Return the key from which a shard's documents are hashed."""
-    generator = Stream(int(state.moves_seed), purpose, place=shard).generator()
+    generator = Stream(int(held.moves_seed), purpose, place=shard).generator()
     return int(generator.integers(1 << 63))
 
 
-def held_out(shard: Shard, state: MovesState, share: float) -> Counts:
+def held_out(shard: Shard, held: HeldTokens, share: float) -> Counts:
     """Return the number of held-out copies of each pair, shape (pairs,)."""
-    held = np.zeros(shard.pairs, dtype=np.int32)
+    copies = np.zeros(shard.pairs, dtype=np.int32)
     if share > 0.0:
-        key = np.uint64(key_of(state, shard.number, "hold out"))
-        kernels.hold_out(document_pairs(shard), shard.words, key, share, held)
-    return held
+        key = np.uint64(key_of(held, shard.number, "hold out"))
+        kernels.hold_out(document_pairs(shard), shard.words, key, share, copies)
+    return copies
 
 
-def counted_part(shard: Shard, state: MovesState | None) -> Shard:
+def counted_part(shard: Shard, held: HeldTokens | None) -> Shard:
     """Return a shard without its held-out tokens: the same pairs with smaller counts, some of them 0."""
-    if state is None or state.held_share <= 0.0:
+    if held is None or held.held_share <= 0.0:
         return shard
-    return replace(shard, counts=shard.counts - held_out(shard, state, state.held_share))
+    return replace(shard, counts=shard.counts - held_out(shard, held, held.held_share))
+
+
+class Statistics(Protocol):
+    """Sums over a shard, from its state before a sweep."""
+
+    def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
+        """Add the sums of a chunk."""
+
+    def parts(self) -> dict[str, Part]:
+        """Return the sums as parts of a delta."""
+
+
+class HeldScore:
+    """Score of a shard's held-out tokens.
+
+    Parameters
+    ----------
+    shard : Shard
+        All tokens of its documents.
+    held : HeldTokens
+        The tokens.
+    """
+
+    def __init__(self, shard: Shard, held: HeldTokens) -> None:
+        self._held, self._score = held_out(shard, held, held.held_share), np.zeros(2)
+
+    def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
+        """Add the sums of a chunk."""
+        held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
+        merges = merge_scores.Merges(none, none, np.zeros(0), np.zeros(0))
+        documents = chunk.active, chunk.state
+        merge_scores.score_merges(chunk.pairs, held, *documents, parameters.priors, working.topics, merges, self._score)
+
+    def parts(self) -> dict[str, Part]:
+        """Return `HeldScoreSums`."""
+        return {"cooling_score": fresh(self._score)}
 
 
 @dataclass(frozen=True)
@@ -124,26 +159,33 @@ class Moving:
         return replace(chunk, active=active, state=ActiveState(starts, share, counts, background))
 
 
-def moving(shard: Shard, state: MovesState | None) -> Moving | None:
+def moving(shard: Shard, held: HeldTokens | None, state: MovesState | None, topics: int) -> Moving | None:
     """Return the moves that a shard carries out before this sweep; None for none.
 
     Parameters
     ----------
     shard : Shard
         All tokens of its documents.
+    held : HeldTokens or None
+        Held-out tokens of the global state.
     state : MovesState or None
         Moves of the global state.
+    topics : int
+        K.
 
     Returns
     -------
     Moving or None
         Merges, deletes and splits, and tokens that are no longer held out.
     """
-    if state is None or not state.moving:
+    releasing = held is not None and held.held_share < held.held_before
+    if held is None or not (releasing or (state is not None and state.moving)):
         return None
-    before, now = state.held_before, state.held_share
-    released = held_out(shard, state, before) if now < before else np.zeros(shard.pairs, dtype=np.int32)
-    return Moving(state.moves_into, state.moves_split, key_of(state, shard.number, "split"), released)
+    released = held_out(shard, held, held.held_before) if releasing else np.zeros(shard.pairs, dtype=np.int32)
+    into, split = np.arange(topics), np.full(topics, -1)
+    if state is not None:
+        into, split = state.moves_into, state.moves_split
+    return Moving(into, split, key_of(held, shard.number, "split"), released)
 
 
 class MoveStatistics:
@@ -153,17 +195,19 @@ class MoveStatistics:
     ----------
     shard : Shard
         All tokens of its documents.
+    held : HeldTokens
+        Tokens that score moves.
     state : MovesState
         Candidates for moves.
     """
 
-    def __init__(self, shard: Shard, state: MovesState) -> None:
+    def __init__(self, shard: Shard, held: HeldTokens, state: MovesState) -> None:
         self._ask, topics = state.ask, state.topic_alive.size
         self._surviving, self._merged = np.ascontiguousarray(state.merge_candidates)
         self._deletes, self._spilt = state.delete_candidates, state.delete_spill
         self._number = np.full(topics, -1, dtype=np.int64)
         self._number[self._deletes] = np.arange(self._deletes.size)
-        self._held = held_out(shard, state, state.held_share)
+        self._held = held_out(shard, held, held.held_share)
         self._sums = np.zeros((2, self._surviving.size)), np.zeros((2, self._deletes.size))
         self._spill = np.zeros((self._deletes.size, topics))
         self._score = np.zeros(2)
@@ -196,9 +240,16 @@ class MoveStatistics:
         }
 
 
-def statistics(shard: Shard, state: MovesState | None) -> MoveStatistics | None:
-    """Return the sums that the next update needs; None if it needs none."""
-    return None if state is None or not state.ask else MoveStatistics(shard, state)
+def statistics(
+    shard: Shard, held: HeldTokens | None, state: MovesState | None, *, searching: bool
+) -> Sequence[Statistics]:
+    """Return the sums that the next update needs: of the search for the power of the weights, and of moves."""
+    sums: list[Statistics] = []
+    if held is not None and searching:
+        sums.append(HeldScore(shard, held))
+    if held is not None and state is not None and state.ask:
+        sums.append(MoveStatistics(shard, held, state))
+    return sums
 
 
 def products(row_topic: npt.NDArray[np.float32]) -> dict[str, Part]:

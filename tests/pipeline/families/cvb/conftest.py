@@ -1,7 +1,9 @@
 """Fits of the HDP whose topics move, on a small corpus."""
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit
@@ -9,8 +11,10 @@ from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.storage.runs.run import Run
+from collapsium.workers.families.cvb import topic_moves as moves
+from tests.conformance import Conformance
 from tests.conftest import planted_rows, write_halves
-from tests.fits import TIMES, problem_of
+from tests.fits import TIMES, document_counts, problem_of
 
 ITERATIONS = 90
 # Few are enough for a test: topics part early on so small a corpus.
@@ -67,3 +71,40 @@ def iterations_of(run_):
 
 def shards_of(corpus):
     return len(Corpus(corpus).manifest.shards)
+
+
+def counting(problem, state):
+    """The shards with the tokens that count in a state."""
+    held = [
+        moves.held_out(shard.value, state.global_state.held, state.global_state.held.held_before)
+        for shard in problem.shards
+    ]
+    shards = zip(problem.shards, held, strict=True)
+    return [replace(shard.value, counts=shard.value.counts - one) for shard, one in shards]
+
+
+def check_recount(problem, state):
+    """All counts of a state equal a recount from its local states, of the tokens that count."""
+    rows, global_state = state.blocks[0].value.rows, state.global_state
+    held = rows.active_counts
+    total, background, tokens = np.zeros(held.shape), np.zeros(len(held)), 0
+    for shard, swept in zip(counting(problem, state), state.swept, strict=True):
+        local = swept.value.local.to_arrays()
+        by_word, rest, documents = Conformance().recount(shard, local)
+        total[np.ix_(shard.words, np.arange(by_word.shape[1]))] += by_word
+        background[shard.words] += rest
+        found = document_counts(local, held.shape[1])[:, : documents.shape[1]]
+        np.testing.assert_allclose(found, documents, rtol=1e-5, atol=1e-5)
+        left = shard.lengths - documents.sum(axis=1)
+        np.testing.assert_allclose(local["document_rest"], left, rtol=1e-4, atol=1e-4)
+        tokens += shard.tokens
+    np.testing.assert_allclose(held, total, rtol=1e-5, atol=2e-3)
+    np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-6)
+    of_topics = global_state.topic_moments[0]
+    assert math.isclose(of_topics.sum(), tokens, rel_tol=1e-6)
+    assert math.isclose(global_state.held.held_tokens, missing(problem) - tokens)
+
+
+def missing(problem):
+    """All tokens of a corpus."""
+    return sum(shard.value.tokens for shard in problem.shards)

@@ -34,7 +34,7 @@ def phases(planted):
     found = {}
     for state in states:
         now = state.global_state.moves
-        step = (now.ask, now.moving, now.held_share > 0)
+        step = (now.ask, now.moving, state.global_state.held.held_share > 0)
         found.setdefault(step, state.iteration)
         if now.split_pairs.size:
             found.setdefault("split" if now.moving else "judged" if now.ask else "parting", state.iteration)

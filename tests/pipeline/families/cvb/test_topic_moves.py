@@ -18,47 +18,21 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
-from collapsium.workers.families.cvb import topic_moves as moves
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import Losing, document_counts, problem_of, state_bits
 from tests.naive import active_topics as naive_active
-from tests.pipeline.families.cvb.conftest import ITERATIONS, OPTIONS, lived
+from tests.pipeline.families.cvb.conftest import ITERATIONS, OPTIONS, check_recount, counting, lived, missing
 from tests.strategies import documents_of
 
 pytestmark = pytest.mark.usefixtures("early")
 
 
-def counting(problem, state):
-    """The shards with the tokens that count in a state."""
-    held = [
-        moves.held_out(shard.value, state.global_state.moves, state.global_state.moves.held_before)
-        for shard in problem.shards
-    ]
-    shards = zip(problem.shards, held, strict=True)
-    return [replace(shard.value, counts=shard.value.counts - one) for shard, one in shards]
-
-
 def check_counts(problem, state):
-    """All counts of a state equal a recount from its local states, of the tokens that count; what has gone is empty."""
-    rows, global_state = state.blocks[0].value.rows, state.global_state
-    held = rows.active_counts
-    total, background, tokens = np.zeros(held.shape), np.zeros(len(held)), 0
-    for shard, swept in zip(counting(problem, state), state.swept, strict=True):
-        local = swept.value.local.to_arrays()
-        by_word, rest, documents = Conformance().recount(shard, local)
-        total[np.ix_(shard.words, np.arange(by_word.shape[1]))] += by_word
-        background[shard.words] += rest
-        found = document_counts(local, held.shape[1])[:, : documents.shape[1]]
-        np.testing.assert_allclose(found, documents, rtol=1e-5, atol=1e-5)
-        left = shard.lengths - documents.sum(axis=1)
-        np.testing.assert_allclose(local["document_rest"], left, rtol=1e-4, atol=1e-4)
-        tokens += shard.tokens
-    np.testing.assert_allclose(held, total, rtol=1e-5, atol=2e-3)
-    np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-6)
+    """All counts equal a recount, and deleted topics are empty."""
+    check_recount(problem, state)
+    global_state, held = state.global_state, state.blocks[0].value.rows.active_counts
     of_topics = global_state.topic_moments[0]
-    assert math.isclose(of_topics.sum(), tokens, rel_tol=1e-6)
-    assert math.isclose(global_state.moves.held_tokens, missing(problem) - tokens)
     if not global_state.moves.moving:
         gone = ~global_state.moves.topic_alive
         assert np.abs(held[:, gone]).max(initial=0.0) < 1e-3
@@ -67,11 +41,6 @@ def check_counts(problem, state):
         for swept in state.swept:
             listed = document_counts(swept.value.local.to_arrays(), held.shape[1])
             assert not listed[:, gone].any()
-
-
-def missing(problem):
-    """All tokens of a corpus."""
-    return sum(shard.value.tokens for shard in problem.shards)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +63,14 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
         check_counts(problem, state)
         now = state.global_state.moves
         assert math.isclose(state.global_state.pi[now.topic_alive].sum(), state.global_state.pi.sum())
-        seen.add((now.ask, now.moving, now.held_share > 0))
+        seen.add((now.ask, now.moving, state.global_state.held.held_share > 0))
     assert seen == {(0, False, True), (1, False, True), (2, False, True), (0, True, True), (0, True, False),
                     (0, False, False)}  # fmt: skip
     assert now.merges + now.deletes - now.splits + now.topic_alive.sum() == options["topics"]
     assert now.split_tried or options["topics"] > 12
     assert now.merges > 0
     assert now.deletes > 0
-    assert now.held_tokens == 0.0
+    assert state.global_state.held.held_tokens == 0.0
 
 
 @pytest.mark.parametrize("shards", [1, 11])
@@ -232,7 +201,7 @@ def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
         _, states = lived(planted[0], {**OPTIONS, **options})
         for state in states:
             alive = state.global_state.moves.topic_alive.sum()
-            held = state.global_state.moves.held_before > 0
+            held = state.global_state.held.held_before > 0
             assert state.iteration == 0 or state.global_state.alpha == pytest.approx(
                 rounds.SCHEDULE.held_prior * alive if held else 1.0
             )

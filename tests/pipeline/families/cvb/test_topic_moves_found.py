@@ -32,11 +32,11 @@ def test_planted_topics__are_what_is_left(tmp_path, seed):
 def test_a_round_that_finds_the_score_fallen__moves_nothing_and_is_the_last(score, ends):
     none = np.zeros(0, dtype=np.int64)
     state = replace(
-        rounds.initial_state(3, 1, 200), ask=2, merges=4, deletes=2, moves_best=-6.0,
+        rounds.initial_state(3, 200), ask=2, merges=4, deletes=2, moves_best=-6.0,
         merge_candidates=np.array([[0], [1]]), delete_candidates=none,
     )  # fmt: skip
     options = Hdp.Options(topics=3)
-    before = replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state)
+    before = replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(1))
     moments = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
     after = replace(before, sweeps=60.0, topic_moments=moments, topic_ahead=np.ones(3))
     gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}

@@ -14,7 +14,7 @@ import pytest
 from scipy.special import digamma, gammaln
 
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.cvb import collapsed
+from collapsium.pipeline.families.cvb import collapsed, updates
 from collapsium.pipeline.families.cvb.divergence import divergence
 from collapsium.pipeline.families.cvb.hdp import Hdp
 from collapsium.pipeline.families.cvb.lda import Lda
@@ -127,7 +127,7 @@ def word_cells(rows, b):
 
 def topic_cells(global_state, told, total):
     """The kernel's E[log xi_k] and F[log G(B + n_k) / G(B)]."""
-    moments, absent = collapsed.moved_moments(global_state, told), collapsed.moved_log_absent(global_state, told)
+    moments, absent = updates.moved_moments(global_state, told), updates.moved_log_absent(global_state, told)
     log_xi, rising = collapsed.topic_totals(moments, absent, total)
     return {"log_xi": log_xi, "topic_rising": rising}
 

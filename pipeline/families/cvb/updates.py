@@ -1,0 +1,126 @@
+"""Updates of the global state of collapsed topics after a sweep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.cvb import cooling
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TopicChanges, TopicTotals
+
+Vector = npt.NDArray[np.float64]
+GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
+
+FORGETTING = 0.7
+"""Exponent of averages over minibatches: minibatch n has the weight n^-FORGETTING."""
+
+
+def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, SweepSums | None]:
+    """Return the sums over the documents of the corpus, and the global state with their averages.
+
+    In the stochastic schedule, the sums of a minibatch are scaled to the corpus and averaged with earlier ones, with
+    decaying weights. In the batch schedule, the sums are those of the corpus.
+
+    Parameters
+    ----------
+    global_state : CollapsedGlobalState
+        The global state before the iteration.
+    delta : Delta
+        The sum over the shards.
+
+    Returns
+    -------
+    global_state : CollapsedGlobalState
+        The global state with the averages.
+    sums : SweepSums or None
+        Sums over the corpus; None after the start, which sweeps nothing.
+    """
+    swept, step = delta.read(SweepSums), delta.read(StepSums)
+    if swept is None or step is None:
+        return global_state, swept
+    scale, number = global_state.corpus_tokens / max(swept.tokens, 1.0), global_state.minibatches + 1
+    weight = number**-FORGETTING
+    log_eta, tables = swept.log_eta * scale, None if swept.tables is None else swept.tables * scale
+    if number > 1 and global_state.corpus_log_eta is not None:
+        log_eta = (1 - weight) * global_state.corpus_log_eta + weight * log_eta
+    if number > 1 and tables is not None and global_state.corpus_tables is not None:
+        tables = (1 - weight) * global_state.corpus_tables + weight * tables
+    after = replace(
+        global_state,
+        steps=global_state.steps + step.batches / step.shards,
+        minibatches=number,
+        corpus_log_eta=log_eta,
+        corpus_tables=tables,
+    )
+    return after, replace(swept, log_eta=log_eta, tables=tables)
+
+
+def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, parameters: Parameters) -> GlobalStateT:
+    """Return the global state with the counts after a delta, and the next step of the search for the power.
+
+    Parameters
+    ----------
+    before, after : CollapsedGlobalState
+        The global state before the sweep, and after it so far.
+    delta : Delta
+        The sum over all shards, and the sums of its folding.
+    parameters : Parameters
+        Of the sweeps and folds.
+
+    Returns
+    -------
+    CollapsedGlobalState
+        `after` with the counts.
+    """
+    totals = delta.read(TopicTotals)
+    counted = replace(
+        after,
+        topic_moments=moved_moments(after, delta),
+        topic_log_absent=moved_log_absent(after, delta),
+        topic_ahead=after.topic_ahead if totals is None else totals.topic_ahead,
+        spread_weight=after.spread_weight if parameters.active is None else parameters.active.following,
+    )
+    if before.held is None:
+        return counted
+    swept, held = delta.read(SweepSums), replace(before.held, held_before=before.held.held_share)
+    tokens = 0.0
+    if held.held_share:
+        tokens = after.corpus_tokens - (float(np.rint(counted.tokens.sum())) if swept is None else swept.tokens)
+    return cooling.next_state(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
+
+
+def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
+    """Return E[n_k] and V[n_k] after a delta, shape (2, topics)."""
+    moments = np.array(global_state.topic_moments)
+    step, totals = delta.read(StepSums), delta.read(TopicTotals)
+    if step is not None:
+        moments[0] = (step.decay * moments[0] + step.topic_gain) / step.shards
+        return moments
+    if totals is not None:
+        # With active responsibilities, the background is spread anew.
+        moments[0] = totals.topic_total
+        if totals.topic_variance_total is not None:
+            moments[1] = totals.topic_variance_total
+        return moments
+    changes = delta.read(TopicChanges) or TopicChanges()
+    for row, values in enumerate((changes.topic, changes.topic_variance)):
+        if values is not None:
+            moments[row] += values
+    return moments
+
+
+def moved_log_absent(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
+    """Return Z[n_k] after a delta, shape (topics,)."""
+    totals, changes = delta.read(TopicTotals), delta.read(TopicChanges)
+    if totals is not None and totals.topic_log_absent_total is not None:
+        return totals.topic_log_absent_total
+    if changes is None or changes.topic_log_absent is None:
+        return global_state.topic_log_absent
+    after: Vector = global_state.topic_log_absent + changes.topic_log_absent
+    return after
