@@ -77,6 +77,10 @@ def test_the_benchmark__measures_ours_and_peers_and_adds_to_its_results(tmp_path
     assert "Vuong et al. (2025)" in text
     assert "purity 1.000" in capsys.readouterr().out
     assert table(results) == text
+    with pytest.raises(SystemExit, match="error: .*unknown option 'alhpa'"):
+        main([*common, "--name", "other", "--set", "alhpa=0.1"])
+    other = [{**one, "options": "alpha = 0.5"} for one in results[:1]]
+    assert table([*results, *other]).count("| collapsium |") == 2
 
 
 def test_options__are_toml_or_texts():

@@ -30,6 +30,7 @@ from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top
 from collapsium.pipeline.analysis.model_arrays import fold_in
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.errors import CollapsiumError
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.families.fold_in import fold_in_counts
 from tests.benchmarks.peers import LIBRARIES, PEERS, Data, installed
@@ -151,11 +152,10 @@ def table(results):
         shown = [figure for figure in FIGURES if any(figure in one["figures"] for one in rows)]
         lines += [f"## {name}", "", f"| model | seeds | {' | '.join(FIGURES[figure] for figure in shown)} | source |"]
         lines.append(f"| --- | ---: | {' | '.join('---:' for _ in shown)} | --- |")
-        for model in dict.fromkeys(one["model"] for one in rows):
-            own = [one["figures"] for one in rows if one["model"] == model]
+        for model, options in dict.fromkeys((one["model"], one["options"]) for one in rows):
+            own = [one["figures"] for one in rows if (one["model"], one["options"]) == (model, options)]
             cells = [mean_and_deviation([one.get(figure) for one in own]) for figure in shown]
-            source = next(one["options"] for one in rows if one["model"] == model)
-            lines.append(f"| {model} | {len(own)} | {' | '.join(cells)} | {source} |")
+            lines.append(f"| {model} | {len(own)} | {' | '.join(cells)} | {options} |")
         for model, published, source in PUBLISHED.get(name, []):
             cells = [f"{published[figure]:.3f}" if figure in published else "" for figure in shown]
             lines.append(f"| {model} | | {' | '.join(cells)} | {source} |")
@@ -225,7 +225,10 @@ def main(arguments=None):
     parser.add_argument("--peers", type=names, default=[], help=f"libraries to fit too: {', '.join(PEERS)}")
     parser.add_argument("--without-ours", action="store_true", help="fit the other libraries alone")
     parser.add_argument("--only", type=lambda text: text.split(","), help="data sets, separated by commas")
-    run(parser.parse_args(arguments))
+    try:
+        run(parser.parse_args(arguments))
+    except CollapsiumError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 if __name__ == "__main__":
