@@ -18,6 +18,7 @@ from sphinx.util import logging
 import collapsium.pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS
 from collapsium.pipeline.analysis.metrics.likelihoods import SETTINGS
+from collapsium.pipeline.analysis.metrics.topic_words import WINDOWS
 from collapsium.pipeline.cli.app import EPILOG, load_command
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families
 from collapsium.pipeline.families.base import AnyFamily
@@ -179,11 +180,12 @@ def metrics() -> str:
 def topic_metrics() -> str:
     """Return a table of the metrics of topics with their definitions and sources."""
     lines = ["| metric | definition | source |", "| --- | --- | --- |"]
-    figures = {"documents": "D", "texts": "D", "size": "110 or 10", "labelled": "documents with words and one label"}
+    figures: dict[str, Any] = {"documents": "D", "texts": "D", "labelled": "documents with words and one label"}
     figures |= {"classified": "by cross-validation or on unseen documents", "sampled": "a sample of documents"}
     figures |= {"completion": "document completion", **vars(SETTINGS)}
     for metric in METRICS.values():
-        definition = re.sub(r"\{(\w+)(:,)?\}", r"{\1}", metric.definition).format(words=metric.words, **figures)
+        definition = re.sub(r"\{(\w+)(:,)?\}", r"{\1}", metric.definition)
+        definition = definition.format(words=metric.words, size=WINDOWS.get(metric.name), **figures)
         lines.append(f"| `{metric.name}` | {plain(definition)} | {plain(metric.source)} |")
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,7 @@ Metrics of topics
 =================
 
 Coherence, diversity and agreement with labels against the number of topics. No number is the best by all of them: with
-few topics labels share a topic, and with many topics the same words come again.
+few topics several labels share a topic, and with many topics the same words come again.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -25,6 +25,7 @@ figure, axes = plt.subplots(figsize=(7.0, 4.0), layout="constrained")
 for name, text in names.items():
     axes.plot(numbers, [one[name].value for one in measured], marker="o", label=text)
 axes.set(xscale="log", xticks=numbers, xticklabels=numbers, xlabel="topics", ylabel="value", ylim=(0, 1))
+axes.minorticks_off()
 axes.legend(frameon=False)
 figure.savefig("topic_metrics.svg")
 plt.close(figure)

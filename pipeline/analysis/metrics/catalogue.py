@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from collapsium.storage.errors import OptionError, suggestion
 
+WIDTH = 110
+"""Characters of a line of the listing."""
 ALL = "all"
 """Stands for all metrics for which there is what they need."""
 
@@ -251,15 +254,14 @@ def _plain(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
 
-def _names(metric: Metric) -> str:
-    return f"{metric.name}, {metric.abbreviation}" if metric.abbreviation else metric.name
-
-
 def listing() -> str:
-    """Return a line for each metric, under a heading for each of what they need."""
+    """Return what each metric measures and who defined it, under a heading for each of what they need."""
     lines = []
     for needs in Needs:
         lines.append(f"metrics {needs.value}:")
-        lines += [f"  {_names(metric):28}{metric.summary}" for metric in _METRICS if metric.needs is needs]
+        for metric in [one for one in _METRICS if one.needs is needs]:
+            names = f"{metric.name}, {metric.abbreviation}" if metric.abbreviation else metric.name
+            text = f"  {names:28}{metric.summary}; {metric.source.partition(')')[0]})"
+            lines += textwrap.wrap(text, WIDTH, subsequent_indent=" " * 30, break_on_hyphens=False)
         lines.append("")
     return "\n".join(lines[:-1])

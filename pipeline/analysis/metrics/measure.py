@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from collapsium.pipeline.analysis.metrics.catalogue import Metric, Needs, is_all, metrics_of
@@ -175,7 +176,6 @@ class _Plan:
     options: MetricOptions
     every: bool
     notice: Callable[[str], None] | None
-    checked: list[bool] = field(default_factory=list)
 
     def measurements(self, chosen: Sequence[Metric]) -> dict[str, Measurement]:
         """Return the measurements of metrics; what they need is checked before the first is measured."""
@@ -201,7 +201,7 @@ class _Plan:
         names = ", ".join(metric.name for metric in metrics)
         if not self.every:
             if isinstance(error, OptionError):
-                raise OptionError(f"{names}: {error}") from None
+                raise OptionError(f"{names}: {error.message}", error.parameter) from None
             raise error
         if self.notice is not None:
             self.notice(f"left out: {names}: {error}")
@@ -234,7 +234,7 @@ class _Plan:
             training = training_corpus(model)
             label_field = field_of(training, self.options.label_field)
             return lambda: measure_with_labels(metrics, self.job, label_field, training, unseen=False)
-        unseen = self._unseen()
+        unseen = self._unseen
         label_field = field_of(unseen, self.options.label_field)
         training_or_none = None
         if any(metric.name == "classifier-accuracy" for metric in metrics):
@@ -254,20 +254,19 @@ class _Plan:
                     f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics, which the "
                     "estimate integrates out"
                 )
-        unseen = self._unseen()
+        unseen = self._unseen
         return lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents)
 
+    @cached_property
     def _unseen(self) -> Corpus:
-        """Return the unseen documents, of which the models have seen none."""
+        """The unseen documents, of which the models have seen none."""
         if not self.inputs.names("unseen"):
             raise OptionError("needs documents that the model was not fitted to (`unseen` CORPUS|TEXTS)")
         unseen = self.inputs.corpus("unseen")
         unseen.require_documents()
-        if not self.checked:
-            require_same_vocabulary(self.job.named, unseen)
-            require_unseen_by_all(self.job.named, unseen)
-            require_no_training_documents(self.job.named, unseen, self.job.executor)
-            self.checked.append(True)
+        require_same_vocabulary(self.job.named, unseen)
+        require_unseen_by_all(self.job.named, unseen)
+        require_no_training_documents(self.job.named, unseen, self.job.executor)
         return unseen
 
     def _scored(self) -> Scored:
@@ -277,4 +276,4 @@ class _Plan:
             raise OptionError("needs held-out tokens (`heldout` CORPUS) or unseen documents (`unseen` CORPUS|TEXTS)")
         if not unseen:
             return Scored(self.inputs.corpus("heldout"), True)
-        return Scored(self._unseen(), False, self.inputs.corpus("heldout") if heldout else None)
+        return Scored(self._unseen, False, self.inputs.corpus("heldout") if heldout else None)
