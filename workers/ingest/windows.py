@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,10 @@ from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
 from collapsium.workers.ingest.phrases import without
 from collapsium.workers.ingest.token_reading import ReadRequest, read_tokens
+from collapsium.workers.kernels import windows as kernels
+from collapsium.workers.kernels.windows import CountedPairs, TextTokens
 
 Ints = npt.NDArray[np.int64]
-
-MAX_WINDOWS = 1 << 14
-"""Windows of a text that are counted at a time, to bound memory; their number is exact in single precision."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +55,15 @@ class WordPairs:
         there = self.keys[positions] == keys if self.keys.size else np.zeros(keys.shape, dtype=bool)
         return positions, there
 
-    def among(self, words: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the pairs of which both words are among ascending `words`.
-
-        Parameters
-        ----------
-        words : numpy.ndarray of int64, shape (n,)
-            Ascending numbers of words.
-
-        Returns
-        -------
-        first, second, positions : numpy.ndarray of int64, shape (pairs among them,)
-            Indices of both words in `words`, and positions in `keys`.
-        """
-        if words.size * words.size < 2 * self.keys.size:
-            first, second = np.triu_indices(words.size, 1)
-            positions, there = self.positions(words[first], words[second])
-            return first[there], second[there], positions[there]
-        index = np.full(self.words, -1, dtype=np.int64)
-        index[words] = np.arange(words.size)
-        first, second = index[self.keys // self.words], index[self.keys % self.words]
-        positions = np.flatnonzero((first >= 0) & (second >= 0))
-        return first[positions], second[positions], positions
+    @cached_property
+    def by_word(self) -> CountedPairs:
+        """The pairs, listed for each of their two words."""
+        first, second = self.keys // self.words, self.keys % self.words
+        words = np.concatenate([first, second])
+        order = np.argsort(words, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(words, minlength=self.words))]).astype(np.int64)
+        partner = np.concatenate([second, first])[order]
+        return CountedPairs(start, partner, np.tile(np.arange(self.keys.size), 2)[order])
 
 
 @dataclass(frozen=True)
@@ -191,44 +178,7 @@ def count_windows(
     WindowCounts
         Counts of all texts.
     """
-    counts = replace(WindowCounts.none(pairs), texts=offsets.size - 1)
-    windows = 0
-    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        text = numbers[begin:end]
-        width = text.size if size is None else size
-        count = max(text.size - width + 1, 1)
-        windows += count
-        tokens = np.flatnonzero(text >= 0)
-        if not tokens.size:
-            continue
-        present, rows = np.unique(text[tokens], return_inverse=True)
-        first, last = _spans(tokens, rows, width, count, exact=exact)
-        one, other, positions = pairs.among(present)
-        for low in range(0, count, MAX_WINDOWS):
-            inside = _presence(first - low, last - low, rows, present.size, min(count - low, MAX_WINDOWS))
-            counts.word[present] += inside.sum(axis=1)
-            if positions.size:
-                together = inside.astype(np.float32)
-                counts.pair[positions] += (together @ together.T)[one, other].astype(np.int64)
-    return replace(counts, windows=windows)
-
-
-def _spans(tokens: Ints, rows: Ints, width: int, windows: int, *, exact: bool) -> tuple[Ints, Ints]:
-    """Return the windows in which each token makes its word present: the first, and the one after the last."""
-    enters = np.clip(tokens - width + 1, 0, windows)
-    leaving = tokens
-    if not exact:
-        # The first token of the word that is in the window when this one enters.
-        order = np.lexsort((tokens, rows))
-        place = rows * (tokens[-1] + 1)
-        leaving = tokens[order][np.searchsorted((place + tokens)[order], place + enters)]
-    return enters, np.minimum(leaving + 1, windows)
-
-
-def _presence(first: Ints, last: Ints, rows: Ints, words: int, windows: int) -> npt.NDArray[np.bool_]:
-    """Return the presence of words in the windows 0 to `windows` - 1, shape (words, windows)."""
-    changes = np.zeros((words, windows + 1), dtype=np.int32)
-    np.add.at(changes, (rows, np.clip(first, 0, windows)), 1)
-    np.add.at(changes, (rows, np.clip(last, 0, windows)), -1)
-    inside: npt.NDArray[np.bool_] = np.cumsum(changes[:, :-1], axis=1) > 0
-    return inside
+    counts = WindowCounts.none(pairs)
+    texts = TextTokens(np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(numbers, np.int64))
+    windows = kernels.count_windows(texts, pairs.by_word, size or 0, int(exact), counts.word, counts.pair)
+    return replace(counts, texts=offsets.size - 1, windows=windows)

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from collapsium.pipeline.analysis.metrics import confirmation
 from collapsium.pipeline.analysis.metrics.confirmation import Probabilities
@@ -49,35 +47,6 @@ def test_measures__are_those_of_gensim(measure, seed):
     )
     ours = measured(measure, topics, texts, MEASURES[measure])
     np.testing.assert_allclose(ours, expected.get_coherence_per_topic(), rtol=0, atol=1e-6)
-
-
-@given(
-    st.lists(st.lists(st.integers(-1, 4), max_size=12), max_size=4),
-    st.one_of(st.none(), st.integers(1, 6)),
-    st.booleans(),
-)
-def test_counts__are_those_of_a_loop_over_all_windows(texts, size, exact):
-    pairs = WordPairs.within([np.array([[0, 1, 2], [2, 3, 4]])], 5)
-    tokens = np.array([word for text in texts for word in text], dtype=np.int64)
-    counts = count_windows(tokens, np.cumsum([0, *map(len, texts)]), pairs, size, exact=exact)
-    word, pair, windows = np.zeros(5, int), dict.fromkeys(pairs.keys.tolist(), 0), 0
-    for text in texts:
-        width = len(text) if size is None else size
-        inside, before = set(), None
-        for start in range(max(len(text) - width + 1, 1)):
-            window = text[start : start + width]
-            windows += 1
-            inside = set(window) if exact or before is None else (inside - {before}) | {window[-1]}
-            before = window[0] if window else None
-            inside -= {-1}
-            word[list(inside)] += 1
-            for first in inside:
-                for second in inside:
-                    if first * 5 + second in pair and first < second:
-                        pair[first * 5 + second] += 1
-    assert counts.windows == windows
-    assert counts.word.tolist() == word.tolist()
-    assert dict(zip(pairs.keys.tolist(), counts.pair.tolist(), strict=True)) == pair
 
 
 @pytest.mark.parametrize("measure", ["c_npmi", "c_uci", "u_mass", "c_v"])
