@@ -91,3 +91,16 @@ def draw_topics(offsets, position, counts, theta, phi, key):
         pick(theta[d] * phi[w] + 1e-200, uniform(key, token))
         for token, (d, w) in enumerate(zip(documents, words, strict=True))
     ], dtype=int)  # fmt: skip
+
+
+def uncounted(words, columns, word_topic, totals):
+    """The first token that the counts of its word or of all words do not have; -1 if there is none."""
+    for token, (word, column) in enumerate(zip(words, columns, strict=True)):
+        before = columns[:token]
+        if column < 0:
+            continue
+        if column >= totals.size or np.sum(before == column) >= totals[column]:
+            return token
+        if np.sum((before == column) & (words[:token] == word)) >= word_topic[word, column]:
+            return token
+    return -1

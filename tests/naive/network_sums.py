@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 from scipy.special import gammaln
 
+from collapsium.workers.kernels.networks import consistency
 from tests.naive.network import log_polya, log_stirling
 
 
@@ -48,3 +49,29 @@ def unseated(edges, tokens, tables, nodes):
         for node in nodes
         for m, t in zip(customers[node], opened[node], strict=True)
     )
+
+
+def misplaced(graph, linked, word_kind):
+    """All faults of nodes, as `find_misplaced` names them, and the most nodes of each kind that a document has."""
+    shared, kinds = graph.shared, len(linked)
+    sizes, edges = np.diff(graph.document_nodes), np.diff(graph.node_edges)
+    owner = np.concatenate([np.full(shared, -1), np.repeat(np.arange(sizes.size), sizes)])
+    child, parent = np.repeat(np.arange(edges.size), edges), graph.edge_parent
+    segment = np.repeat(np.arange(sizes.size), np.diff(graph.document_segments))
+    there = np.flatnonzero(graph.document_node >= 0)
+    faults = {
+        consistency.WRONG_PARENT: linked[graph.node_kind[child], graph.node_kind[parent]] == 0,
+        consistency.PARENT_OF_ANOTHER: (owner[parent] != owner[child]) & (parent >= shared),
+        consistency.NO_MIXING: graph.edge_mixing[np.repeat(edges > 1, edges)] <= 0,
+        consistency.WRONG_SEGMENT_NODE: graph.node_kind[graph.segment_node] != word_kind,
+        consistency.SEGMENT_OF_ANOTHER: owner[graph.segment_node] != segment,
+        consistency.NODE_OF_ANOTHER: owner[graph.document_node[there]] != there,
+    }
+    found = {fault for fault, wrong in faults.items() if wrong.any()}
+    found |= {consistency.WRONG_PARENT} if (parent >= child).any() else set()
+    found |= {consistency.WRONG_SEGMENT_NODE} if (np.diff(graph.segment_node) < 0).any() else set()
+    most = [
+        max(np.count_nonzero((owner == document) & (graph.node_kind == kind)) for document in range(sizes.size))
+        for kind in range(kinds)
+    ]
+    return found, most

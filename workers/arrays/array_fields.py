@@ -195,9 +195,10 @@ def _fault(values: Array, declared: ArrayField, sizes: Sizes) -> str | None:
         return f"expected the shape ({', '.join(_described(dim, sizes) for dim in dims)}), found {values.shape}"
     if declared.into:
         return _offsets_fault(values, declared.into, sizes)
-    # The largest arrays have unsigned numbers, of which none is below 0: one pass is enough.
-    low, high = (0, int(values.max())) if values.dtype.kind == "u" and values.size else value_range(values)
     limit = min(declared.high, _size(declared.below, sizes) - 1) if declared.below else declared.high
+    if declared.low <= 0 and is_from_zero_to(values, limit):
+        return None
+    low, high = value_range(values)
     if low is None or (low >= declared.low and high <= limit):
         return None
     if math.isnan(low) or math.isinf(low) or math.isinf(high):
@@ -227,6 +228,34 @@ def _described(dim: str, sizes: Sizes) -> str:
         return f"at most {sizes[dim[1:]]}"
     name = dim.partition("+")[0]
     return str(_size(dim, sizes)) if name in sizes else dim
+
+
+def is_from_zero_to(values: Array, limit: float) -> bool:
+    """Return whether all numbers are from 0 to a limit, by one pass over their bits as unsigned integers.
+
+    Bits of numbers that are not negative have the order of the numbers. Those of negative numbers (also of -0.0), of
+    infinities and of NaN are greater than those of any finite number.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        Numbers of any type.
+    limit : float
+        Largest number allowed.
+
+    Returns
+    -------
+    bool
+        False also for an empty array.
+    """
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if not values.size or limit < 0 or not values.flags.c_contiguous:
+        return False
+    bits = values.reshape(-1).view(f"u{size}")
+    if kind == "f":
+        return bool(bits.max() <= np.array(min(limit, np.finfo(values.dtype).max), values.dtype).view(f"u{size}"))
+    sign = 0 if kind == "u" else 1
+    return int(bits.max()) <= min(limit, (1 << (8 * size - sign)) - 1)
 
 
 def value_range(values: Array) -> tuple[float, float] | tuple[None, float]:

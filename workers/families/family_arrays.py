@@ -6,14 +6,15 @@ Each shard model declares its arrays (`ShardModel.arrays`). Arrays from disk pas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import CheckContext, Sizes, check_arrays
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.gibbs.consistency import find_uncounted
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import AnyShard
@@ -128,12 +129,11 @@ class ModelChecks:
         declared = self.model.arrays
         if declared.tokens is None or shard.of_vectors:
             return
-        column, counts = declared.tokens(local, shard), np.asarray(rows["word_topic"])
-        counted_tokens, columns = column >= 0, counts.shape[1]
-        word, own = np.repeat(shard.position.astype(np.int64), shard.counts)[counted_tokens], column[counted_tokens]
-        total = np.array(self.global_state["topic"]) - np.bincount(own, minlength=self.global_state["topic"].size)
-        fits = int(own.max(initial=-1)) < columns and total.min(initial=0) >= 0
-        if not fits or not _are_counted(word * columns + own, counts.ravel()):
+        totals, uncounted = np.array(self.global_state["topic"], dtype=np.int64), np.zeros(1, dtype=np.int64)
+        word_topic = np.array(rows["word_topic"], dtype=np.int32)
+        column = np.ascontiguousarray(declared.tokens(local, shard), dtype=np.int64)
+        find_uncounted(document_pairs(shard), column, word_topic, totals, uncounted)
+        if uncounted[0] >= 0:
             raise DamagedError(where, "expected tokens that the rows and the global state count")
         if declared.totals is not None:
             name, other = declared.totals
@@ -149,10 +149,3 @@ class ModelChecks:
 
     def _known(self, shard: AnyShard | None = None, **sizes: int) -> CheckContext:
         return CheckContext({**self.sizes, **sizes}, self.global_state, shard)
-
-
-def _are_counted(places: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> bool:
-    """Return whether no index occurs more often than its count."""
-    ordered = np.sort(places)
-    first = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return bool((np.diff(np.append(first, ordered.size)) <= counts[ordered[first]]).all())

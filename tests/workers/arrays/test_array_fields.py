@@ -15,6 +15,7 @@ from collapsium.workers.arrays.array_fields import (
     check_arrays,
     counts,
     indices,
+    is_from_zero_to,
     never_falls,
     numbers,
     offsets,
@@ -111,3 +112,20 @@ def test_nan__is_found_in_any_piece():
         values = np.zeros(2 * CHUNK_SIZE + 5, dtype=np.float32)
         values[place] = np.nan
         assert np.isnan(value_range(values)[0])
+
+
+SPECIAL = [0.0, -0.0, 1e-45, 0.5, 1.0, 3.0, 4.0, -1e-9, -3.0, 1e15, 3e38, np.inf, -np.inf, np.nan]
+
+
+@given(
+    st.sampled_from(["f4", "f8", "i4", "i8", "u1", "u2", "b1"]),
+    st.lists(st.sampled_from(SPECIAL), max_size=4),
+    st.sampled_from([0, 1, 3.0, 1e15, np.inf]),
+)
+def test_one_pass_over_bits__takes_just_finite_numbers_from_zero_to_the_limit(dtype, numbers, limit):
+    with np.errstate(all="ignore"):
+        values = np.array(numbers).astype(dtype)
+    sound = bool(values.size) and bool(
+        (np.isfinite(values) & ~np.signbit(values.astype("f8")) & (values <= limit)).all()
+    )
+    assert is_from_zero_to(values, limit) is sound

@@ -34,7 +34,18 @@ from collapsium.workers.families.topic_arrays import (
     has_document_tokens,
     table_of,
 )
-from collapsium.workers.kernels.networks.consistency import find_unlisted, find_unseated
+from collapsium.workers.kernels.networks.consistency import (
+    NO_MIXING,
+    NODE_OF_ANOTHER,
+    PARENT_OF_ANOTHER,
+    SEGMENT_OF_ANOTHER,
+    SOUND,
+    WRONG_PARENT,
+    WRONG_SEGMENT_NODE,
+    find_misplaced,
+    find_unlisted,
+    find_unseated,
+)
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -172,6 +183,16 @@ EXPECTED = {
 }
 
 
+NODE_FAULTS = {
+    WRONG_PARENT: "expected parents by the links of the network in 'edge_parent'",
+    PARENT_OF_ANOTHER: "expected parents of the same document in 'edge_parent'",
+    NO_MIXING: "expected positive parameters of vectors with several parents in 'edge_mixing'",
+    WRONG_SEGMENT_NODE: "expected nodes that words are drawn from, in their order, in 'segment_node'",
+    SEGMENT_OF_ANOTHER: "expected nodes of the document in 'segment_node'",
+    NODE_OF_ANOTHER: "expected nodes of the document in 'document_node'",
+}
+
+
 def _graph(arrays: Arrays, context: CheckContext) -> str | None:
     """Return the fault of the nodes of a shard, which follow the plan and come after their parents."""
     graph, plan = Graph.from_arrays(arrays), Plan.from_arrays(context.global_state)
@@ -182,38 +203,16 @@ def _graph(arrays: Arrays, context: CheckContext) -> str | None:
     edges = plan.shared_graph().edge_parent.size
     if graph.node_edges[shared] != edges:
         return f"expected {edges} edges of shared nodes in 'node_edges'"
-    child = np.repeat(np.arange(nodes), np.diff(graph.node_edges))
-    owner = np.concatenate([np.full(shared, -1), np.repeat(np.arange(sizes.size), sizes)])
-    parent = graph.edge_parent
-    linked = np.zeros((kinds, kinds), dtype=bool)
-    linked[plan.links[:, 0], plan.links[:, 1]] = True
-    if not linked[graph.node_kind[child], graph.node_kind[parent]].all() or (parent >= child).any():
-        return "expected parents by the links of the network in 'edge_parent'"
-    if ((owner[parent] != owner[child]) & (parent >= shared)).any():
-        return "expected parents of the same document in 'edge_parent'"
-    several = np.repeat(np.diff(graph.node_edges) > 1, np.diff(graph.node_edges))
-    if (graph.edge_mixing[several] <= 0).any():
-        return "expected positive parameters of vectors with several parents in 'edge_mixing'"
-    segment = np.repeat(np.arange(graph.document_segments.size - 1), np.diff(graph.document_segments))
-    if (np.diff(graph.segment_node) < 0).any() or (graph.node_kind[graph.segment_node] != plan.word_kind).any():
-        return "expected nodes that words are drawn from, in their order, in 'segment_node'"
-    if (owner[graph.segment_node] != segment).any():
-        return "expected nodes of the document in 'segment_node'"
-    roots = graph.document_node
-    if (owner[roots[roots >= 0]] != np.flatnonzero(roots >= 0)).any():
-        return "expected nodes of the document in 'document_node'"
-    levels = _longest(graph, plan, owner)
+    linked = np.zeros((kinds, kinds), dtype=np.int64)
+    linked[plan.links[:, 0], plan.links[:, 1]] = 1
+    most, fault = np.zeros(kinds, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    find_misplaced(graph.record, graph.nodes_of_documents, linked, plan.word_kind, most, fault)
+    if fault[0] != SOUND:
+        return NODE_FAULTS[int(fault[0])]
+    chained = np.diag(linked) > 0
+    # An upper limit of the nodes on a path: all of a kind whose vectors depend on one another, else one.
+    levels = max(int(np.where(chained, most, 1).sum()), 1)
     return None if graph.levels == levels else f"expected {levels} in 'levels', found {graph.levels}"
-
-
-def _longest(graph: Graph, plan: Plan, owner: npt.NDArray[np.int64]) -> int:
-    """Return an upper limit of the nodes on a path: all of a kind whose vectors depend on one another, else one."""
-    longest = 0
-    for kind in range(len(plan.kinds)):
-        chained = bool((plan.links[:, :2] == kind).all(axis=1).any())
-        owners = owner[(graph.node_kind == kind) & (owner >= 0)] if chained else owner[:0]
-        longest += int(np.bincount(owners, minlength=1).max()) if chained else 1
-    return max(longest, 1)
 
 
 def _own(arrays: Arrays, context: CheckContext) -> str | None:

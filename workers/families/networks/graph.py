@@ -17,7 +17,7 @@ import numpy.typing as npt
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.segments import Segments
 from collapsium.workers.arrays.state import State
-from collapsium.workers.kernels.networks.records import GraphArrays, SegmentedDocuments
+from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, SegmentedDocuments
 from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
@@ -136,6 +136,12 @@ class Graph(State):
         """Nodes and edges as kernels take them."""
         arrays = self.node_kind, self.node_edges, self.edge_parent, self.edge_mixing
         return GraphArrays(*map(np.asarray, arrays))
+
+    @property
+    def nodes_of_documents(self) -> DocumentNodes:
+        """Nodes of documents and segments as kernels take them."""
+        arrays = self.document_nodes, self.document_segments, self.segment_node, self.document_node
+        return DocumentNodes(*map(np.ascontiguousarray, arrays))
 
     def segmented_documents(self, shard: Shard) -> SegmentedDocuments:
         """Return the documents of a shard, by segments."""

@@ -1,4 +1,4 @@
-"""Compare the counts of a network that were read from disk with one another."""
+"""Compare the nodes and counts of a network that were read from disk with one another."""
 
 from __future__ import annotations
 
@@ -6,13 +6,98 @@ import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
     Int32Vector,
+    Int64Matrix,
     Int64Vector,
     OutInt64Matrix,
     OutInt64Vector,
     UInt16Vector,
 )
 from collapsium.workers.kernels.jit import helper, kernel
-from collapsium.workers.kernels.networks.records import GraphArrays, OwnTopics, TableEntries
+from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, OwnTopics, TableEntries
+
+SOUND, WRONG_PARENT, PARENT_OF_ANOTHER, NO_MIXING, WRONG_SEGMENT_NODE, SEGMENT_OF_ANOTHER, NODE_OF_ANOTHER = range(7)
+"""Faults of nodes that `find_misplaced` reports."""
+
+
+@helper
+def _edge_fault(graph: GraphArrays, linked: Int64Matrix, node: int, first_own: int, shared: int) -> int:
+    """Return the fault of the edges of a node, whose document's first node is `first_own`."""
+    first, last = graph.node_edges[node], graph.node_edges[node + 1]
+    for edge in range(first, last):
+        parent = graph.edge_parent[edge]
+        if parent >= node or linked[graph.node_kind[node], graph.node_kind[parent]] == 0:
+            return WRONG_PARENT
+        if shared <= parent < first_own:
+            return PARENT_OF_ANOTHER
+        if last - first > 1 and not graph.edge_mixing[edge] > 0.0:
+            return NO_MIXING
+    return SOUND
+
+
+@helper
+def _document_fault(graph: GraphArrays, documents: DocumentNodes, document: int, word_kind: int) -> int:
+    """Return the fault of the nodes of a document and of its segments."""
+    low, high = documents.nodes[document], documents.nodes[document + 1]
+    for segment in range(documents.segments[document], documents.segments[document + 1]):
+        node = documents.segment_node[segment]
+        falls = segment > 0 and node < documents.segment_node[segment - 1]
+        if falls or graph.node_kind[node] != word_kind:
+            return WRONG_SEGMENT_NODE
+        if node < low or node >= high:
+            return SEGMENT_OF_ANOTHER
+    node = documents.document_node[document]
+    return SOUND if node < 0 or low <= node < high else NODE_OF_ANOTHER
+
+
+@kernel
+def find_misplaced(
+    graph: GraphArrays,
+    documents: DocumentNodes,
+    linked: Int64Matrix,
+    word_kind: int,
+    most: OutInt64Vector,
+    fault: OutInt64Vector,
+) -> None:
+    """Find nodes that do not follow the plan of a network; twin: `naive.network_sums.misplaced`.
+
+    Parents are of kinds to which a link leads, stand before their children, and are shared or of the same document.
+    Indices must be sound, and offsets must not fall.
+
+    Parameters
+    ----------
+    graph : GraphArrays
+        The network.
+    documents : DocumentNodes
+        Nodes of documents and segments.
+    linked : int64, shape (kinds, kinds)
+        1 where a link leads from a kind to the kind of its parents, else 0.
+    word_kind : int
+        Kind of the nodes of segments.
+    most : int64, shape (kinds,)
+        Filled with the largest number of nodes of each kind that a document has.
+    fault : int64, shape (1,)
+        Filled with the first fault, `SOUND` if there is none.
+    """
+    shared, here = documents.nodes[0], np.zeros(most.size, dtype=np.int64)
+    most[:] = 0
+    fault[0] = SOUND
+    for node in range(shared):
+        fault[0] = _edge_fault(graph, linked, node, 0, shared)
+        if fault[0] != SOUND:
+            return
+    for document in range(documents.nodes.size - 1):
+        low, high = documents.nodes[document], documents.nodes[document + 1]
+        for node in range(low, high):
+            fault[0] = _edge_fault(graph, linked, node, low, shared)
+            if fault[0] != SOUND:
+                return
+            here[graph.node_kind[node]] += 1
+        fault[0] = _document_fault(graph, documents, document, word_kind)
+        if fault[0] != SOUND:
+            return
+        for kind in range(most.size):
+            most[kind] = max(most[kind], here[kind])
+            here[kind] = 0
 
 
 @helper

@@ -45,6 +45,25 @@ class GraphArrays(NamedTuple):
     edge_mixing: Float64Vector
 
 
+class DocumentNodes(NamedTuple):
+    """Nodes of each document, and those of its segments.
+
+    Attributes
+    ----------
+    nodes, segments : int64, shape (documents + 1,)
+        Index of each document's first node and segment.
+    segment_node : int64, shape (segments,)
+        Node from whose vector a segment's words are drawn.
+    document_node : int64, shape (documents,)
+        Node of the document as a whole; -1 where there is none.
+    """
+
+    nodes: Int64Vector
+    segments: Int64Vector
+    segment_node: Int64Vector
+    document_node: Int64Vector
+
+
 class Hyperparameters(NamedTuple):
     """Parameters of the vectors.
 

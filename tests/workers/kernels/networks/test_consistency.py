@@ -1,4 +1,6 @@
-"""The kernels that compare counts read from disk, beside their twins, on counts that are sound and that are changed."""
+"""The kernels that compare nodes and counts read from disk, beside their twins, on counts that are sound and that are changed."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
-from collapsium.workers.kernels.networks.consistency import find_unlisted, find_unseated
+from collapsium.workers.kernels.networks.consistency import SOUND, find_misplaced, find_unlisted, find_unseated
 from tests.naive import network_sums
 from tests.workers.kernels.networks.test_paths import networks_of
 
@@ -83,3 +85,32 @@ def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made,
         expected = network_sums.count_node_topics(made.laid.tokens()[1], tokens, nodes)
         wrong = [node for node, (one, other) in enumerate(zip(lists, expected, strict=True)) if one != other]
         assert unlisted[0] == (wrong[0] if wrong else -1)
+
+
+PLACES = ("node_kind", "edge_parent", "edge_mixing", "segment_node", "document_node")
+
+
+@given(networks_of(), st.sampled_from(PLACES), st.randoms(use_true_random=False))
+def test_find_misplaced__finds_a_fault_that_its_twin_finds(made, name, draw):
+    plan, sound = made.global_state.plan, made.graph
+    linked = np.zeros((len(plan.kinds), len(plan.kinds)), dtype=np.int64)
+    linked[plan.links[:, 0], plan.links[:, 1]] = 1
+    values = np.array(getattr(sound, name))
+    if values.size:
+        least, end = {
+            "node_kind": (0, len(linked)),
+            "document_node": (-1, sound.node_kind.size),
+            "edge_mixing": (0, 2),
+        }.get(name, (0, sound.node_kind.size))
+        values[draw.randrange(values.size)] = draw.randrange(least, end)
+    for graph in (sound, replace(sound, **{name: values})):
+        most, fault = np.zeros(len(linked), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        find_misplaced(graph.record, graph.nodes_of_documents, linked, plan.word_kind, most, fault)
+        faults, expected = network_sums.misplaced(graph, linked, plan.word_kind)
+        if graph is sound:
+            assert not faults
+        if faults:
+            assert fault[0] in faults
+        else:
+            assert fault[0] == SOUND
+            assert most.tolist() == expected
