@@ -1,10 +1,10 @@
 """Runs: corpora, fits, models and workflows, with the public functions of Collapsium.
 
-Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`, and `sample_texts` for trying things out. Fits: `estimate`,
-`fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`, `topic_shares`,
-`expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`, `predict`,
-`report`, `plot` and `export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions
-have a command of the same name.
+Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`; `sample_texts` and `write_sample_texts` for trying things
+out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
+`topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
+`predict`, `report`, `plot` and `export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most
+functions have a command of the same name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.workflows.batch.job import Outcome, batch, rollback, versions
     from collapsium.pipeline.workflows.compare.compare import compare
     from collapsium.pipeline.workflows.compare.runner import Comparison
-    from collapsium.pipeline.workflows.demo.sample import sample_texts
+    from collapsium.pipeline.workflows.demo.sample import sample_texts, write_sample_texts
     from collapsium.storage.corpus.corpus import Corpus
 
 _HOMES = {
@@ -99,6 +99,7 @@ _HOMES = {
     "topic_shares": "collapsium.pipeline.analysis.topic_shares",
     "topics": "collapsium.pipeline.analysis.topics",
     "verify": "collapsium.pipeline.analysis.verify",
+    "write_sample_texts": "collapsium.pipeline.workflows.demo.sample",
 }
 
 __all__ = [
@@ -151,6 +152,7 @@ __all__ = [
     "topics",
     "verify",
     "versions",
+    "write_sample_texts",
 ]
 
 

@@ -3,8 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from collapsium.pipeline import fit, ingest, report, split
-from collapsium.pipeline.workflows.demo.sample import write_sample_texts
+from collapsium.pipeline import fit, ingest, report, split, write_sample_texts
 from tests.pages.browser import chromium, visit
 
 OUT = Path(__file__).with_suffix(".png")

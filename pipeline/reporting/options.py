@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from collapsium.pipeline.options import Location, Locations, Options, Texts, Value
+from collapsium.pipeline.options import Location, Locations, Names, Options, Texts, Value
 
 
 def _numbers(value: object) -> object:
@@ -66,11 +66,10 @@ class ReportOptions(Options):
 class PlotOptions(Options):
     """Panels to draw."""
 
-    what: Annotated[Texts | None, Value("WHAT")] = Field(
+    what: Annotated[Names | None, Value("WHAT")] = Field(
         None,
-        description="panel to draw: score, objective, topics, parameters, sizes, map, labels, segments, time "
-        "or tree; may be repeated (default: all that the run has, except labels, segments, time "
-        "and tree)",
+        description="panels to draw, separated by commas: score, objective, topics, parameters, sizes, map, labels, "
+        "segments, time or tree (default: all that the run has, except labels, segments, time and tree)",
     )
 
 

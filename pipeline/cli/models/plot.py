@@ -45,7 +45,7 @@ from collapsium.pipeline.reporting.options import (
 EPILOG = """examples:
   collapsium plot RUN run.svg
   collapsium plot RUN score.png --what score
-  collapsium plot RUN topics.svg --what sizes --what map
+  collapsium plot RUN topics.svg --what sizes,map
   collapsium plot RUN labels.svg --what labels
   collapsium plot RUN document.svg --what segments --document ID
   collapsium plot RUN both.png --what segments --compare-with OTHER

@@ -160,11 +160,16 @@ def _areas(axes: Axes, panel: SegmentProportions, palette: Mapping[int, str], kn
         axes.stairs(base + values, edges, baseline=base, color=colour, label=name, **style)
         base = base + values
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
-    note = "" if len(shares) == number else f" (steps are means of about {number / len(shares):.2g} neighbours)"
-    axes.set_xlabel(f"{panel.unit}{note}")
+    axes.set_xlabel(f"{panel.unit}{steps_note(number, len(shares))}")
     integer_ticks(axes.xaxis)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(f"{_title(panel)}\n{panel.distance_text}", loc="left", fontsize=10, parse_math=False)
+
+
+def steps_note(segments: int, steps: int) -> str:
+    """Return a note about steps that are means of neighbouring segments; empty where each segment has a step."""
+    fewest, most = segments // steps, -(-segments // steps)
+    return "" if most == 1 else f" (a step is the mean of {fewest if fewest == most else f'{fewest} or {most}'})"
 
 
 def _named(topic: Topic) -> str:

@@ -140,6 +140,8 @@ def test_plot__draws_what_is_asked_for(made, tmp_path, capsys):
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert main(["plot", str(made[0]), str(tmp_path / "c.png"), "--what", "score"]) == 0
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    assert plot(made[0], tmp_path / "e.svg", what="map") == ["map"]
+    assert plot(made[0], tmp_path / "f.svg", what="sizes,map") == ["sizes", "map"]
     for out, what in (("d.pdf", None), ("d.svg", ["objective"]), ("d.svg", ["colours"])):
         with pytest.raises(OptionError):
             plot(made[0], tmp_path / out, what=what)

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from collapsium.pipeline import sample_texts
+from collapsium.pipeline import sample_texts, write_sample_texts
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.demo.sample import MIN_WORDS, SUBJECTS, write_sample_texts
+from collapsium.pipeline.workflows.demo.sample import MIN_WORDS, SUBJECTS
 from collapsium.storage.errors import OccupiedError
 
 pytestmark = pytest.mark.xdist_group("sample")  # what these tests look at is made once
