@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.workers.kernels.special import elementary
+
 Value: TypeAlias = Any
 """A float for a float, an array for an array."""
 
@@ -40,8 +42,6 @@ def expm1(x: npt.ArrayLike) -> Value:
 
 
 def _elementary(which: int, x: npt.ArrayLike) -> Value:
-    from collapsium.workers.kernels.special import elementary
-
     values = np.array(x, dtype=np.float64, order="C")
     elementary(which, values.reshape(-1))
     return values[()]

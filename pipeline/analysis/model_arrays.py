@@ -10,6 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.pipeline.analysis.scoring.predictive import load_blocks
+from collapsium.pipeline.analysis.topics import topics
+from collapsium.pipeline.corpora.ingest import READING
+from collapsium.pipeline.corpora.new_texts import documents_for
+from collapsium.pipeline.corpora.recorded_reading import reading_of_model
+from collapsium.pipeline.corpora.texts_in_memory import (
+    column_names,
+    fields_of,
+    is_path,
+    named_texts,
+    table_of,
+    write_texts,
+)
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family, require_corpus
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST
@@ -27,7 +42,6 @@ from collapsium.workers.shard_loading import document_parts
 if TYPE_CHECKING:
     import pandas as pd
 
-    from collapsium.pipeline.families.model import Model
 
 THETA = "document_topic"
 Floats = npt.NDArray[np.float64]
@@ -169,9 +183,6 @@ def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
     numpy.ndarray of float64, shape (documents, topics)
         The numbers that `collapsium.pipeline.infer` writes.
     """
-    from collapsium.pipeline.analysis.scoring.predictive import load_blocks
-    from collapsium.pipeline.executors.open import open_executor
-
     executor = open_executor("threads", None)
     try:
         blocks = load_blocks(model, executor)
@@ -189,10 +200,6 @@ def _folded(model: Model, reference: ShardReference, blocks: list[tasks.Block], 
 
 def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:
     """Return the topic proportions of documents; see `collapsium.pipeline.Model.transform`."""
-    from collapsium.pipeline.corpora.ingest import READING
-    from collapsium.pipeline.corpora.new_texts import documents_for
-    from collapsium.pipeline.corpora.texts_in_memory import is_path, named_texts, write_texts
-
     known = ["format", "headings", *READING]
     unknown = next((name for name in reading if name not in known), None)
     if unknown is not None:
@@ -216,9 +223,6 @@ def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Flo
 
 def _as_recorded(model: Model, texts: Any, reading: dict[str, Any]) -> tuple[pa.Table, dict[str, Any]]:
     """Return texts as a table, and how it is read: by the recorded fields where the frame has them."""
-    from collapsium.pipeline.corpora.recorded_reading import reading_of_model
-    from collapsium.pipeline.corpora.texts_in_memory import column_names, fields_of, table_of
-
     history = reading_of_model(model).history
     options = ReadOptions() if history is None else history.options
     named = {name: value for name, value in reading.items() if value is not None}
@@ -251,8 +255,6 @@ def require_pandas() -> Any:
 
 def topics_frame(model: Model, words: int, **ranking: object) -> pd.DataFrame:
     """Return the topics that have tokens as a frame; see `collapsium.pipeline.Model.topics`."""
-    from collapsium.pipeline.analysis.topics import topics
-
     rows: list[dict[str, Any]] = []
     for topic in topics(model, words, **ranking):
         row: dict[str, Any] = {"topic": topic.id, "share": topic.share, "words": topic.names}

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from collapsium.pipeline.formatting import duration_text, quantity, sample_text, sparkline
+from collapsium.pipeline.formatting import duration_text, plain, quantity, sample_text, sparkline
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus, RunStatus
 from collapsium.storage.units import size
 
@@ -104,8 +104,6 @@ def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> Rendera
 
 
 def _text(text: str) -> Text:
-    from collapsium.pipeline.formatting import plain
-
     return Text(plain(text), no_wrap=True, overflow="ellipsis")
 
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.building.split import GOLDEN, PartWriter, finish_parts, mixed, two_parts
+from collapsium.storage.building.split import PartWriter, finish_parts, two_parts
+from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_column import label_lists, rows_of
 from collapsium.storage.corpus.lineage import Step, write_parts

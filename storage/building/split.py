@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.building.interrupted_split import finish_interrupted, is_same_part
+from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import Step, write_parts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifest
@@ -30,9 +31,6 @@ from collapsium.storage.units import Counting, silent
 _DOCUMENTS = np.uint64(0xD1B54A32D192ED03)
 """Separates the random stream of documents from that of their tokens."""
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""Increment of SplitMix64."""
-
 
 class PartWriter(Protocol):
     """A `CorpusWriter` or `VectorWriter`, for documents or vectors of the same corpus."""
@@ -42,13 +40,6 @@ class PartWriter(Protocol):
 
     def finish(self, words: list[str], /) -> Manifest:
         """Write the vocabulary and the manifest."""
-
-
-def mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return SplitMix64's finaliser of numbers (Steele, Lea and Flood 2014), a bijection that mixes their bits."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
 
 
 def held_out_counts(documents: Documents, first: int, fraction: float, seed: int) -> npt.NDArray[np.int32]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.workers.arrays.random_streams import Stream
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ def document_hashes(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
     numpy.ndarray of int64, shape (documents,)
         Not negative. Documents of equal content have equal hashes.
     """
-    from collapsium.storage.building.split import GOLDEN, mixed
-
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
         word = shard.words[shard.position].astype(np.uint64) * GOLDEN + shard.counts.astype(np.uint64)
@@ -58,8 +57,6 @@ def vector_hashes(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64]:
     numpy.ndarray of int64, shape (vectors,)
         Not negative. Equal vectors have equal hashes.
     """
-    from collapsium.storage.building.split import GOLDEN, mixed
-
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
         column = mixed(np.arange(shard.words.size, dtype=np.uint64) * GOLDEN + key[0])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+from collapsium.workers.kernels.special import elementary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -362,6 +363,4 @@ AnyShardModel = ShardModel[Any, Any, Any, Any]
 
 def fit_kernels(model: AnyShardModel, global_state: GlobalState) -> list[AnyKernel]:
     """Return the kernels that a fit of a model calls, with those that every family calls."""
-    from collapsium.workers.kernels.special import elementary
-
     return [*model.kernels(global_state), elementary]

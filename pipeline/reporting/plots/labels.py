@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.label_map import LabelMap
+from collapsium.pipeline.reporting.plots.style import ALIGNMENT, COLOURS, SALT, saved
 
 # Height of the title above the map, and minimum width of the picture, in points.
 HEAD, MIN_WIDTH = 44.0, 360.0
@@ -28,8 +29,6 @@ def draw(label_map: LabelMap, title: str, kind: str) -> bytes:
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
-
-    from collapsium.pipeline.reporting.plots.style import ALIGNMENT, COLOURS, SALT, saved
 
     with rc_context({**SALT, "svg.fonttype": "none"}):
         # A unit of the map is a point, so that texts have the sizes for which they were placed.

@@ -6,8 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 
+from collapsium.pipeline.corpora.append.additions import Addition
+from collapsium.pipeline.corpora.append.append import append_with_report
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.unknown_words import UnknownWords
+from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.workflows.batch.context import JobContext, clean_hidden
 from collapsium.pipeline.workflows.batch.journal import Source, Sources, find_sources
 from collapsium.storage.corpus.manifest import Manifest
@@ -183,10 +186,6 @@ def _ingest(context: JobContext, paths: list[str]) -> Manifest:
 
 def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
     """Append files, and return those that added documents."""
-    from collapsium.pipeline.corpora.append.additions import Addition
-    from collapsium.pipeline.corpora.append.append import append_with_report
-    from collapsium.pipeline.formatting import counted
-
     names = {field.name for field in fields(Addition)}
     reading = {name: value for name, value in context.job.reading.items() if name in names}
     ingest_table = context.job.ingest
