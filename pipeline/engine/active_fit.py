@@ -159,6 +159,7 @@ class ActiveFit:
             stochastic=request.stochastic,
             restarts=request.restarts,
             samples=request.limits.samples,
+            heldout=request.heldout,
         )
         planned.require()
         return planned

@@ -102,6 +102,12 @@ class Footprint:
         A pair and a document of a local state.
     chunk : float
         The chunk of documents that a sweep of a spilled local state holds in memory, besides all this.
+    first_pair : float
+        A pair of the first local state, where those that follow are of another size.
+    carried : float
+        Responsibilities that a sweep carries over to newly selected topics, besides all this.
+    proportions : float
+        A document's proportions of all topics.
     """
 
     rows: float
@@ -111,6 +117,9 @@ class Footprint:
     pair: float
     document: float
     chunk: float
+    first_pair: float = 0.0
+    carried: float = 0.0
+    proportions: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)

@@ -38,12 +38,12 @@ class PoolSettings:
     min_bytes: int = 1 << 20
     page_bytes: int = 1 << 16
     huge_page_bytes: int = 1 << 21
-    max_waste: float = 2.5
+    max_waste: float = 1.5
     idle_bytes: int = 1 << 25
 
 
 class Pool:
-    """Pieces of memory that wait to be used again, at most as many bytes as are in use or were reserved.
+    """Pieces of memory that wait to be used again: at most as many bytes as are in use, or as were reserved less these.
 
     Parameters
     ----------
@@ -99,6 +99,7 @@ class Pool:
             else:
                 piece = self._fetch(size)
             self._used += len(piece)
+            self._trim()
             return piece
 
     def _give(self, piece: mmap.mmap) -> None:
@@ -111,7 +112,7 @@ class Pool:
     def _trim(self) -> None:
         """Give back to the system the pieces that have waited longest, down to the limit."""
         idle_bytes = self.settings.idle_bytes
-        limit = idle_bytes if self.lean else max(self._used, self._reserved, idle_bytes)
+        limit = idle_bytes if self.lean else max(self._used, self._reserved - self._used, idle_bytes)
         while self._free and self._idle > limit:
             self._idle -= len(self._free.pop(0))
 

@@ -39,6 +39,10 @@ class Costs:
         default_factory=lambda: {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}
     )
     """A process with its libraries and kernels, by its use."""
+    score_overhead: float = 1.0
+    """Bytes that the system's allocator retains of freed rows of held-out words, as a share of them."""
+    proportion_copies: int = 2
+    """Copies of a shard's proportions while they are summarised."""
     read_pair: int = 60
     """A pair while its shard is read from Parquet."""
     read_value: int = 24
@@ -102,6 +106,7 @@ def estimate(
         stochastic=options.schedule == "stochastic",
         restarts=options.restarts,
         samples=options.samples,
+        heldout=None if options.heldout is None else Corpus(options.heldout),
     )
 
 
@@ -114,6 +119,7 @@ def plan(
     stochastic: bool = False,
     restarts: int = 0,
     samples: int = 0,
+    heldout: Corpus | None = None,
 ) -> Plan:
     """Estimate the resources of a fit in a place.
 
@@ -133,6 +139,8 @@ def plan(
         Members of an ensemble; 0 for a fit by itself.
     samples : int, optional
         States that are saved as models besides.
+    heldout : Corpus, optional
+        Held-out tokens; one of its shards is read, to count its words.
 
     Returns
     -------
@@ -155,15 +163,15 @@ def plan(
     summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    inputs = manifest, footprint, place, words, growth
+    fitted = _Sizes(manifest, footprint, place, words, growth, _held_out(heldout))
     models = max(restarts, 1), samples
     sweeps = 1 if place.scheduler == "serial" else COSTS.sweeps_per_worker * place.processes * place.threads
     most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
     for members in range(most_members, 0, -1):
-        in_memory = _plan(*inputs, models, members, on_disk=False)
+        in_memory = _plan(fitted, models, members, on_disk=False)
         if in_memory.needed <= place.memory:
             return in_memory
-    return _plan(*inputs, models, 1, on_disk=True)
+    return _plan(fitted, models, 1, on_disk=True)
 
 
 def _sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
@@ -195,61 +203,151 @@ def _sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | 
     return int(min(words, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
 
 
-def _plan(
-    manifest: Manifest,
-    footprint: Footprint,
-    place: Place,
-    words: int,
-    growth: float,
-    models: tuple[int, int],
-    members: int,
-    *,
-    on_disk: bool,
-) -> Plan:
-    shards, processes, vocabulary = len(manifest.shards), max(place.processes, 1), manifest.vocabulary.words
-    shards_each = -(-shards // processes)
-    at_a_time = min(place.threads, max(shards_each, 1) * members)
-    local = footprint.pair * manifest.pairs + footprint.document * manifest.documents
-    documents = COSTS.pair * manifest.pairs + COSTS.document * manifest.documents
-    largest = max((row.pairs for row in manifest.shards), default=0)
-    rows, shown = footprint.rows * vocabulary, footprint.shown * vocabulary
-    blocks = len(block_bounds(vocabulary, footprint)) - 1
-    # The share of the blocks that one process holds at most.
-    block_share = -(-blocks // processes) / blocks
-    # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
-    groups = max(shards_each / PARTITION.group_shards, 1)
-    deltas = min(shards_each, 1 + at_a_time + 1 + math.ceil(math.log2(groups)))
-    copied = 0 if words >= NEARLY_ALL * vocabulary and blocks == 1 else footprint.shown * words
-    working = at_a_time * ((footprint.swept * words + copied) + (footprint.chunk if on_disk else 0))
-    if on_disk:
-        working += at_a_time * COSTS.pair * largest + buffers.pool.settings.idle_bytes
-    reading = COSTS.read_pair if manifest.vectors is None else COSTS.read_value
-    memory = {
-        "interpreter, libraries and kernels": COSTS.processes.get(place.scheduler, COSTS.processes["worker"]),
-        "reading a shard" if on_disk else "documents": reading * largest if on_disk else documents / processes,
-        "counts by words and topics": members
-        * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0)),
-        "changes waiting to be added": members * deltas * footprint.delta * words,
-        "sweeping": working,
-        "local states": 0.0 if on_disk else members * 2 * local / processes,
-    }
-    if processes > 1:
-        # Rows of a block and a delta.
-        memory["moving to and from others"] = shown / blocks + footprint.delta * words
-    if on_disk:
-        # A shard is read before the first sweep, when the memory of sweeps is free.
-        memory["reading a shard"] = max(memory["reading a shard"] - sum(list(memory.values())[2:5]), 0.0)
-    alone = place.scheduler in ("threads", "serial")
-    if alone:
-        memory["the vocabulary's words"] = float(COSTS.vocabulary_word * vocabulary)
+@dataclass(frozen=True)
+class _HeldOut:
+    """Pairs and documents of the held-out tokens, and the words of one of their shards."""
+
+    pairs: int = 0
+    documents: int = 0
+    words: int = 0
+
+
+def _held_out(corpus: Corpus | None) -> _HeldOut:
+    """Return the sizes of the held-out tokens; all are 0 without a corpus."""
+    if corpus is None:
+        return _HeldOut()
+    filled = [reference for reference in corpus.references if reference.record.pairs]
+    words = cast(Shard, filled[0].load()).words.size if filled and corpus.manifest.vectors is None else 0
+    return _HeldOut(corpus.manifest.pairs, corpus.manifest.documents, words)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of a fit, from which its memory follows.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        The corpus.
+    footprint : Footprint
+        The family's state.
+    place : Place
+        Processes and threads.
+    words : int
+        Words of the largest shard.
+    growth : float
+        Exponent by which the words of several shards grow.
+    held : _HeldOut
+        The held-out tokens.
+    """
+
+    manifest: Manifest
+    footprint: Footprint
+    place: Place
+    words: int
+    growth: float
+    held: _HeldOut
+
+    @property
+    def processes(self) -> int:
+        """Worker processes."""
+        return max(self.place.processes, 1)
+
+    @property
+    def vocabulary(self) -> int:
+        """Words of the vocabulary."""
+        return self.manifest.vocabulary.words
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the vocabulary."""
+        return len(block_bounds(self.vocabulary, self.footprint)) - 1
+
+    @property
+    def local(self) -> float:
+        """Bytes of all local states."""
+        return self.footprint.pair * self.manifest.pairs + self.footprint.document * self.manifest.documents
+
+    @property
+    def documents(self) -> float:
+        """Bytes of all documents, with their held-out tokens."""
+        pairs, documents = self.manifest.pairs + self.held.pairs, self.manifest.documents + self.held.documents
+        return float(COSTS.pair * pairs + COSTS.document * documents)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if the driver is the only process."""
+        return self.place.scheduler in ("threads", "serial")
+
+    def memory(self, members: int, *, on_disk: bool) -> dict[str, float]:
+        """Return the bytes of a worker process at its peak, by use, of so many members side by side."""
+        footprint, processes, words, blocks = self.footprint, self.processes, self.words, self.blocks
+        shards_each = -(-len(self.manifest.shards) // processes)
+        tasks = min(self.place.threads, max(shards_each, 1) * members)
+        largest = max((row.pairs for row in self.manifest.shards), default=0)
+        rows, shown = footprint.rows * self.vocabulary, footprint.shown * self.vocabulary
+        # The share of the blocks that one process holds at most.
+        block_share = -(-blocks // processes) / blocks
+        # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
+        groups = max(shards_each / PARTITION.group_shards, 1)
+        deltas = min(shards_each, 1 + tasks + 1 + math.ceil(math.log2(groups)))
+        changes = members * deltas * footprint.delta * words
+        reading = COSTS.read_pair if self.manifest.vectors is None else COSTS.read_value
+        sweeping = tasks * self._swept(largest, on_disk=on_disk)
+        # The memory of the first local states waits a while beside that of the larger ones that follow.
+        first = footprint.first_pair * self.manifest.pairs
+        counts = members * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0))
+        if on_disk:
+            sweeping += buffers.pool.settings.idle_bytes
+            # A shard is read before the first sweep, when the memory of sweeps is free.
+            documents = max(reading * largest - counts - changes - sweeping, 0.0)
+        else:
+            documents = self.documents / processes
+        memory = {
+            "interpreter, libraries and kernels": COSTS.processes.get(self.place.scheduler, COSTS.processes["worker"]),
+            "reading a shard" if on_disk else "documents": documents,
+            "counts by words and topics": counts,
+            "changes waiting to be added": changes,
+            "sweeping": sweeping,
+            "scoring held-out tokens": tasks * (1 + COSTS.score_overhead) * footprint.shown * self.held.words,
+            "saving the model": self._saved(tasks),
+            "local states": 0.0 if on_disk else members * 2 * (self.local + first) / processes,
+        }
+        if processes > 1:
+            # Rows of a block and a delta.
+            memory["moving to and from others"] = shown / blocks + footprint.delta * words
+        if self.is_alone:
+            memory["the vocabulary's words"] = float(COSTS.vocabulary_word * self.vocabulary)
+        return memory
+
+    def _swept(self, largest: int, *, on_disk: bool) -> float:
+        """Return the bytes that the sweep of a shard takes, besides its delta and its local states."""
+        footprint, words = self.footprint, self.words
+        copied = 0 if words >= NEARLY_ALL * self.vocabulary and self.blocks == 1 else footprint.shown * words
+        if on_disk:
+            return footprint.swept * words + copied + footprint.chunk + COSTS.pair * largest
+        # Where active topics are selected anew, responsibilities are carried over before they are swept.
+        carried = min(footprint.carried, self.local / max(len(self.manifest.shards), 1))
+        return footprint.swept * words + copied + carried
+
+    def _saved(self, tasks: int) -> float:
+        """Return the bytes of the last steps: proportions are summarised; rows take what sweeps no longer need."""
+        documents = max((row.documents for row in self.manifest.shards), default=0)
+        return tasks * COSTS.proportion_copies * self.footprint.proportions * documents
+
+
+def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool) -> Plan:
+    """Return the plan of so many members side by side; `models` are the runs and the models saved besides in each."""
+    place, footprint, processes = sizes.place, sizes.footprint, sizes.processes
+    rows, shown = footprint.rows * sizes.vocabulary, footprint.shown * sizes.vocabulary
     remote = place.scheduler not in ("threads", "serial", "local")
     return Plan(
         place=place,
-        memory=memory,
-        driver=0.0 if alone else COSTS.processes["driver"] + COSTS.vocabulary_word * vocabulary,
-        scratch=2 * local + documents if on_disk else 0.0,
-        run=models[0] * (2 * (local + rows) + (1 + models[1]) * rows / 2),
-        moved=members * _moved(manifest, footprint, processes, words, growth, blocks),
+        memory=sizes.memory(members, on_disk=on_disk),
+        driver=0.0 if sizes.is_alone else COSTS.processes["driver"] + COSTS.vocabulary_word * sizes.vocabulary,
+        scratch=2 * sizes.local + sizes.documents if on_disk else 0.0,
+        run=models[0] * (2 * (sizes.local + rows) + (1 + models[1]) * rows / 2),
+        moved=members * _moved(sizes),
         moved_scoring=members * (processes - 1) * shown,
         members=members,
         free=None if remote else _free(place.scratch),
@@ -257,13 +355,13 @@ def _plan(
     )
 
 
-def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int, growth: float, blocks: int) -> float:
+def _moved(sizes: _Sizes) -> float:
     """Return the bytes that an iteration moves: rows to the sweeps, and sums of deltas.
 
     The sums are followed over the tree of `iteration._Sums`; a sum grows with the words of its shards.
     """
-    shards, vocabulary = len(manifest.shards), manifest.vocabulary.words
-    moved: float = 0.0
+    footprint, processes, vocabulary, blocks = sizes.footprint, sizes.processes, sizes.vocabulary, sizes.blocks
+    shards, moved = len(sizes.manifest.shards), 0.0
 
     def add(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
         # Each is (home, shards summed); the sum is made at the home of the right one.
@@ -272,7 +370,7 @@ def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int,
         return right[0], left[1] + right[1]
 
     def sent(count: int) -> float:
-        return float(footprint.delta * min(words * count**growth, vocabulary))
+        return float(footprint.delta * min(sizes.words * count**sizes.growth, vocabulary))
 
     tree: list[tuple[int, int]] = []
     group: tuple[int, int] | None = None

@@ -247,6 +247,9 @@ class EstimateOptions(Options):
     samples: Annotated[int, Value("S")] = Field(
         0, ge=0, le=MAX_SAMPLES, description="as for fit: number of states saved as models"
     )
+    heldout: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="as for fit: corpus of held-out tokens, which are scored"
+    )
 
 
 LIMIT_NAMES = tuple(Limits.model_fields)

@@ -18,7 +18,8 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, max_active_for
+from collapsium.workers.families.cvb.active import SCHEDULE as INITIAL
+from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, SELECTION, max_active_for
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, CoolingState, HeldTokens
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import WordSums
@@ -279,6 +280,7 @@ def require_schedule(summary: Summary, *, moments: bool) -> None:
 def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> Footprint:
     """Return the memory of the state: responsibilities take 2 bytes an active topic, or 4 bytes a topic if dense."""
     moment_bytes = 16.0 * config.topics if moments else 0.0
+    proportions = 8.0 * config.topics
     if not config.active:
         pair = document = 4.0 * config.topics
         return Footprint(
@@ -289,27 +291,25 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
             pair=pair,
             document=document,
             chunk=2 * (pair * summary.pairs + document * summary.documents),
+            proportions=proportions,
         )
-    active = _mean_active(summary, config)
+    active, counts = _mean_active(summary, config), 4 * config.topics + 8.0
     if summary.stochastic:
-        return Footprint(
-            rows=4 * config.topics + 8,
-            shown=4 * config.topics + 8,
-            swept=8 * config.topics + 16,
-            delta=4 * config.topics + 8,
-            pair=0.0,
-            # At the end, the documents are folded in.
-            document=4.0 * config.topics,
-            chunk=6.0 * CHUNK_RESPONSIBILITIES,
-        )
+        # At the end, the documents are folded in.
+        document, chunk = 4.0 * config.topics, 6.0 * CHUNK_RESPONSIBILITIES
+        return Footprint(counts, counts, 2 * counts, counts, 0.0, document, chunk, proportions=proportions)
     return Footprint(
         rows=(8 if config.momentum else 4) * config.topics + 8 + moment_bytes,
-        shown=4 * config.topics + 8 + moment_bytes,
-        swept=4 * config.topics + 16 + moment_bytes,
-        delta=4 * config.topics + 8 + moment_bytes,
+        shown=counts + moment_bytes,
+        swept=counts + 8 + moment_bytes,
+        delta=counts + moment_bytes,
         pair=2.0 * active,
         document=6.0 * active + 20,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,
+        first_pair=2.0 * INITIAL.initial_topics if config.topics > SELECTION.max_complete else 0.0,
+        # A chunk is cut by the topics before; those that are selected may be several times as many.
+        carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL.initial_topics, 1.0),
+        proportions=proportions,
     )
 
 

@@ -92,14 +92,15 @@ def test_estimate__grows_with_topics(capsys, small, family):
 
 def test_estimate__reads_the_configuration_file_of_a_fit(capsys, small, tmp_path):
     (tmp_path / "f.toml").write_text(
-        'family = "hdp"\ntopics = 9\niterations = 3\nseed = 4\nheldout = "x"\nscheduler = "serial"\nmemory = "3GB"\n'
+        f'family = "hdp"\ntopics = 9\niterations = 3\nseed = 4\nheldout = "{small[1]}"\nscheduler = "serial"\nmemory = "3GB"\n'
     )
     code, out, _ = command(capsys, "estimate", small[0], "--config", tmp_path / "f.toml", "--topics", 40, "--json")
     assert code == 0
     told = json.loads(out)
     place = told["place"]
     assert (place["scheduler"], place["memory"]) == ("serial", 3e9)
-    assert told["memory"] == estimate(small[0], family="hdp", topics=40, scheduler="serial", memory="3GB").memory
+    where = {"scheduler": "serial", "memory": "3GB", "heldout": small[1]}
+    assert told["memory"] == estimate(small[0], family="hdp", topics=40, **where).memory
 
 
 def test_estimate__leaves_nothing_behind(capsys, small, tmp_path, monkeypatch):

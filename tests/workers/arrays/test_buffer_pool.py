@@ -192,7 +192,7 @@ class Taking(RuleBasedStateMachine):
 
     @invariant()
     def no_more_waits_than_may(self):
-        assert self.pool._idle <= max(self.pool._used, self.pool._reserved, SETTINGS.idle_bytes)
+        assert self.pool._idle <= max(self.pool._used, self.pool._reserved - self.pool._used, SETTINGS.idle_bytes)
 
 
 TestTaking = Taking.TestCase

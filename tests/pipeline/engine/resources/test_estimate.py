@@ -337,8 +337,8 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
     monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.pool.settings", PoolSettings(idle_bytes=0))
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     options = {"family": "lda", "topics": 5, "iterations": 3}
-    whole = estimate(small[0], family="lda", topics=5)
     monkeypatch.setattr("collapsium.pipeline.families.cvb.collapsed.CHUNK_RESPONSIBILITIES", 1)
+    whole = estimate(small[0], family="lda", topics=5)
     short = estimate(small[0], family="lda", topics=5, memory=int(whole.needed) - 1)
     assert short.on_disk
     assert short.needed < whole.needed

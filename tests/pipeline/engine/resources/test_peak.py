@@ -1,0 +1,76 @@
+"""The estimate of memory beside the measured peak of fits in processes of their own."""
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from collapsium.pipeline import simulate, split
+from collapsium.pipeline.engine.resources.estimate import estimate
+from collapsium.storage.runs.run import Run
+
+COMMAND = Path(sysconfig.get_path("scripts")) / "collapsium"
+WITHIN = 0.15
+"""Share of the measured peak by which the estimate may differ."""
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """Training and held-out tokens of short documents, so many that their states take more than a process by itself."""
+    place = tmp_path_factory.mktemp("peak")
+    sizes = {"documents": 8000, "words": 6000, "tokens": 60, "topics": 40, "shard_tokens": 100_000}
+    simulate(place / "corpus", family="lda", seed=1, **sizes)
+    split(place / "corpus", place / "train", place / "heldout")
+    return place / "train", place / "heldout"
+
+
+def peak_of(command):
+    """Run a command; return the peak of its resident memory in bytes."""
+    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    errors = process.stderr.read().decode()
+    process.stderr.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, errors
+    return usage.ru_maxrss * 1024
+
+
+def fit_command(halves, run, family, topics, iterations):
+    """Return the command of a fit of two threads."""
+    words = [COMMAND, "fit", halves[0], run, "--heldout", halves[1], "--family", family, "--quiet", "--workers", 2]
+    return [*words, "--iterations", iterations, "--grow", "never", *(["--topics", topics] if topics else [])]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("family", "topics"), [("lda", 100), ("lda", 200), ("hdp", 200)])
+def test_estimate__is_near_the_peak_of_a_fit(halves, tmp_path, family, topics):
+    # The first fit compiles its kernels, which takes memory of its own.
+    peak_of(fit_command(halves, tmp_path / "compiled", family, 4, 1))
+    peak = peak_of(fit_command(halves, tmp_path / "run", family, topics, 5))
+    planned = estimate(halves[0], family=family, topics=topics, heldout=halves[1], workers=2)
+    assert planned.needed == pytest.approx(peak, rel=WITHIN), planned.table()
+
+
+@pytest.mark.long
+def test_estimate__is_near_the_peak_of_a_local_cluster(halves, tmp_path):
+    where = ["--scheduler", "local", "--grow", "never"]
+    words = [COMMAND, "fit", halves[0], "--heldout", halves[1], "--family", "lda", "--quiet", "--workers", 2, *where]
+    peak_of([*words[:3], tmp_path / "compiled", *words[3:], "--topics", 4, "--iterations", 1])
+    driver = peak_of([*words[:3], tmp_path / "run", *words[3:], "--topics", 100, "--iterations", 5])
+    end = Run(tmp_path / "run").events()[-1]
+    planned = estimate(halves[0], family="lda", topics=100, heldout=halves[1], workers=2, scheduler="local")
+    assert len(end["worker_peak_bytes"]) == 2
+    for peak in end["worker_peak_bytes"]:
+        assert planned.needed == pytest.approx(peak, rel=WITHIN), planned.table()
+    assert planned.driver == pytest.approx(driver, rel=WITHIN)
+    assert planned.driver == pytest.approx(end["driver_peak_bytes"], rel=WITHIN)
+
+
+def test_estimate__counts_held_out_tokens(halves):
+    alone, scored = (
+        estimate(halves[0], family="lda", topics=50, workers=2, heldout=held).memory for held in (None, halves[1])
+    )
+    assert scored["documents"] > alone["documents"]
+    assert scored["scoring held-out tokens"] > alone["scoring held-out tokens"] == 0
