@@ -150,7 +150,8 @@ def _checked_options(options: CompareOptions, library: Library, topics: int | No
             raise OptionError(f"--set {named}: unknown option of '{library.name}'{suggestion(option, known)}")
         number = value if kind is str else number_of(value, topics, named)
         kinds = {int: (int,), float: (int, float), str: (str,)}[kind]
-        if not isinstance(number, kinds) or isinstance(number, bool) or (kind is float and not number > 0):
+        is_too_small = kind is float and isinstance(number, int | float) and not number > 0
+        if not isinstance(number, kinds) or isinstance(number, bool) or is_too_small:
             raise OptionError(f"--set {named}: expected {KINDS[kind]}, found {value!r}")
         checked[option] = number
     try:
