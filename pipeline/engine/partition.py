@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from collapsium.pipeline.families.base import Footprint
+from collapsium.pipeline.families.footprint import Footprint
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.executors.schedulers import check_scheduler
-from collapsium.pipeline.families.base import FamilyOptions, Footprint, Summary
+from collapsium.pipeline.families.base import FamilyOptions, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.registry import load_family, make_options, require_corpus, require_schedule
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from pydantic import Field, ValidationInfo, field_validator
 
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Footprint, Resumable, Simulates, Stochastic, Summary
+from collapsium.pipeline.families.base import Resumable, Simulates, Stochastic, Summary
 from collapsium.pipeline.families.cvb import cooling, updates
 from collapsium.pipeline.families.cvb.seeds import SeededOptions
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream

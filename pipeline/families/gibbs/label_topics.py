@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families import generative
-from collapsium.pipeline.families.base import Description, Footprint, Summary
+from collapsium.pipeline.families.base import Description, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.gibbs.labels import (
     LabelOptions,
     draw_labels,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import Description, Footprint, OptionsT, Resumable, Simulates, Summary
+from collapsium.pipeline.families.base import Description, OptionsT, Resumable, Simulates, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.dirichlet import DirichletPriors
 from collapsium.workers.families.gibbs.states import Ints, SampledGlobalState, SampledRows, SampleSums, TopicChanges

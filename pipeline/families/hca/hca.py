@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import Description, Footprint, Simulates, Summary
+from collapsium.pipeline.families.base import Description, Simulates, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.hca import generative
 from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca import shared_paths as chains

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
 from collapsium.pipeline.families import generative
-from collapsium.pipeline.families.base import Description, FamilyOptions, Footprint, Simulates, Summary
+from collapsium.pipeline.families.base import Description, FamilyOptions, Simulates, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.ncrp.sample_probability import SampleProbability

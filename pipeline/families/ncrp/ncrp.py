@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from collapsium.pipeline.families import generative
 from collapsium.pipeline.families import hyperparameters as dirichlet
-from collapsium.pipeline.families.base import Description, Footprint, Simulates, Summary
+from collapsium.pipeline.families.base import Description, Simulates, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.ncrp.initialisation import (
     initial_global_state,
     with_candidates,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 import numpy as np
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import Description, Footprint, Resumable, Simulates, Summary
+from collapsium.pipeline.families.base import Description, Resumable, Simulates, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.networks import generative, sampled, variational
 from collapsium.pipeline.families.networks.options import NetworkOptions
 from collapsium.storage.corpus.label_index import LabelTable

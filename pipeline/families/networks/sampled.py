@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collapsium.pipeline.families.base import Footprint, Summary
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.gibbs import sampler as gibbs
 from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.workers import special_functions as special

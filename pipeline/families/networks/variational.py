@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collapsium.pipeline.families.base import Footprint, Summary
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.networks.sampled import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import State

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Footprint, Simulates, Summary, WeighsLabels
+from collapsium.pipeline.families.base import Simulates, Summary, WeighsLabels
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.vb.hdsp_options import HdspOptions
 from collapsium.pipeline.families.vb.label_scaling import (
     InverseGamma,

@@ -8,7 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import Description, FamilyOptions, Footprint, Resumable, Summary
+from collapsium.pipeline.families.base import Description, FamilyOptions, Resumable, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.workers.families.vb.states import FoldSums, MeanFieldGlobalState, MeanFieldRows
 from collapsium.workers.special_functions import gammaln
 

@@ -14,7 +14,8 @@ from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families import hyperparameters as dirichlet
-from collapsium.pipeline.families.base import FamilyOptions, Footprint, Simulates, Summary
+from collapsium.pipeline.families.base import FamilyOptions, Simulates, Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS, MeanFieldFamily, topics_footprint, totals_bound
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream

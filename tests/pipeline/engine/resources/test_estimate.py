@@ -20,7 +20,8 @@ from collapsium.pipeline.engine.resources.place import Place, free_memory, local
 from collapsium.pipeline.engine.resources.plan import Plan
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.families.base import Footprint, Summary
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord

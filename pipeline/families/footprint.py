@@ -1,0 +1,41 @@
+"""Memory of a family's state, in bytes a word, a pair and a document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes that a family's state takes, from which a fit is planned.
+
+    Attributes
+    ----------
+    rows, shown : float
+        The rows of a word of the vocabulary in a block, and the part of them that sweeps see.
+    swept : float
+        A word of a shard during a sweep, besides its rows and the delta.
+    delta : float
+        A word of a shard in a delta.
+    pair, document : float
+        A pair and a document of a local state.
+    chunk : float
+        The chunk of documents that a sweep of a spilled local state holds in memory, besides all this.
+    first_pair : float
+        A pair of the first local state, where those that follow are of another size.
+    carried : float
+        Responsibilities that a sweep carries over to newly selected topics, besides all this.
+    proportions : float
+        A document's proportions of all topics.
+    """
+
+    rows: float
+    shown: float
+    swept: float
+    delta: float
+    pair: float
+    document: float
+    chunk: float
+    first_pair: float = 0.0
+    carried: float = 0.0
+    proportions: float = 0.0
