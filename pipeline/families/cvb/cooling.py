@@ -82,7 +82,7 @@ def held_tokens(summary: Summary, seed: int) -> HeldTokens:
     return HeldTokens(moves_seed=np.array(seed), held_share=share, held_before=share)
 
 
-def next_state(before: GlobalStateT, after: GlobalStateT, delta: Delta) -> GlobalStateT:
+def next_state(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
     """Return the global state with the power of the next sweep.
 
     Parameters

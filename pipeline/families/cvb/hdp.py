@@ -131,8 +131,10 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             hold = 0 if summary.warm else HOLD.order_0 if options.order == 0 else HOLD.order_2
         mean, geometric = _initial_alpha(options)
         moving, counts = _initial_moves(summary, options), collapsed.initial_counts(summary, options, stream)
+        if moving is not None:
+            counts["held"] = moves.held_tokens(stream.seed)
         global_state = HdpGlobalState(
-            **{**counts, "held": counts["held"] if moving is None else moves.held_tokens(stream.seed)},
+            **counts,
             hold=hold,
             alpha=mean,
             alpha_geometric=geometric,

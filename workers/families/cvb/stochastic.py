@@ -143,7 +143,8 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     block = CollapsedRows(word_active=word_active, block_active=block_active, word_rest=np.zeros(shard.words.size))
     settings = ActiveSettings(
         most=0,
-        flatten=1.0,
+        power=1.0,
+        annealed=True,
         momentum=0.0,
         totals=np.zeros(topics),
         even=parameters.total / max(shard.words.size, 1),
