@@ -19,7 +19,7 @@ from collapsium.storage.readers.open import ReadOptions
 OF_COMMANDS = {"quiet", "config", "settings", "callback", "log_format", "as_json", "tls_ca", "tls_cert", "tls_key"}
 OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options"}
 FUNCTIONS = {
-    "evaluate": ("evaluate", "coherence"),
+    "evaluate": ("evaluate", "coherence", "measure"),
     "fit": ("fit", "resume"),
     "topics": ("topics", "expected_topics", "label_topics"),
 }

@@ -119,5 +119,5 @@ def test_keywords__are_checked_by_their_model(given, message):
 
 def test_options_of_public_functions__stand_in_their_docstrings():
     for function in (pipeline.fit, pipeline.ingest, pipeline.infer):
-        assert "scheduler : str, optional" in function.__doc__
+        assert "scheduler : str or ClientOrCluster, optional" in function.__doc__
         assert "SchedulerOptions" not in function.__doc__
