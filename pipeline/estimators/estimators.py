@@ -22,8 +22,8 @@ class CollapsedLDA(TopicEstimator):
     n_components : int, optional
         Number of topics K.
     alpha : float, optional
-        Dirichlet parameter of each topic in a document's proportions; by default 2/K with order 0, and 0.1 with order 2
-        and in `partial_fit`.
+        Dirichlet parameter of each topic in a document's proportions; by default 2/K, at most 0.1, with order 0, and
+        0.1 with order 2 and in `partial_fit`.
     beta : float, optional
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
@@ -131,7 +131,8 @@ class CollapsedHDP(TopicEstimator):
     beta : float, optional
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
-        Hyperparameters to learn: ``alpha``, ``gamma``, ``pi``, ``beta``, ``tau``.
+        Hyperparameters to learn: ``alpha``, ``gamma``, ``pi``, ``beta``, ``tau``; by default gamma and pi, and alpha
+        too with order 2.
     order : {0, 2}, optional
         Order of the updates: 0 for CVB0, or 2 as in the paper.
     flatten : float, optional
@@ -167,7 +168,7 @@ options : optional
         gamma_shape: float = 7.0,
         gamma_rate: float = 7.0,
         beta: float = 100.0,
-        learn: tuple[str, ...] = ("alpha", "gamma", "pi"),
+        learn: tuple[str, ...] | None = None,
         order: int = 0,
         flatten: float | None = None,
         max_iter: int = ITERATIONS,

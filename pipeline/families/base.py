@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -150,7 +150,8 @@ class FamilyOptions(BaseModel):
     def _as_tuple(cls, value: object, info: ValidationInfo) -> object:
         """Accept lists, names with commas between, or a single value for a tuple, as TOML has no tuples."""
         annotation = cls.model_fields[str(info.field_name)].annotation
-        if get_origin(annotation) is tuple and isinstance(value, (str, int, float, list)):
+        kinds = (annotation, *get_args(annotation))
+        if any(get_origin(kind) is tuple for kind in kinds) and isinstance(value, (str, int, float, list)):
             if isinstance(value, str):
                 return tuple(value.split(","))
             return tuple(value) if isinstance(value, list) else (value,)

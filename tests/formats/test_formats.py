@@ -10,6 +10,8 @@ from tests.formats.make import RESUMABLE, RUNS, is_of_vectors, resume, run, scor
 
 HERE = Path(__file__).parent
 RELEASES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
+LATER = {"0.1": {"keyword-lda"}}
+"""Families that a release did not have."""
 RELATIVE_ERROR = 1e-6  # of sums that other processors add in another order
 
 
@@ -31,11 +33,11 @@ def release(request, tmp_path_factory):
 def test_archives__hold_every_run_of_every_release():
     assert RELEASES[0] == "0.1"
     for number in RELEASES:
-        assert figures_of(number).keys() >= RUNS.keys()
-        assert all("score_resumed" in figures_of(number)[name] for name in RESUMABLE)
+        assert figures_of(number).keys() >= RUNS.keys() - LATER[number]
+        assert all("score_resumed" in figures_of(number)[name] for name in {*RESUMABLE} - LATER[number])
 
 
-@pytest.mark.parametrize("name", sorted(RUNS))
+@pytest.mark.parametrize("name", sorted(RUNS.keys() - set.intersection(*LATER.values())))
 def test_run__is_opened_and_goes_on_as_in_the_release_that_wrote_it(release, name):
     expected = figures_of(release)[name]
     run(f"verify {name}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.state import Arrays
     from collapsium.workers.families.document_entries import DocumentEntries
     from collapsium.workers.kernels.jit import AnyKernel
-    from collapsium.workers.kernels.likelihood import DirichletTopics
+    from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 AnyShard: TypeAlias = Any
 """A shard of documents or of vectors; the methods of a family declare which of the two they take."""
@@ -222,7 +222,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
     def dirichlet_topics(self, rows: RowsT, global_state: GlobalStateT) -> DirichletTopics:
         """Return the topics of the words of `rows`, and the Dirichlet prior of their proportions in a document.
 
-        Likelihoods of documents (`kernels.likelihood`) integrate the proportions out. Only families with
+        Likelihoods of documents (`kernels.metrics.likelihood`) integrate the proportions out. Only families with
         `dirichlet_proportions` have this method.
 
         Parameters

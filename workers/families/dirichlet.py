@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 Vector = npt.NDArray[np.float64]
 

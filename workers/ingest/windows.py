@@ -16,8 +16,8 @@ from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
 from collapsium.workers.ingest.phrases import without
 from collapsium.workers.ingest.token_reading import ReadRequest, read_tokens
-from collapsium.workers.kernels import windows as kernels
-from collapsium.workers.kernels.windows import CountedPairs, TextTokens
+from collapsium.workers.kernels.metrics import windows as kernels
+from collapsium.workers.kernels.metrics.windows import CountedPairs, TextTokens
 
 Ints = npt.NDArray[np.int64]
 

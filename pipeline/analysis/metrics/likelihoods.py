@@ -19,10 +19,10 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.kernels import likelihood
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics, TokenSequences
+from collapsium.workers.kernels.metrics import likelihood
+from collapsium.workers.kernels.metrics.likelihood import DirichletTopics, TokenSequences
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -271,7 +271,7 @@ def _toml_kinds(field: FieldInfo) -> tuple[type, ...]:
     """Return the types of an option's value in a TOML file."""
     kinds: list[type] = []
     for kind in kinds_of(field.annotation):
-        kinds += [float, int] if kind is float else [kind if isinstance(kind, type) else str]
+        kinds += [float, int] if kind is float else [kind if kind in KINDS else str]
     return tuple(dict.fromkeys(kinds))
 
 

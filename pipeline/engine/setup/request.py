@@ -31,6 +31,8 @@ BITS = ("collapsium", "numba", "numpy", "python")
 """Packages of which another version may give other bits."""
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 """Options of the loop that determine its states; they may not change when a run is resumed."""
+ADDED = ("seeds",)
+"""Options of families that 0.1 did not have; where they are empty, digests are those of 0.1."""
 KEEPS = ("all", "best")
 
 
@@ -171,6 +173,7 @@ def fingerprint(record: JsonObject) -> str:
     limits = {name: record["limits"][name] for name in SHAPING}
     names = ("family", "options", "seed", "planned", "growth")
     named: JsonObject = {name: record[name] for name in names if name in record}
+    named["options"] = {name: value for name, value in record["options"].items() if value or name not in ADDED}
     if "warm" in record:
         named["warm"] = record["warm"]["digest"]
         named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})

@@ -35,7 +35,7 @@ class Defaults:
     """A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
     50 to 1000 topics (see ``docs/benchmarks/defaults.md``)."""
     alpha: float = 0.1
-    """a_k of other fits, as common in the literature."""
+    """a_k of other fits, as common in the literature, and at most of these."""
 
 
 DEFAULTS = Defaults()
@@ -50,8 +50,8 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
     alpha: float | None = Field(
         None,
         gt=0,
-        description="Dirichlet parameter alpha_k of each topic in a document (default: 2/K with active "
-        "responsibilities; 0.1 with dense ones, and in the stochastic schedule)",
+        description="Dirichlet parameter alpha_k of each topic in a document (default: 2/K, at most 0.1, with "
+        "active responsibilities; 0.1 with dense ones, and in the stochastic schedule)",
     )
     beta: float = Field(
         100.0,
@@ -107,7 +107,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         """Return the global state before any document was swept."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
         counts = collapsed.initial_counts(summary, options, stream)
-        default = DEFAULTS.concentration / options.topics if counts["active"] else DEFAULTS.alpha
+        default = min(DEFAULTS.concentration / options.topics, DEFAULTS.alpha) if counts["active"] else DEFAULTS.alpha
         global_state = LdaGlobalState(
             **counts,
             alpha=np.full(options.topics, options.alpha or default),

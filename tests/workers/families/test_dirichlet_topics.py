@@ -15,6 +15,7 @@ OPTIONS = {
     "gibbs-lda": {"topics": 4},
     "hdp": {"topics": 6},
     "gibbs-hdp": {},
+    "keyword-lda": {"topics": 4, "seeds": {"first": ["w1"]}},
 }
 
 

@@ -44,7 +44,7 @@ from collapsium.workers.kernels.cvb import dense as dense_kernels
 from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
 from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard

@@ -31,7 +31,7 @@ from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard

@@ -40,7 +40,7 @@ from collapsium.workers.families.vb.states import (
     Vector,
 )
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 from collapsium.workers.kernels.vb import mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 

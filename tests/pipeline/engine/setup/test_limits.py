@@ -59,11 +59,12 @@ def test_options__take_lists_and_single_names_for_tuples():
 
 def test_options__have_the_documented_defaults():
     lda, hdp = make_options("lda", {"topics": 7}), make_options("hdp", {})
-    assert (lda.alpha, lda.beta, lda.order, lda.learn) == (0.1, 100.0, 0, ())
-    assert (lda.responsibilities, lda.most_active, lda.momentum, lda.flatten) == (None, None, 0.8, 1.0)
+    assert (lda.alpha, lda.beta, lda.order, lda.learn) == (None, 100.0, 0, ())
+    assert (lda.responsibilities, lda.most_active, lda.momentum, lda.flatten) == (None, None, 0.8, None)
     assert [make_options("lda", {"topics": 7, "order": order}).active for order in (0, 2)] == [True, False]
     assert (hdp.alpha_shape, hdp.alpha_rate, hdp.gamma_shape, hdp.gamma_rate, hdp.beta) == (4, 4, 7, 7, 100)
-    assert hdp.learn == ("alpha", "gamma", "pi")
+    assert (hdp.learn, hdp.learned) == (None, ("gamma", "pi"))
+    assert make_options("hdp", {"order": 2}).learned == ("alpha", "gamma", "pi")
 
 
 @pytest.mark.parametrize(

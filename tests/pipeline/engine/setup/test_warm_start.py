@@ -123,7 +123,7 @@ def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, famil
 
 
 def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_path):
-    given = {"family": "hdp", "topics": 5, "iterations": 2}
+    given = {"family": "hdp", "topics": 5, "iterations": 2, "learn": ("alpha", "gamma", "pi")}
     warm = fit(planted[0], tmp_path / "warm", warm=sources["hdp"], **given)
     cold = fit(planted[0], tmp_path / "cold", **given)
     assert warm.global_state.alpha != 1.0

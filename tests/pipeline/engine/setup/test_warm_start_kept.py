@@ -27,7 +27,7 @@ FAMILIES = {
     "lda": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-alpha",)},
     "lda-dense": {"topics": 4, "beta": 3.0, "responsibilities": "dense"},
     "lda-words": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-beta",)},
-    "hdp": {"topics": 6, "beta": 3.0},
+    "hdp": {"topics": 6, "beta": 3.0, "learn": ("alpha", "gamma", "pi")},
     "gibbs-lda": {"topics": 4, "beta": 3.0, "learn": ("alpha",)},
     "gibbs-hdp": {"start_topics": 4, "beta": 3.0},
 }

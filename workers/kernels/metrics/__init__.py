@@ -1,0 +1,1 @@
+"""Kernels of metrics: co-occurrence in windows of texts, and likelihoods of documents."""
