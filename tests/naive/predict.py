@@ -27,7 +27,7 @@ def fold_in(offsets, position, counts, phi, prior, sweeps):
                 new = new / new.sum()
                 here = here + counts[first + i] * (new - q[i])
                 q[i] = new
-            if np.abs(here - before).max() < max(1e-3, 1e-5 * counts[first:last].sum()):
+            if np.abs(here - before).max() < 1e-4:
                 break
         result[d] = here
     return result

@@ -38,10 +38,9 @@ def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt
     numpy.ndarray of float32, shape (documents, topics)
         E[n_dk].
     """
-    counts = np.zeros((shard.documents, prior.size), dtype=np.float32)
-    probability, concentration = word_probability.astype(np.float32), prior.astype(np.float32)
-    prediction.fold_in(document_pairs(shard), probability, concentration, FOLD_IN_SWEEPS, counts)
-    return counts
+    counts = np.zeros((shard.documents, prior.size))
+    prediction.fold_in(document_pairs(shard), word_probability, prior, FOLD_IN_SWEEPS, counts)
+    return counts.astype(np.float32)
 
 
 def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: float) -> Vector:
