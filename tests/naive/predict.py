@@ -14,20 +14,23 @@ def pair_probability(offsets, position, theta, phi, rest, rest_word):
 
 
 def fold_in(offsets, position, counts, phi, prior, sweeps):
-    """E[n_dk] of unseen documents by zeroth-order sweeps with phi held fixed."""
+    """E[n_dk] of unseen documents by over-relaxed zeroth-order sweeps with phi held fixed."""
     result = np.zeros((len(offsets) - 1, prior.size))
     for d, (first, last) in enumerate(pairwise(offsets)):
         q = np.zeros((last - first, prior.size))
         here = np.zeros(prior.size)
+        moving = False
         for sweep in range(sweeps):
             before = here.copy()
+            relaxation = 1.6 if moving and sweep < sweeps - 1 else 1.0
             for i in range(last - first):
                 own = 0.0 if sweep == 0 else np.maximum(here - q[i], 0.0)
-                new = (prior + own) * phi[position[first + i]] + 1e-300
-                new = new / new.sum()
+                new = (prior + own) * np.maximum(phi[position[first + i]], 1e-30)
+                new = np.maximum(q[i] + relaxation * (new / new.sum() - q[i]), 0.0)
                 here = here + counts[first + i] * (new - q[i])
                 q[i] = new
-            if np.abs(here - before).max() < 1e-4:
+            moving = np.abs(here - before).max() >= 1e-4
+            if not moving and relaxation == 1.0:
                 break
         result[d] = here
     return result

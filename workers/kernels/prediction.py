@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float64Matrix,
     Float64Vector,
     Int32Vector,
     Int64Vector,
+    Number,
     OutFloat64Matrix,
     OutFloat64Vector,
 )
-from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.jit import borrower, kernel
+from collapsium.workers.kernels.lane_code import LANES
+from collapsium.workers.kernels.lanes import larger, load, spread_evenly, store, sum_of
 from collapsium.workers.kernels.records import DocumentPairs
+
+MOVED_TOKENS = 1e-4
+"""Tokens by which a count may still move in the last sweep of folding in."""
+
+RELAXATION = 1.6
+"""Over-relaxation of folding in (successive over-relaxation; Young 1954), of which any value below 2 converges.
+
+With 200 topics and 60 to 90 words a document, 22 to 25 sweeps then do what 40 to 160 do without, on four models."""
+
+MIN_PROBABILITY = 1e-30
+"""Probability of a word that a topic cannot make: one that none can make follows the document's proportions."""
+
+ZERO, ONE = np.float32(0.0), np.float32(1.0)
+
+
+class FoldInWorkspace(NamedTuple):
+    """Arrays of single precision for the documents that are folded in, one after another.
+
+    Attributes
+    ----------
+    width : int
+        Length of rows: the number of topics, rounded up to whole vectors.
+    word_probability : float32, shape (rows * width,)
+        phi, 0 beyond the topics.
+    prior : float32, shape (width,)
+        a_k, 0 beyond the topics.
+    counts : float32, shape (width,)
+        E[n_dk] as the sweep began.
+    change : float32, shape (width,)
+        Their changes since.
+    weight : float32, shape (width,)
+        Weights of the topics for one pair.
+    share : float32, shape (pairs * width,)
+        Responsibilities of the pairs of a document.
+    """
+
+    width: int
+    word_probability: Array
+    prior: Array
+    counts: Array
+    change: Array
+    weight: Array
+    share: Array
 
 
 @kernel
@@ -67,7 +116,11 @@ def fold_in(
     """Fit the counts of unseen documents with the topics held fixed; twin: `naive.predict.fold_in`.
 
     Zeroth-order sweeps, q_dwk ~ (a_k + E'[n_dk]) phi_kw, from q ~ a_k phi_kw, until no count of the document moves
-    by more than 1e-4 tokens or the sweeps are used up.
+    by more than `MOVED_TOKENS` or the sweeps are used up. Sweeps are over-relaxed, q + `RELAXATION` times its change,
+    but for the first, the last, and the one that finds that counts no longer move.
+
+    Responsibilities have single precision, and are updated eight at a time (`lanes`). Counts have double precision, to
+    which a sweep's changes are added, so that they do not drift in long documents.
 
     Parameters
     ----------
@@ -82,27 +135,63 @@ def fold_in(
     document_topic : float64, shape (documents, topics)
         Filled with E[n_dk].
     """
-    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
-    topics = prior.size
-    weight, before = np.empty(topics), np.empty(topics)
-    for document in range(offsets.size - 1):
-        first, last = offsets[document], offsets[document + 1]
-        here = document_topic[document]
+    topics, width, longest = prior.size, (prior.size + LANES - 1) // LANES * LANES, 0
+    for document in range(pairs.offsets.size - 1):
+        longest = max(longest, pairs.offsets[document + 1] - pairs.offsets[document])
+    phi, own = np.zeros((len(word_probability), width), dtype=np.float32), np.zeros(width, dtype=np.float32)
+    for row in range(len(word_probability)):
+        for k in range(topics):
+            phi[row, k] = np.float32(max(word_probability[row, k], MIN_PROBABILITY))
+    for k in range(topics):
+        own[k] = np.float32(prior[k])
+    counts, change, weight = np.zeros(width, dtype=np.float32), np.zeros_like(own), np.zeros_like(own)
+    work = FoldInWorkspace(width, phi.reshape(-1), own, counts, change, weight, np.zeros(longest * width, np.float32))
+    for document in range(pairs.offsets.size - 1):
+        here, tokens, moving = document_topic[document], 0, False
         here[:] = 0.0
-        share = np.zeros((last - first, topics))
+        counts[:] = ZERO
+        for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+            tokens += pairs.counts[pair]
         for sweep in range(sweeps):
-            before[:] = here
-            for pair in range(first, last):
-                old, phi = share[pair - first], word_probability[position[pair]]
-                total = 0.0
-                for k in range(topics):
-                    # In the first sweep nothing is counted yet: proportions start at the prior, not at the first pairs.
-                    own = 0.0 if sweep == 0 else max(here[k] - old[k], 0.0)
-                    weight[k] = (prior[k] + own) * phi[k] + 1e-300
-                    total += weight[k]
-                for k in range(topics):
-                    new = weight[k] / total
-                    here[k] += counts[pair] * (new - old[k])
-                    old[k] = new
-            if np.abs(here - before).max() < 1e-4:
+            relaxed = moving and sweep < sweeps - 1
+            _sweep_document(document, sweep, np.float32(RELAXATION if relaxed else 1.0), pairs, work)
+            moved, total = 0.0, 0.0
+            for k in range(topics):
+                here[k] += change[k]
+                moved, total = max(moved, abs(np.float64(change[k]))), total + here[k]
+                counts[k], change[k] = np.float32(here[k]), ZERO
+            moving = moved >= MOVED_TOKENS
+            if not (moving or relaxed):
                 break
+        # Removes the rounding errors of single precision. An over-relaxed sweep is never the last.
+        if tokens > 0 and sweeps > 0:
+            here *= tokens / total
+
+
+@borrower
+def _sweep_document(document: int, sweep: int, relaxation: Number, pairs: DocumentPairs, work: FoldInWorkspace) -> None:
+    """Update the pairs of a document; the changes of its counts are added up."""
+    zero = spread_evenly(ZERO)
+    begin = pairs.offsets[document]
+    for pair in range(begin, pairs.offsets[document + 1]):
+        first, at, total = np.int64(pairs.position[pair]) * work.width, (pair - begin) * work.width, zero
+        if sweep == 0:
+            # Nothing is counted yet: proportions start at the prior, not at the first pairs.
+            for k in range(0, work.width, LANES):
+                weight = load(work.prior, k) * load(work.word_probability, first + k)
+                store(work.weight, k, weight)
+                store(work.share, at + k, zero)
+                total = total + weight
+        else:
+            for k in range(0, work.width, LANES):
+                others = load(work.counts, k) + load(work.change, k) - load(work.share, at + k)
+                weight = (load(work.prior, k) + larger(others, zero)) * load(work.word_probability, first + k)
+                store(work.weight, k, weight)
+                total = total + weight
+        count, scale = spread_evenly(np.float32(pairs.counts[pair])), spread_evenly(relaxation / sum_of(total))
+        retained = spread_evenly(ONE - relaxation)
+        for k in range(0, work.width, LANES):
+            old = load(work.share, at + k)
+            new = larger(load(work.weight, k) * scale + old * retained, zero)
+            store(work.share, at + k, new)
+            store(work.change, k, load(work.change, k) + count * (new - old))

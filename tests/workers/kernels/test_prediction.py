@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.kernels.prediction import fold_in, pair_probability
+from collapsium.workers.kernels.prediction import MOVED_TOKENS, fold_in, pair_probability
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import predict as naive
 from tests.strategies import shards
@@ -38,3 +38,57 @@ def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps):
     twin = naive.fold_in(shard.offsets, shard.position, shard.counts, phi, prior, sweeps)
     np.testing.assert_allclose(found, twin, rtol=1e-6, atol=2e-4)
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-9, atol=1e-9)
+
+
+def topics_of(generator, words, topics):
+    """Draw probabilities of words, and Dirichlet parameters of documents."""
+    phi = generator.dirichlet(np.full(words, 0.05), size=topics).T.copy()
+    return phi, generator.uniform(0.01, 0.2, topics)
+
+
+def documents_of(generator, words, lengths):
+    """Draw documents of different words, whose counts rise with the length."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    position = np.concatenate([generator.choice(words, size, replace=False) for size in lengths]).astype(np.int32)
+    return DocumentPairs(offsets, position, generator.integers(1, 40, position.size).astype(np.int32))
+
+
+@given(st.integers(0, 2**31), st.integers(1, 21))
+def test_fold_in__ends_where_a_plain_sweep_moves_no_count(seed, topics):
+    generator = np.random.default_rng(seed)
+    phi, prior = topics_of(generator, 40, topics)
+    pairs, found = documents_of(generator, 40, [3, 30]), np.empty((2, topics))
+    fold_in(pairs, phi, prior, 2000, found)
+    again = np.empty_like(found)
+    fold_in(pairs, phi, prior, 1000, again)
+    np.testing.assert_array_equal(found, again)
+    for document, here in enumerate(found):
+        first, last = pairs.offsets[document : document + 2]
+        counts, rows = pairs.counts[first:last, np.newaxis], np.maximum(phi[pairs.position[first:last]], 1e-30)
+        q = rows * (prior + here)
+        # The fixed point of the pairs' responsibilities, with the counts held.
+        for _ in range(200):
+            q = rows * (prior + np.maximum(here - q / q.sum(axis=1, keepdims=True), 0.0))
+        expected = (counts * q / q.sum(axis=1, keepdims=True)).sum(axis=0)
+        np.testing.assert_allclose(here, expected, atol=50 * MOVED_TOKENS, rtol=1e-3)
+
+
+def test_fold_in__gives_the_same_bits_wherever_arrays_lie():
+    generator = np.random.default_rng(3)
+    phi, prior = topics_of(generator, 300, 21)
+    pairs, first = documents_of(generator, 300, [5, 40, 0]), None
+    for shift in range(8):
+        shifted = np.empty(phi.size + shift)[shift:].reshape(phi.shape)
+        shifted[:] = phi
+        found = np.empty(3 * 21 + shift)[shift:].reshape(3, 21)
+        fold_in(pairs, shifted, prior, 100, found)
+        first = found.copy() if first is None else first
+        np.testing.assert_array_equal(found, first)
+
+
+def test_fold_in__gives_words_that_no_topic_makes_to_the_topics_of_the_document():
+    phi = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    pairs = DocumentPairs(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([50, 1], dtype=np.int32))
+    found = np.empty((1, 3))
+    fold_in(pairs, phi, np.full(3, 0.1), 100, found)
+    np.testing.assert_allclose(found, [[50 + 50.1 / 50.3, 0.1 / 50.3, 0.1 / 50.3]], rtol=1e-4)
