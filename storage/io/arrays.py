@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
@@ -82,9 +83,10 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
         The disk is full, or the store fails.
     """
     files: dict[str, str] = {}
+    unsynced: set[Path] = set()
 
     def put(key: str, data: bytes | memoryview) -> None:
-        files[key] = folder.write(key, data)
+        files[key] = folder.write(key, data, unsynced)
 
     numbers: dict[str, list[str]] = {}
     # Sorted, as the order of the arrays depends on the executor and the bytes must not.
@@ -95,15 +97,21 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     for name, values in {**packed, **{name: values for name, values in arrays.items() if values.shape}}.items():
         write_array(put, name, values, _chunks(values.shape, values.dtype), compress=compress)
     put(METADATA, described_group({NUMBERS: numbers} if numbers else {}))
+    # All names are on the disk before a record refers to them.
+    folder.sync(unsynced)
     return folder.write(DIGESTS, dump({"format": KIND, "version": VERSION, "files": files}))
 
 
 def _chunks(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
-    """Return the shape of a chunk, which holds complete rows and has bounded size."""
+    """Return the shape of a chunk, which holds complete rows and has bounded size; all chunks have about as many rows.
+
+    Zarr pads the last chunk to full size: with rows left over for it, up to half of a file would be zeros.
+    """
     if not shape:
         return ()
     row = max(int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize, 1)
-    return (max(min(CHUNK_BYTES // row, shape[0]), 1), *(max(size, 1) for size in shape[1:]))
+    number = math.ceil(shape[0] / max(CHUNK_BYTES // row, 1))
+    return (math.ceil(shape[0] / max(number, 1)) or 1, *(max(size, 1) for size in shape[1:]))
 
 
 def _pieces(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[slice] | list[EllipsisType]:

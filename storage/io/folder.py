@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import stat
@@ -195,7 +196,7 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return b"", 0
 
-    def write(self, name: str, data: bytes | memoryview) -> str:
+    def write(self, name: str, data: bytes | memoryview, unsynced: set[Path] | None = None) -> str:
         """Write a file atomically: a reader sees the old contents or the new ones.
 
         Parameters
@@ -204,6 +205,8 @@ class Folder:
             The file's name inside the folder; missing folders are made.
         data : bytes or memoryview
             The contents.
+        unsynced : set of Path, optional
+            Gets the folders with new names, for `sync`: files that one record refers to are written in less time.
 
         Returns
         -------
@@ -217,7 +220,10 @@ class Folder:
         """
         target = self._at(name)
         if self.local:
-            self._do(name, lambda: local.write_atomically(Path(target), data, replace=True, guard=self.guard))
+            self._do(
+                name,
+                lambda: local.write_atomically(Path(target), data, replace=True, guard=self.guard, unsynced=unsynced),
+            )
         else:
             try:
                 with self.guard():
@@ -225,6 +231,26 @@ class Folder:
             except FileNotFoundError as error:
                 raise StoreError(f"{self.url}/{name}: cannot be written ({error})") from None
         return hashlib.sha256(data).hexdigest()
+
+    def sync(self, unsynced: Collection[Path]) -> None:
+        """Sync new names to the disk, the deepest first; see `write`.
+
+        Parameters
+        ----------
+        unsynced : collection of Path
+            The folders with new names. Those between them and this folder are synced too, as a process that was killed
+            may have made them.
+
+        Raises
+        ------
+        StoreError
+            The disk fails.
+        """
+        here, folders = Path(self._path), set(unsynced)
+        for path in unsynced:
+            folders.update(parent for parent in path.parents if parent.is_relative_to(here))
+        for path in sorted(folders, key=lambda path: (-len(path.parts), path)):
+            self._do("", functools.partial(local.sync_folder, path))
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a new file; of several writers one succeeds (on object stores by a conditional put).

@@ -40,8 +40,8 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and its parents, and sync their names to the disk."""
+def make_folder(path: Path, unsynced: set[Path] | None = None) -> None:
+    """Make a folder and its parents, and sync their names to the disk, or add the folders that must be synced."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -50,14 +50,22 @@ def make_folder(path: Path) -> None:
         path = path.parent
     for parent in reversed(missing):
         parent.mkdir(exist_ok=True)
-        sync_folder(parent.parent)
+        _sync_names(parent.parent, unsynced)
 
 
-def _make_ready(folder: Path, guard: Guard) -> None:
+def _sync_names(folder: Path, unsynced: set[Path] | None) -> None:
+    """Sync the names in a folder, or add it to the folders that must be synced."""
+    if unsynced is None:
+        sync_folder(folder)
+    else:
+        unsynced.add(folder)
+
+
+def _make_ready(folder: Path, guard: Guard, unsynced: set[Path] | None = None) -> None:
     """Make a folder to write into, under the guard if it is new, as it may belong to another process by now."""
     if not folder.is_dir():
         with guard():
-            make_folder(folder)
+            make_folder(folder, unsynced)
 
 
 def _sync_file(path: Path) -> None:
@@ -65,9 +73,36 @@ def _sync_file(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def write_atomically(path: Path, data: bytes | memoryview, *, replace: bool, guard: Guard = unguarded) -> None:
-    """Write a file atomically by renaming a temporary one; `FileExistsError` if it may not replace another."""
-    _make_ready(path.parent, guard)
+def write_atomically(
+    path: Path,
+    data: bytes | memoryview,
+    *,
+    replace: bool,
+    guard: Guard = unguarded,
+    unsynced: set[Path] | None = None,
+) -> None:
+    """Write a file atomically by renaming a temporary one.
+
+    Parameters
+    ----------
+    path : Path
+        The file; missing folders are made.
+    data : bytes or memoryview
+        The contents.
+    replace : bool
+        Whether it may replace another file.
+    guard : callable, optional
+        Context that is entered while names change.
+    unsynced : set of Path, optional
+        Gets the folders with new names, which the caller syncs before a record refers to the file. Otherwise they are
+        synced at once.
+
+    Raises
+    ------
+    FileExistsError
+        The file exists, and may not be replaced.
+    """
+    _make_ready(path.parent, guard, unsynced)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with part.open("wb") as handle:
@@ -79,7 +114,7 @@ def write_atomically(path: Path, data: bytes | memoryview, *, replace: bool, gua
                 part.replace(path)
             else:
                 os.link(part, path)
-        sync_folder(path.parent)
+        _sync_names(path.parent, unsynced)
     finally:
         part.unlink(missing_ok=True)
 

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays_of
 from zarr.storage import MemoryStore
 
 from collapsium.storage.errors import DamagedError
-from collapsium.storage.io import arrays
+from collapsium.storage.io import arrays, local
 from collapsium.storage.io.arrays import open_arrays, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.zarr_fast_path import (
@@ -111,3 +111,30 @@ def test_a_chunk_of_another_size__is_a_damage(tmp_path):
         with pytest.raises(DamagedError):
             found[part]
     assert list(open_arrays(folder)) == ["x"]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 15, 17, 100])
+def test_chunks__have_about_as_many_rows_and_bounded_size(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(arrays, "CHUNK_BYTES", 8 * 24 + 5)
+    values = np.arange(rows * 3, dtype=np.float64).reshape(rows, 3)
+    digest = write_arrays(Folder(tmp_path / "g"), {"x": values}, compress=False)
+    np.testing.assert_array_equal(read_arrays(Folder(tmp_path / "g"), digest)["x"], values)
+    sizes = [path.stat().st_size for path in (tmp_path / "g/x/c").rglob("*") if path.is_file()]
+    assert len(sizes) == -(-rows // 8)
+    assert set(sizes) == {24 * -(-rows // len(sizes))}
+
+
+def test_names_in_folders__are_synced_once_and_before_the_record_that_refers_to_them(tmp_path, monkeypatch):
+    synced, sync = [], local.sync_folder
+
+    def record(path):
+        synced.append((path.relative_to(tmp_path).as_posix(), (tmp_path / "run/g/digests.json").exists()))
+        sync(path)
+
+    monkeypatch.setattr(local, "sync_folder", record)
+    write_arrays(Folder(tmp_path / "run/g"), {"x": np.ones(3), "y": np.ones((2, 2)), "z": np.array(1.0)})
+    before = [name for name, recorded in synced if not recorded]
+    assert sorted(before) == sorted(set(before))
+    made = {path.parent.relative_to(tmp_path).as_posix() for path in (tmp_path / "run").rglob("*")} | {"."}
+    assert set(before) == made
+    assert synced[-1] == ("run/g", True)
