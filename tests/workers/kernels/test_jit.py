@@ -113,3 +113,18 @@ def test_kernels__have_the_same_machine_code_where_other_code_was_compiled_befor
     made = [np.empty(50) for _ in range(3)]
     special.polygammas(np.linspace(0.1, 5.0, 50), *made)
     assert done.stdout.split() == ["1", *(float(one.sum()).hex() for one in made)]  # 1: as a process of its own made it
+
+
+@pytest.mark.skipif(module.INTERPRETED, reason="the compiler is off")
+def test_kernels__are_loaded_without_linear_algebra_which_other_code_still_finds():
+    script = """
+import sys
+from collapsium.workers.kernels.prediction import pair_probability
+pair_probability.compile()
+print("scipy.linalg" in sys.modules)
+import numba, numpy as np
+product = numba.njit(lambda a, b: a @ b + np.linalg.inv(a))
+print(product(np.eye(2), np.ones((2, 2))).sum(), np.array(numba.njit(lambda a: np.cov(a))(np.eye(2))).sum())
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "6.0", "0.0"]
