@@ -75,6 +75,13 @@ class ShardReference:
         nothing = np.zeros(0, dtype=np.int32)
         return Documents(ids, np.zeros(len(ids) + 1, dtype=np.int64), nothing, nothing, extras)
 
+    def ids(self) -> pa.Array:
+        """Read the ids of the shard's documents or vectors."""
+        from collapsium.storage.corpus.shard import read_ids
+        from collapsium.storage.corpus.vectors import read_columns
+
+        return read_ids(self.folder, self.record) if self.dense is None else read_columns(self.folder, self.record)[0]
+
     def vectors(self) -> Vectors:
         """Read the shard's vectors with all their columns.
 

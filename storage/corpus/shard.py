@@ -326,6 +326,13 @@ def read_further(folder: Folder, record: ShardRecord) -> dict[str, pa.Array]:
         return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)[1]
 
 
+def read_ids(folder: Folder, record: ShardRecord) -> pa.Array:
+    """Read the ids of a shard's documents, without words; see `read_documents`."""
+    path, data = read_part(folder, record)
+    with shard_damage(path):
+        return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)[0]
+
+
 def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
     """Decode and check the bytes of a shard's file, as anyone may have written them.
 

@@ -1,0 +1,107 @@
+"""Proportions of topics in documents, as sparse rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.short_repr import ShortRepr
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class DocumentProportions(ShortRepr):
+    """Proportions of documents, sparse.
+
+    Attributes
+    ----------
+    offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Offsets of the documents: document d has the entries ``offsets[d]`` to ``offsets[d + 1] - 1``; none if nothing
+        is known of it.
+    topics : numpy.ndarray of int32, shape (entries,)
+        Topic of each entry.
+    shares : numpy.ndarray of float32, shape (entries,)
+        Proportion of each entry, positive; those of a document add up to 1.
+    width : int
+        Number of topics: larger than each topic.
+    """
+
+    offsets: Ints
+    topics: npt.NDArray[np.int32]
+    shares: npt.NDArray[np.float32]
+    width: int
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.offsets.size - 1
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Documents that have proportions, as true, shape (documents,)."""
+        return np.diff(self.offsets) > 0
+
+    def take(self, places: Ints) -> DocumentProportions:
+        """Return the documents at some places; a place of -1 is a document without proportions."""
+        lengths = np.where(places < 0, 0, np.diff(self.offsets)[places]) if self.documents else np.zeros_like(places)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        starts = self.offsets[:-1][places] if self.documents else offsets[:-1]
+        entries = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts, lengths)
+        return DocumentProportions(offsets, self.topics[entries], self.shares[entries], self.width)
+
+    def totals(self) -> npt.NDArray[np.float64]:
+        """Return the sum of each topic's proportions over the documents, shape (width,)."""
+        sums = np.bincount(self.topics, weights=self.shares, minlength=self.width)
+        totals: npt.NDArray[np.float64] = np.asarray(sums, dtype=np.float64)
+        return totals
+
+    def in_columns(self, columns: Ints) -> DocumentProportions:
+        """Return the proportions with renumbered topics.
+
+        Parameters
+        ----------
+        columns : numpy.ndarray of int64, shape (width,)
+            New number of each topic, -1 for those that are left out; what remains of a document is scaled to 1.
+
+        Returns
+        -------
+        DocumentProportions
+            Documents that had only topics that are left out have no proportions.
+        """
+        owner, topics = np.repeat(np.arange(self.documents), np.diff(self.offsets)), columns[self.topics]
+        retained = topics >= 0
+        return sparse_proportions(
+            owner[retained], topics[retained], self.shares[retained], self.documents, int(columns.max(initial=-1)) + 1
+        )
+
+
+def sparse_proportions(
+    owner: Ints, topics: npt.NDArray[np.integer], shares: npt.NDArray[np.floating], documents: int, width: int
+) -> DocumentProportions:
+    """Return proportions from the entries of documents, scaled to a sum of 1.
+
+    Parameters
+    ----------
+    owner : numpy.ndarray of int64, shape (entries,)
+        Document of each entry, ascending.
+    topics : numpy.ndarray of int, shape (entries,)
+        Topic of each entry.
+    shares : numpy.ndarray of float, shape (entries,)
+        Weight of each entry, 0 or more; entries of 0 are left out.
+    documents, width : int
+        Numbers of documents and of topics.
+
+    Returns
+    -------
+    DocumentProportions
+        The proportions.
+    """
+    positive = shares > 0.0
+    owner, topics, weights = owner[positive], topics[positive], shares[positive].astype(np.float64)
+    totals = np.bincount(owner, weights=weights, minlength=documents)
+    scaled = (weights / totals[owner]).astype(np.float32)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=documents))]).astype(np.int64)
+    return DocumentProportions(offsets, topics.astype(np.int32), scaled, width)

@@ -1,0 +1,341 @@
+"""Read proportions of documents from Parquet files, those of `infer` or of anyone, in bounded memory.
+
+A file has a row for each document. Its topics are the columns ``topic_0``, ``topic_1`` and so on, a column of lists,
+any columns of numbers, or sparse lists ``topics`` and ``proportions``. The column ``id`` names the documents; without
+it, the rows follow the order of the corpus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.storage.corpus.parquet import FAULTS
+from collapsium.storage.errors import InputError
+from collapsium.storage.io.parquet.bounded_file import BoundedFile
+from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
+from collapsium.storage.short_repr import ShortRepr
+
+Ints = npt.NDArray[np.int64]
+
+ID, TOPICS, PROPORTIONS, SEGMENT = "id", "topics", "proportions", "segment"
+FORMATS = (
+    "expected `id` and the proportions of a document in each row: in columns topic_0, topic_1 and so on, in a column "
+    "of lists, or in the lists `topics` and `proportions` that `infer` writes"
+)
+SUM_TOLERANCE = 0.01
+"""Largest distance of a row's sum from 1, as of proportions that were rounded."""
+MAX_TOPIC = 1 << 31
+"""Numbers of topics are smaller."""
+HASHED = 1 << 22
+"""Bytes that are hashed at a time."""
+TOPIC_COLUMN = re.compile("topic_([0-9]{1,9})")
+
+
+@dataclass(frozen=True, repr=False)
+class ProportionsFile(ShortRepr):
+    """The contents of a file of proportions.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    ids : pyarrow.Array of string or None
+        Id of each row's document; None if the rows follow the order of the corpus.
+    proportions : DocumentProportions
+        The rows.
+    """
+
+    path: str
+    ids: pa.Array | None
+    proportions: DocumentProportions
+
+    def places(self, ids: pa.Array) -> Ints:
+        """Return the row of each document by its id, -1 for none."""
+        return np.asarray(pc.fill_null(pc.index_in(ids, value_set=self.ids), -1), dtype=np.int64)
+
+    def require_documents(self, documents: int) -> None:
+        """Raise `InputError` unless rows without ids are as many as the corpus has documents."""
+        rows = self.proportions.documents
+        if self.ids is None and rows != documents:
+            raise InputError(
+                self.path,
+                f"expected {documents:,} rows, one for each document of the corpus in its order, found {rows:,}; with "
+                f"a column `{ID}`, rows may be fewer and in any order",
+            )
+
+
+def digest_of_file(path: str) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with reading(path), open_input(path) as handle:
+        while piece := handle.read(HASHED):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def read_proportions(path: str) -> ProportionsFile:
+    """Read and check a Parquet file of proportions.
+
+    Parameters
+    ----------
+    path : str
+        The file, at any fsspec URL.
+
+    Returns
+    -------
+    ProportionsFile
+        Its rows.
+
+    Raises
+    ------
+    AbsentError
+        There is no such file.
+    InputError
+        It is not Parquet, or damaged; it has none of the known columns; an id is missing or there twice; or a row's
+        proportions are missing, negative, not finite, or do not add up to 1.
+    """
+    with reading(path), open_input(path) as handle:
+        try:
+            file = BoundedFile(handle)
+            layout = _Layout.of(path, file.schema)
+            parts, ids, row = [], [], 0
+            for batch in file.batches(layout.columns):
+                if layout.has_ids:
+                    ids.append(_ids(path, batch.column(batch.schema.get_field_index(ID)), row))
+                parts.append(layout.rows(batch, row))
+                if layout.kind == "lists" and parts[-1].width != parts[0].width:
+                    text = f"expected {parts[0].width} proportions, as other rows have, found {parts[-1].width}"
+                    raise InputError(path, text, _where(layout.names[0], row))
+                row += batch.num_rows
+        except InputError:
+            raise
+        except FAULTS as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+            raise InputError(path, f"expected a Parquet file of proportions ({reason})") from None
+    proportions = _joined(parts)
+    if not proportions.known.any():
+        raise InputError(path, "expected proportions of at least one document, found none")
+    known = None
+    if layout.has_ids:
+        known = pa.concat_arrays(ids)
+        _require_distinct(path, known)
+    return ProportionsFile(path, known, proportions)
+
+
+def _joined(parts: Sequence[DocumentProportions]) -> DocumentProportions:
+    """Return consecutive rows as one."""
+    lengths = [np.diff(part.offsets) for part in parts]
+    return DocumentProportions(
+        np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))]).astype(np.int64),
+        np.concatenate([np.zeros(0, np.int32), *(part.topics for part in parts)]),
+        np.concatenate([np.zeros(0, np.float32), *(part.shares for part in parts)]),
+        max((part.width for part in parts), default=0),
+    )
+
+
+def _ids(path: str, column: pa.Array, first: int) -> pa.Array:
+    """Return a column of ids as strings."""
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise InputError(path, "expected an id, found none", _where(ID, first + row))
+    if not (pa.types.is_integer(column.type) or pa.types.is_string(column.type) or _is_large_text(column.type)):
+        raise InputError(path, f"expected texts or whole numbers, found {column.type}", f"column '{ID}'")
+    return column.cast(pa.string())
+
+
+def _is_large_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _require_distinct(path: str, ids: pa.Array) -> None:
+    """Raise `InputError` if an id is there twice."""
+    codes = np.asarray(ids.dictionary_encode().indices, dtype=np.int64)
+    # Codes are given in the order of first occurrence, so that the first repeated one is no larger than one before.
+    again = np.flatnonzero(np.diff(np.maximum.accumulate(codes)) == 0)
+    if again.size:
+        row = int(again[0]) + 1
+        before = int(np.flatnonzero(codes == codes[row])[0])
+        raise InputError(path, f"the id {ids[row].as_py()!r} is that of row {before + 1:,} too", _where(ID, row))
+
+
+def _where(column: str, row: int) -> str:
+    return f"column {column!r}, row {row + 1:,}"
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Columns of a file: sparse lists, a column of dense lists, or a column for each topic.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    names : tuple of str
+        Columns of proportions; of sparse lists `TOPICS` first.
+    has_ids : bool
+        Whether there is a column of ids.
+    kind : {"sparse", "lists", "columns"}
+        The layout.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    has_ids: bool
+    kind: str
+
+    @classmethod
+    def of(cls, path: str, schema: pa.Schema) -> _Layout:
+        """Return the layout of a file."""
+        names, has_ids = list(schema.names), ID in schema.names
+        again = next((name for number, name in enumerate(names) if name in names[:number]), None)
+        if again is not None:
+            raise InputError(path, "expected each column once, found it twice", f"column {again[:100]!r}")
+        if SEGMENT in names:
+            raise InputError(
+                path,
+                "expected a row for each document, found segments; infer without `segments`",
+                f"column '{SEGMENT}'",
+            )
+        if TOPICS in names and PROPORTIONS in names:
+            for name in (TOPICS, PROPORTIONS):
+                if not _is_list(schema.field(name).type):
+                    raise InputError(path, f"expected lists, found {schema.field(name).type}", f"column '{name}'")
+            return cls(path, (TOPICS, PROPORTIONS), has_ids, "sparse")
+        numbered = {int(match[1]): match[0] for match in map(TOPIC_COLUMN.fullmatch, names) if match}
+        if numbered:
+            gap = next((number for number in range(len(numbered)) if number not in numbered), None)
+            if gap is not None:
+                raise InputError(path, f"expected a column topic_{gap}, as there is topic_{max(numbered)}")
+            return cls(path, tuple(numbered[number] for number in range(len(numbered))), has_ids, "columns")
+        lists = [name for name in names if name != ID and _is_list(schema.field(name).type)]
+        if PROPORTIONS in lists or len(lists) == 1:
+            return cls(path, (PROPORTIONS if PROPORTIONS in lists else lists[0],), has_ids, "lists")
+        numbers = tuple(name for name in names if name != ID and _is_number(schema.field(name).type))
+        if lists or not numbers:
+            raise InputError(path, f"{FORMATS}; found the columns {', '.join(map(repr, names[:20])) or 'none'}")
+        return cls(path, numbers, has_ids, "columns")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to read."""
+        return [*((ID,) if self.has_ids else ()), *self.names]
+
+    def rows(self, batch: pa.RecordBatch, first: int) -> DocumentProportions:
+        """Return and check the rows of a batch; `first` is the number of its first row."""
+        columns = [batch.column(batch.schema.get_field_index(name)) for name in self.names]
+        if self.kind == "columns":
+            return self._of_columns(columns, first)
+        owner, values = self._flat(columns[-1], self.names[-1], first)
+        self._require_proportions(values, owner, self.names[-1], first)
+        if self.kind == "sparse":
+            return self._of_pairs(columns[0], owner, values, first)
+        lengths = np.bincount(owner, minlength=len(columns[0]))
+        width = int(lengths.max(initial=0))
+        short = np.flatnonzero(lengths != width)
+        if short.size:
+            row = int(short[0])
+            raise InputError(
+                self.path,
+                f"expected {width} proportions, as other rows have, found {lengths[row]}",
+                _where(self.names[0], first + row),
+            )
+        topics = np.arange(owner.size) - owner * width
+        self._require_sums(owner, values, len(columns[0]), first)
+        return sparse_proportions(owner, topics, values, len(columns[0]), width)
+
+    def _of_columns(self, columns: Sequence[pa.Array], first: int) -> DocumentProportions:
+        rows, width = len(columns[0]), len(columns)
+        values = np.empty((rows, width))
+        for number, (name, column) in enumerate(zip(self.names, columns, strict=True)):
+            values[:, number] = self._numbers(column, name)
+            self._require_proportions(values[:, number], np.arange(rows), name, first)
+        owner = np.repeat(np.arange(rows), width)
+        self._require_sums(owner, values.ravel(), rows, first)
+        return sparse_proportions(owner, np.tile(np.arange(width), rows), values.ravel(), rows, width)
+
+    def _of_pairs(
+        self, column: pa.Array, owner: Ints, values: npt.NDArray[np.float64], first: int
+    ) -> DocumentProportions:
+        """Return sparse rows; small proportions may have been left out, so that their sum may be below 1."""
+        topic_owner, numbers = self._flat(column, TOPICS, first)
+        rows = len(column)
+        differs = np.flatnonzero(np.bincount(topic_owner, minlength=rows) != np.bincount(owner, minlength=rows))
+        if differs.size:
+            raise InputError(
+                self.path, f"expected as many topics as proportions in row {first + int(differs[0]) + 1:,}"
+            )
+        wrong = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= MAX_TOPIC))
+        if wrong.size:
+            at = int(wrong[0])
+            raise InputError(
+                self.path, f"expected numbers of topics, found {numbers[at]:g}", _where(TOPICS, first + int(owner[at]))
+            )
+        topics = numbers.astype(np.int64)
+        order = np.lexsort((topics, owner))
+        again = np.flatnonzero((np.diff(owner[order]) == 0) & (np.diff(topics[order]) == 0))
+        if again.size:
+            at = int(order[again[0]])
+            raise InputError(
+                self.path, f"the topic {topics[at]} is there twice", _where(TOPICS, first + int(owner[at]))
+            )
+        self._require_sums(owner, values, rows, first, complete=False)
+        return sparse_proportions(owner[order], topics[order], values[order], rows, int(topics.max(initial=-1)) + 1)
+
+    def _flat(self, column: pa.Array, name: str, first: int) -> tuple[Ints, npt.NDArray[np.float64]]:
+        """Return the row of each value of a column of lists, and the values."""
+        if column.null_count:
+            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+            raise InputError(self.path, "expected a list, found none", _where(name, first + row))
+        owner = np.asarray(pc.list_parent_indices(column), dtype=np.int64)
+        flat = pc.list_flatten(column)
+        if not _is_number(flat.type):
+            raise InputError(self.path, f"expected numbers, found {flat.type}", f"column {name!r}")
+        return owner, self._numbers(flat, name)
+
+    def _numbers(self, column: pa.Array, name: str) -> npt.NDArray[np.float64]:
+        """Return numbers as double precision; NaN where they are missing."""
+        if not _is_number(column.type):
+            raise InputError(self.path, f"expected numbers, found {column.type}", f"column {name!r}")
+        return np.asarray(pc.fill_null(column.cast(pa.float64()), np.nan), dtype=np.float64)
+
+    def _require_proportions(self, values: npt.NDArray[np.float64], owner: Ints, name: str, first: int) -> None:
+        """Raise `InputError` for a value that is missing, not finite or negative."""
+        wrong = np.flatnonzero(~((values >= 0.0) & (values < np.inf)))
+        if wrong.size:
+            at = int(wrong[0])
+            value = "none" if np.isnan(values[at]) else f"{values[at]:g}"
+            raise InputError(
+                self.path, f"expected a proportion of 0 or more, found {value}", _where(name, first + int(owner[at]))
+            )
+
+    def _require_sums(
+        self, owner: Ints, values: npt.NDArray[np.float64], rows: int, first: int, *, complete: bool = True
+    ) -> None:
+        """Raise `InputError` for a row that does not add up to 1; an incomplete one may add up to less."""
+        sums = np.bincount(owner, weights=values, minlength=rows)
+        wrong = sums > 1.0 + SUM_TOLERANCE
+        if complete:
+            wrong |= sums < 1.0 - SUM_TOLERANCE
+        for row in np.flatnonzero(wrong)[:1]:
+            raise InputError(
+                self.path,
+                f"expected proportions that add up to 1, found a sum of {sums[row]:.6g}; divide each row by its sum",
+                f"row {first + int(row) + 1:,}",
+            )

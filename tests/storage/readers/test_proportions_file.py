@@ -1,0 +1,147 @@
+"""Files of proportions: all layouts, and faults that name column and row."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as drawn
+
+from collapsium.storage.errors import AbsentError, InputError
+from collapsium.storage.readers.proportions_file import digest_of_file, read_proportions
+
+THETA = np.array([[0.25, 0.75, 0.0], [0.0, 0.0, 1.0], [0.5, 0.25, 0.25]])
+
+
+def written(place, columns, **how):
+    path = place / "theta.parquet"
+    pq.write_table(pa.table(columns), path, **how)
+    return str(path)
+
+
+def dense(proportions):
+    theta = np.zeros((proportions.documents, proportions.width))
+    theta[np.repeat(np.arange(len(theta)), np.diff(proportions.offsets)), proportions.topics] = proportions.shares
+    return theta
+
+
+def layouts(theta):
+    lists = pa.array(theta.tolist(), pa.list_(pa.float64()))
+    flat = pa.array(theta.ravel())
+    sparse = [[(k, share) for k, share in enumerate(row) if share] for row in theta.tolist()]
+    return {
+        "topic_N": {f"topic_{k}": theta[:, k] for k in reversed(range(theta.shape[1]))},
+        "numbers": {f"share of {k}": theta[:, k].astype(np.float32) for k in range(theta.shape[1])},
+        "lists": {"embedding clusters": lists},
+        "fixed lists": {"proportions": pa.FixedSizeListArray.from_arrays(flat, theta.shape[1]), "path": lists},
+        "sparse": {
+            "topics": pa.array([[k for k, _ in row] for row in sparse], pa.list_(pa.int32())),
+            "proportions": pa.array([[share for _, share in row] for row in sparse], pa.list_(pa.float32())),
+        },
+    }
+
+
+@pytest.mark.parametrize("layout", list(layouts(THETA)))
+@pytest.mark.parametrize("ids", [None, ["a", "b", "c"], [7, 3, 5]], ids=["order", "texts", "numbers"])
+def test_all_layouts__give_the_same_proportions(tmp_path, layout, ids):
+    columns = {**({} if ids is None else {"id": ids}), **layouts(THETA)[layout]}
+    file = read_proportions(written(tmp_path, columns))
+    np.testing.assert_allclose(dense(file.proportions), THETA, rtol=1e-6)
+    assert (file.ids is None) == (ids is None)
+    if ids is not None:
+        assert file.places(pa.array([str(ids[2]), "elsewhere", str(ids[0])])).tolist() == [2, -1, 0]
+
+
+@given(
+    drawn.arrays(
+        np.float64, st.tuples(st.integers(1, 2100), st.integers(1, 4)), elements=st.floats(0.0, 1.0, width=16)
+    ),
+    st.sampled_from(sorted(layouts(THETA))),
+    st.integers(1, 1500),
+)
+def test_rows_of_any_number_and_width__are_read_in_their_order(tmp_path_factory, weights, layout, group):
+    weights[:, 0] += weights.sum(axis=1) == 0.0
+    theta = weights / weights.sum(axis=1, keepdims=True)
+    place = tmp_path_factory.mktemp("theta")
+    file = read_proportions(written(place, layouts(theta)[layout], row_group_size=group))
+    found = dense(file.proportions)
+    np.testing.assert_allclose(found, theta[:, : found.shape[1]], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(theta[:, found.shape[1] :], 0.0)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_sparse_rows__may_leave_small_proportions_out_and_be_empty(tmp_path):
+    columns = {"id": ["a", "b"], "topics": [[9, 2], []], "proportions": [[0.6, 0.2], []]}
+    proportions = read_proportions(written(tmp_path, columns)).proportions
+    assert proportions.width == 10
+    assert proportions.known.tolist() == [True, False]
+    np.testing.assert_allclose(dense(proportions)[0, [2, 9]], [0.25, 0.75], rtol=1e-6)
+
+
+def test_topics_that_are_left_out__take_their_share_with_them(tmp_path):
+    proportions = read_proportions(written(tmp_path, layouts(THETA)["lists"])).proportions
+    kept = proportions.in_columns(np.array([0, 1, -1]))
+    np.testing.assert_allclose(dense(kept), [[0.25, 0.75], [0.0, 0.0], [2 / 3, 1 / 3]], rtol=1e-6)
+    assert kept.known.tolist() == [True, False, True]
+    np.testing.assert_allclose(proportions.totals(), THETA.sum(axis=0))
+
+
+def test_documents_in_another_order__take_their_rows(tmp_path):
+    proportions = read_proportions(written(tmp_path, layouts(THETA)["sparse"])).proportions
+    taken = proportions.take(np.array([2, -1, 0, 2]))
+    np.testing.assert_allclose(dense(taken), [THETA[2], [0, 0, 0], THETA[0], THETA[2]], rtol=1e-6)
+
+
+FAULTS = {
+    "negative": ({"topic_0": [0.5, -0.5], "topic_1": [0.5, 1.5]}, "column 'topic_0', row 2: .* found -0.5"),
+    "missing": ({"topic_0": [0.5, None], "topic_1": [0.5, 1.0]}, "column 'topic_0', row 2: .* found none"),
+    "infinite": ({"x": [[0.5, 0.5], [np.inf, 0.0]]}, "column 'x', row 2: .* found inf"),
+    "sum": ({"topic_0": [1.0, 0.5], "topic_1": [0.0, 0.2]}, "row 2: expected proportions that add up to 1, .* 0.7"),
+    "logits": ({"x": [[3.0, 4.0]]}, "row 1: expected proportions that add up to 1, found a sum of 7; divide each row"),
+    "sparse sum": ({"topics": [[0, 1]], "proportions": [[0.9, 0.9]]}, "row 1: .* a sum of 1.8"),
+    "widths": ({"x": [[1.0], [0.5, 0.5]]}, "column 'x', row 1: expected 2 proportions, as other rows have, found 1"),
+    "no list": ({"x": [[1.0], None]}, "column 'x', row 2: expected a list, found none"),
+    "texts": ({"x": [["a"]]}, "column 'x': expected numbers, found string"),
+    "lengths": ({"topics": [[0]], "proportions": [[0.5, 0.5]]}, "expected as many topics as proportions in row 1"),
+    "topic": ({"topics": [[0, -1]], "proportions": [[0.5, 0.5]]}, "column 'topics', row 1: .* found -1"),
+    "topic twice": ({"topics": [[3, 3]], "proportions": [[0.5, 0.5]]}, "the topic 3 is there twice"),
+    "gap": ({"topic_0": [1.0], "topic_2": [0.0]}, "expected a column topic_1, as there is topic_2"),
+    "segments": ({"id": ["a"], "segment": [1], "topic_0": [1.0]}, "column 'segment': expected a row for each document"),
+    "ids twice": ({"id": ["a", "b", "a"], "topic_0": [1.0] * 3}, "column 'id', row 3: the id 'a' is that of row 1 too"),
+    "no id": ({"id": ["a", None], "topic_0": [1.0, 1.0]}, "column 'id', row 2: expected an id, found none"),
+    "kind of id": ({"id": [0.5], "topic_0": [1.0]}, "column 'id': expected texts or whole numbers, found double"),
+    "nothing": ({"id": ["a"], "title": ["b"]}, "expected `id` and the proportions .* found the columns 'id', 'title'"),
+    "no rows": ({"id": pa.array([], pa.string()), "topic_0": pa.array([], pa.float64())}, "of at least one document"),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_fault__is_named_with_its_column_and_row(tmp_path, fault):
+    columns, text = FAULTS[fault]
+    path = written(tmp_path, columns)
+    with pytest.raises(InputError, match=text) as raised:
+        read_proportions(path)
+    assert str(raised.value).startswith(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_rows_far_into_the_file__are_counted_from_its_beginning(tmp_path):
+    theta = np.tile([0.5, 0.5], (3000, 1))
+    theta[2500] = [0.5, 0.6]
+    with pytest.raises(InputError, match="row 2,501: "):
+        read_proportions(written(tmp_path, layouts(theta)["topic_N"], row_group_size=700))
+
+
+def test_a_damaged_or_missing_file__is_one_line(tmp_path):
+    path = written(tmp_path, layouts(THETA)["lists"])
+    data = Path(path).read_bytes()
+    for damaged in (data[:-3], data[:40] + b"\0" * 20 + data[60:], b"", b"id,topic_0\na,1\n"):
+        (tmp_path / "damaged.parquet").write_bytes(damaged)
+        with pytest.raises(InputError, match="expected a Parquet file of proportions"):
+            read_proportions(str(tmp_path / "damaged.parquet"))
+    with pytest.raises(AbsentError):
+        read_proportions(str(tmp_path / "nothing.parquet"))
+    assert digest_of_file(path) != digest_of_file(str(tmp_path / "damaged.parquet"))
