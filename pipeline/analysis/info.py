@@ -117,8 +117,7 @@ def _run(run: Run) -> dict[str, Any]:
         facts["samples"] = [Model(sample.url).record.iterations for sample in samples_of(run.folder.url)]
     if isinstance(facts.get("corpus"), dict):
         facts["corpus"] = {name: value for name, value in facts["corpus"].items() if name != "shards"}
-    if "warm" in record:
-        facts["warm"] = record["warm"]
+    facts.update({name: record[name] for name in ("warm", "start") if name in record})
     if run.model.exists(MODEL_RECORD):
         facts["model"] = _model(Model(run.folder.url))
     return facts

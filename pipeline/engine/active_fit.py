@@ -22,6 +22,7 @@ from collapsium.pipeline.engine.setup.compile_kernels import compile_for, report
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus, heldout_references
 from collapsium.pipeline.engine.setup.request import Request, differing_versions
+from collapsium.pipeline.engine.setup.starts import Start, most_topics, start_of_file
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
@@ -49,7 +50,7 @@ class ActiveFit:
     def run(self) -> Model:
         """Read the corpus, compile the kernels, run the loop and save its last state."""
         request = self._request
-        heldouts, warm = heldout_references(request), self._warm_starts()
+        heldouts, warm, start = heldout_references(request), self._warm_starts(), self._start()
         name = f"the training corpus {request.corpus.url}"
         disjoint = request.heldout is None or require_held_out(lineage_of(request.corpus), request.heldout, name)
         planned = self._plan(None) if self._placement.is_local else None
@@ -60,7 +61,7 @@ class ActiveFit:
             planned = planned or self._plan(executor)
             with freed_memory(executor), scratch_folder(planned, executor) as scratch:
                 self._scratch = scratch
-                loaded = LoadedCorpus(request, heldouts, executor, scratch, warm)
+                loaded = LoadedCorpus(request, heldouts, executor, scratch, warm, start)
                 if request.heldout is not None and not disjoint:
                     require_not_contained(loaded.count_tables(), request.heldout, name)
                 return self._fit(loaded, executor, events, planned)
@@ -121,15 +122,25 @@ class ActiveFit:
 
     def _warm_starts(self) -> list[WarmStart]:
         """Return the warm start, or one for each member where they differ; none for a run that has checkpoints."""
-        source = self._request.warm
-        runs = [self._target.in_member(number) for number in range(self._request.restarts)] or [self._target]
-        needed = not self._resumed or not all(run.checkpoints.candidates()[0] for run in runs)
-        if source is None or not needed:
+        source, topics = self._request.warm, most_topics(self._request.config)
+        if source is None or not self._begins():
             return []
-        topics = getattr(self._request.config, "topics", None)
-        # Options such as names of topics set no limit to their number.
-        topics = topics if isinstance(topics, int) else None
         return [self._warm_start(member, topics) for member in source.members or (source,)]
+
+    def _begins(self) -> bool:
+        """Return true if the run, or a member, has no checkpoint yet."""
+        runs = [self._target.in_member(number) for number in range(self._request.restarts)] or [self._target]
+        return not self._resumed or not all(run.checkpoints.candidates()[0] for run in runs)
+
+    def _start(self) -> Start | None:
+        """Return the proportions of a file that the documents begin with; None for a run that has checkpoints."""
+        source = self._request.start
+        if source is None or not source.url or not self._begins():
+            return None
+        start = start_of_file(source, self._request.corpus, most_topics(self._request.config))
+        for text in start.notices:
+            self._log.notice(text)
+        return start
 
     def _warm_start(self, source: WarmSource, topics: int | None) -> WarmStart:
         """Return a warm start, and give notice of topics that are left out."""

@@ -20,6 +20,7 @@ from collapsium.pipeline.engine.setup.limits import (
 )
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.resumption import is_finished, resumed_request
+from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.engine.temporary_runs import run_folder
 from collapsium.pipeline.executors.base import TLS
@@ -122,7 +123,18 @@ def fit(
             training = Corpus(folder.ingest(corpus, reading))
         heldout = None if request.heldout is None else Corpus(request.heldout)
         warm = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
-        full = Request(training, heldout, family, config, limits, request.seed, warm, ensemble.restarts, ensemble.keep)
+        full = Request(
+            training,
+            heldout,
+            family,
+            config,
+            limits,
+            request.seed,
+            warm,
+            ensemble.restarts,
+            ensemble.keep,
+            start=StartSource.of(request.start),
+        )
         model = ActiveFit(full.with_growth(), Run(folder.run), placement, sinks).run()
         folder.hand_over(model)
     return model
@@ -192,7 +204,8 @@ def resume(
     with target.held() as lock:
         members = (target.record().get("warm") or {}).get("members", ())
         source = None if moved.warm is None else WarmSource.of(moved.warm, len(members))
-        request, record = resumed_request(target, moved.corpus, moved.heldout, options, source)
+        start = None if moved.start is None else StartSource.of(moved.start)
+        request, record = resumed_request(target, moved.corpus, moved.heldout, options, source, start)
         finished = is_ensemble_finished if request.restarts else is_finished
         if finished(target, request):
             return Model(run)

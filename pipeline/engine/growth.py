@@ -118,6 +118,8 @@ class GrowthInputs:
         Whether the schedule is stochastic, and whether the fit begins from another run.
     complete_by : int
         The first iteration whose state is saved as a model.
+    started : bool, optional
+        Whether the fit begins from proportions of its documents.
     """
 
     family: str
@@ -127,6 +129,7 @@ class GrowthInputs:
     stochastic: bool
     warm: bool
     complete_by: int
+    started: bool = False
 
 
 def planned_growth(inputs: GrowthInputs, grow: Literal["auto", "always", "never"]) -> Growth | None:
@@ -175,6 +178,8 @@ def _fault(inputs: GrowthInputs) -> str:
         return f"family '{inputs.family}' sweeps all documents under these options"
     if inputs.stochastic:
         return "the stochastic schedule sweeps minibatches"
+    if inputs.started:
+        return "the start gives all documents their topics"
     return "a warm start has topics already" if inputs.warm else ""
 
 

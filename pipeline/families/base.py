@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
     from collapsium.workers.families.base import AnyShardModel
 
+FILE_START = "file"
+"""Start of a fit from a file of proportions."""
+COMPUTED_STARTS: tuple[str, ...] = ()
+"""Starts of a fit that are computed from the corpus."""
+
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
 GlobalStateT = TypeVar("GlobalStateT", bound="GlobalState")
 RowsT = TypeVar("RowsT", bound="Rows")
@@ -71,6 +76,8 @@ class Summary:
         Iterations that sweep samples of the documents; 0 where all sweep all documents.
     seeds : SeedTable or None
         Pseudo-counts of seeded topics; None without seeds.
+    start : int
+        Topics of the proportions that the documents of a new fit begin with; 0 where they begin at random.
     """
 
     documents: int
@@ -85,6 +92,7 @@ class Summary:
     labels: LabelTable | None = None
     growing: int = 0
     seeds: SeedTable | None = None
+    start: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,6 +185,9 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
         Whether a corpus without labels is refused.
     uses_linear_algebra : bool
         Whether it calls NumPy's linear algebra, whose last places depend on the processor.
+    starts : tuple of str
+        The starts that a fit may have instead of a random one: `FILE_START`, proportions from a file, and
+        `COMPUTED_STARTS`, those that are computed from the corpus.
     """
 
     shard_model: ClassVar[type[AnyShardModel]]
@@ -186,6 +197,7 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     is_sampler: ClassVar[bool] = False
     requires_labels: ClassVar[bool] = False
     uses_linear_algebra: ClassVar[bool] = False
+    starts: ClassVar[tuple[str, ...]] = ()
 
     def make_shard_model(self, options: OptionsT) -> AnyShardModel:
         """Return the half for the shards with its options; options may select another class than `shard_model`."""

@@ -171,11 +171,17 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
 
 
 class RequestOptions(Options):
-    """Seed, held-out tokens and warm start of a fit."""
+    """Seed, held-out tokens, and start of a fit."""
 
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="corpus of held-out tokens of the same documents, scored during the fit"
+    )
+    start: Annotated[Location, Value("START")] = Field(
+        "random",
+        description="proportions with which the documents begin: random; or a Parquet file, as `collapsium infer` "
+        "writes it, with a row for each document: its id (or no ids, and all rows in the order of the corpus) and a "
+        "proportion for each topic. Documents that are not in the file begin at random",
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
@@ -198,6 +204,9 @@ class MovedOptions(Options):
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None, description="location of the run that this run started from, if it was moved"
+    )
+    start: Annotated[Location | None, Value("START")] = Field(
+        None, description="location of the file of proportions that this run started from, if it was moved"
     )
 
 

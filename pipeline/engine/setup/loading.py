@@ -16,7 +16,8 @@ from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.seeds import seeds_of
-from collapsium.pipeline.engine.setup.warm_start import WarmStart
+from collapsium.pipeline.engine.setup.starts import Start
+from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.base import Summary
@@ -26,6 +27,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard, store_shard
+from collapsium.workers.tasks import WarmSource as TaskWarmSource
 
 
 def heldout_references(request: Request) -> list[HeldoutReference]:
@@ -51,6 +53,8 @@ class LoadedCorpus:
         Folder for scratch files.
     warm : sequence of WarmStart, optional
         Warm start of each member, or one for all.
+    start : Start, optional
+        Proportions that the documents of all members begin with.
     """
 
     def __init__(
@@ -60,9 +64,10 @@ class LoadedCorpus:
         executor: Executor,
         scratch: str | None,
         warm: Sequence[WarmStart] = (),
+        start: Start | None = None,
     ) -> None:
         self._request, self._heldouts, self._executor = request, heldouts, executor
-        self._scratch, self._warm = scratch, warm
+        self._scratch, self._warm, self._start = scratch, warm, start
         manifest = request.corpus.manifest
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
         shards = len(manifest.shards)
@@ -76,6 +81,7 @@ class LoadedCorpus:
             labels=labels_of(request.corpus, request.family, request.config),
             growing=0 if request.growth is None else request.growth.complete_from,
             seeds=seeds_of(request.corpus, request.config),
+            start=_start_topics(request, start),
         )
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0
@@ -102,7 +108,8 @@ class LoadedCorpus:
         family = load_family(request.family)
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
-        source, warm = request.warm, None
+        source: WarmSource | None = request.warm
+        warm: Sequence[TaskWarmSource] | None = None if self._start is None else self._start.shards
         summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
         global_state = family.initialise(summary, request.config, stream.at(purpose="initialise"))
         if self._warm:
@@ -162,6 +169,14 @@ class LoadedCorpus:
         ]
         executor.collect([executor.submit(count_tokens, shard) for shard in (*shards, *held)])
         return shards, held
+
+
+def _start_topics(request: Request, start: Start | None) -> int:
+    """Return the topics that documents begin with; 0 for a random start."""
+    if request.start is None:
+        return 0
+    # A run that goes on from a checkpoint does not read its file again, and its global state is that of the checkpoint.
+    return 1 if start is None else start.topics
 
 
 def load_heldout(

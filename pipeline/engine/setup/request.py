@@ -23,6 +23,7 @@ from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 
 if TYPE_CHECKING:
+    from collapsium.pipeline.engine.setup.starts import StartSource
     from collapsium.pipeline.engine.setup.warm_start import WarmSource
 
 
@@ -64,6 +65,8 @@ class Request:
         Iterations that were planned when the run began, on which families may depend; None for a new run.
     growth : Growth or None
         Stages over samples of the documents; None where all iterations sweep all documents.
+    start : StartSource or None
+        The start of the documents; None where they begin at random, or from another model.
     """
 
     corpus: Corpus
@@ -77,6 +80,7 @@ class Request:
     keep: str = "all"
     begun_with: int | None = None
     growth: Growth | None = None
+    start: StartSource | None = None
 
     def __post_init__(self) -> None:
         require_corpus(self.family, self.corpus)
@@ -107,9 +111,25 @@ class Request:
             )
         if self.warm is not None and self.stochastic:
             raise OptionError("the stochastic schedule keeps no responsibilities that could begin from a run", "warm")
+        if self.start is not None:
+            self._require_start(self.start)
         self.limits.sampled(len(self.corpus.manifest.shards))
         if self.limits.stop_on == "score" and self.heldout is None:
             raise OptionError("'score' requires a held-out corpus (`heldout`)", "stop_on")
+
+    def _require_start(self, start: StartSource) -> None:
+        """Raise `OptionError` if the fit cannot begin from a start."""
+        if self.warm is not None:
+            raise OptionError("goes without `warm`, which has proportions of its own", "start")
+        if self.stochastic:
+            raise OptionError("the stochastic schedule keeps no responsibilities that could begin from it", "start")
+        start.require(self.family, self.config)
+        if start.url and self.restarts > 1 and not load_family(self.family).is_sampler:
+            raise OptionError(
+                f"{self.restarts} fits of '{self.family}' from one file (`start`) would all be the same, as they draw "
+                "no random numbers; leave one of the two out",
+                "restarts",
+            )
 
     @property
     def stochastic(self) -> bool:
@@ -139,6 +159,7 @@ class Request:
             stochastic=self.stochastic,
             warm=self.warm is not None,
             complete_by=min((*self.sampled, last)),
+            started=self.start is not None,
         )
         return replace(self, growth=planned_growth(inputs, self.limits.grow))
 
@@ -147,6 +168,7 @@ class Request:
         heldout = self.heldout
         return {
             **({} if self.warm is None else {"warm": self.warm.record()}),
+            **({} if self.start is None else {"start": self.start.record()}),
             **({"restarts": self.restarts, "keep": self.keep} if self.restarts else {}),
             "family": self.family,
             "options": self.config.model_dump(mode="json"),
@@ -177,6 +199,8 @@ def fingerprint(record: JsonObject) -> str:
     if "warm" in record:
         named["warm"] = record["warm"]["digest"]
         named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})
+    if "start" in record:
+        named["start"] = {name: value for name, value in record["start"].items() if name != "url"}
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from collapsium.pipeline.engine.growth import Growth
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits
 from collapsium.pipeline.engine.setup.request import SHAPING, Request
+from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import make_options
@@ -30,6 +31,7 @@ def resumed_request(
     heldout: str | os.PathLike[str] | None,
     options: JsonObject,
     warm: WarmSource | None = None,
+    start: StartSource | None = None,
 ) -> tuple[Request, JsonObject]:
     """Return the request of a resumed run.
 
@@ -43,6 +45,8 @@ def resumed_request(
         Options; those of the run's end may differ from before.
     warm : WarmSource, optional
         Location of the model of its warm start, if it was moved.
+    start : StartSource, optional
+        Location of the file of its start, if it was moved.
 
     Returns
     -------
@@ -70,6 +74,7 @@ def resumed_request(
         growth = Growth.from_record(record.get("growth"))
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
         source = _warm(run.folder, record.get("warm"), warm)
+        begun = _start(StartSource.from_record(run.folder, record.get("start")), start)
     except (KeyError, TypeError, OptionError) as error:
         raise DamagedError(path, f"expected the record of a fit ({error})") from None
     changes = dict(options)
@@ -91,7 +96,9 @@ def resumed_request(
         after["heldout"] = {"url": held.folder.address, "digest": held.manifest.digest}
     if source is not None:
         after["warm"] = source.record()
-    return Request(training, held, family, config, limits, seed, source, restarts, keep, planned, growth), after
+    if begun is not None:
+        after["start"] = begun.record()
+    return Request(training, held, family, config, limits, seed, source, restarts, keep, planned, growth, begun), after
 
 
 def _differs(name: str, value: object, recorded: object) -> OptionError:
@@ -118,6 +125,17 @@ def _warm(folder: Folder, record: JsonObject | None, moved: WarmSource | None) -
         replace(new, local_states=old.local_states) for new, old in zip(moved.members, recorded.members, strict=True)
     )
     return replace(moved, local_states=recorded.local_states, members=tuple(members))
+
+
+def _start(recorded: StartSource | None, moved: StartSource | None) -> StartSource | None:
+    """Return the start of a run, at its new location if it was moved; refuse another start."""
+    if moved is None:
+        return recorded
+    if recorded is None:
+        raise MismatchError(f"`start` {moved.url or moved.kind}: the run begins otherwise; start a new run")
+    if (moved.kind, moved.digest) != (recorded.kind, recorded.digest):
+        raise MismatchError(f"`start` {moved.url or moved.kind}: it is not what the run begins from; start a new run")
+    return moved
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:

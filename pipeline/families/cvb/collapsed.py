@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import Field, ValidationInfo, field_validator
 
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Resumable, Simulates, Stochastic, Summary
+from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, Resumable, Simulates, Stochastic, Summary
 from collapsium.pipeline.families.cvb import cooling, updates
 from collapsium.pipeline.families.cvb.seeds import SeededOptions
 from collapsium.pipeline.families.footprint import Footprint
@@ -119,6 +119,7 @@ class CollapsedFamily(
     """Family of collapsed topics."""
 
     schedules = ("batch", "stochastic")
+    starts = (FILE_START, *COMPUTED_STARTS)
 
     def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
         """Return the memory that the state of a fit takes."""

@@ -128,7 +128,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         gamma = np.array([options.gamma_shape, options.gamma_rate])
         hold = options.hold
         if hold is None:
-            hold = 0 if summary.warm else HOLD.order_0 if options.order == 0 else HOLD.order_2
+            hold = 0 if summary.warm or summary.start else HOLD.order_0 if options.order == 0 else HOLD.order_2
         mean, geometric = _initial_alpha(options)
         moving, counts = _initial_moves(summary, options), collapsed.initial_counts(summary, options, stream)
         if moving is not None:

@@ -78,7 +78,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
 
     def initialise(self, summary: Summary, options: GibbsHdpOptions, stream: Stream) -> GibbsHdpGlobalState:
         """Return the state before any document was swept: alpha and gamma at their priors' means, pi even."""
-        lanes, first = min(max(summary.shards, 1), LANES), summary.warm or options.start_topics
+        lanes, first = min(max(summary.shards, 1), LANES), summary.warm or summary.start or options.start_topics
         pi = np.zeros(_columns(first, lanes))
         pi[:first] = 1.0 / (first + 1)
         return GibbsHdpGlobalState(

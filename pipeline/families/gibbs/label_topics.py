@@ -60,6 +60,8 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
 
     shard_model = LabelTopicsShardModel
     requires_labels = True
+    # Its topics are those of labels, not those of a start.
+    starts = ()
 
     def initialise(self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream) -> LabelTopicsGlobalState:
         """Return the global state before any document was swept.

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import Description, OptionsT, Resumable, Simulates, Summary
+from collapsium.pipeline.families.base import (
+    COMPUTED_STARTS,
+    FILE_START,
+    Description,
+    OptionsT,
+    Resumable,
+    Simulates,
+    Summary,
+)
 from collapsium.pipeline.families.footprint import Footprint
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.dirichlet import DirichletPriors
@@ -34,6 +42,7 @@ class GibbsFamily(
     """Family of collapsed Gibbs sampling, whose rows are whole counts of tokens by word and topic."""
 
     is_sampler = True
+    starts = (FILE_START, *COMPUTED_STARTS)
 
     def update(
         self, global_state: GibbsGlobalStateT, delta: Delta, options: OptionsT, stream: Stream

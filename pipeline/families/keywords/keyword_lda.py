@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import Description, Resumable, Summary
+from collapsium.pipeline.families.base import FILE_START, Description, Resumable, Summary
 from collapsium.pipeline.families.cvb import collapsed, updates
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedOptions
 from collapsium.pipeline.families.cvb.seeds import SeededTopic
@@ -87,6 +87,8 @@ class KeywordLda(Resumable[KeywordOptions, KeywordGlobalState, CollapsedRows]):
     """Topics with keywords by collapsed variational inference."""
 
     shard_model, Options = KeywordShardModel, KeywordOptions
+    # The first topics are those of the keywords, which a file may know and clusters do not.
+    starts = (FILE_START,)
 
     def initialise(self, summary: Summary, options: KeywordOptions, stream: Stream) -> KeywordGlobalState:
         """Return the global state before any document was swept."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 import numpy as np
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import Description, Resumable, Simulates, Summary
+from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, Description, Resumable, Simulates, Summary
 from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.networks import generative, sampled, variational
 from collapsium.pipeline.families.networks.options import NetworkOptions
@@ -55,6 +55,7 @@ class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[Op
     expected_model: ClassVar[type[ExpectedNetworkModel]] = ExpectedNetworkModel
     fixed_plan: ClassVar[Plan]
     is_sampler = True
+    starts = (FILE_START, *COMPUTED_STARTS)
 
     def make_shard_model(self, options: OptionsT) -> SampledNetworkModel | ExpectedNetworkModel:
         """Return the half for the shards."""

@@ -8,7 +8,14 @@ from typing import TypeVar
 import numpy as np
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import Description, FamilyOptions, Resumable, Summary
+from collapsium.pipeline.families.base import (
+    COMPUTED_STARTS,
+    FILE_START,
+    Description,
+    FamilyOptions,
+    Resumable,
+    Summary,
+)
 from collapsium.pipeline.families.footprint import Footprint
 from collapsium.workers.families.vb.states import FoldSums, MeanFieldGlobalState, MeanFieldRows
 from collapsium.workers.special_functions import gammaln
@@ -22,6 +29,8 @@ MAX_SWEEPS = 10_000
 
 class MeanFieldFamily(Resumable[OptionsT, GlobalStateT, MeanFieldRows]):
     """A family of mean-field topics."""
+
+    starts = (FILE_START, *COMPUTED_STARTS)
 
     def describe(self, block: MeanFieldRows, global_state: GlobalStateT, count: int) -> Description:
         """Describe the topics, the largest first."""

@@ -316,6 +316,8 @@ def facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str, 
         fit.append(("held-out corpus", str(heldout.get("url", ""))))
     if record.get("warm"):
         fit.append(("warm start from", str(record["warm"].get("url", ""))))
+    if record.get("start"):
+        fit.append(("start", str(record["start"].get("url") or record["start"].get("kind", ""))))
     groups = [
         ("Publication", _texts(facts_of(material.version))),
         ("Fit", _texts(fit)),

@@ -1,0 +1,303 @@
+"""Starts: proportions of documents, from which the first responsibilities of a fit are made.
+
+They are read from a file, or computed from the corpus. All tokens of a document begin with its proportions; the topics'
+words follow from them. The mechanism is that of a warm start, with topics that are even over all words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, FamilyOptions
+from collapsium.pipeline.families.registry import load_family
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.storage.data_types import JsonObject
+from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError, suggestion
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.readers.proportions import DocumentProportions
+from collapsium.storage.readers.proportions_file import ProportionsFile, digest_of_file, read_proportions
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
+
+RANDOM = "random"
+ENDING = ".parquet"
+LEAST_NOISE = 0.1
+"""Smallest weight of a topic, where the largest is 1 more, in a document whose proportions are drawn."""
+
+
+@dataclass(frozen=True)
+class StartSource:
+    """The start of a fit, as `run.json` records it.
+
+    Attributes
+    ----------
+    kind : str
+        `FILE_START`, or one of `COMPUTED_STARTS`.
+    url, digest : str, optional
+        A file's address, and the SHA-256 of its bytes; empty for others.
+    """
+
+    kind: str
+    url: str = ""
+    digest: str = ""
+
+    @classmethod
+    def of(cls, start: str) -> StartSource | None:
+        """Return the start that an option names; None for a random one.
+
+        Parameters
+        ----------
+        start : str
+            The option.
+
+        Returns
+        -------
+        StartSource or None
+            With the digest of a file.
+
+        Raises
+        ------
+        OptionError
+            It is neither a known start nor the name of a Parquet file.
+        AbsentError
+            There is no such file.
+        """
+        if start == RANDOM:
+            return None
+        if start in COMPUTED_STARTS:
+            return cls(start)
+        if not start.lower().endswith(ENDING):
+            names = (RANDOM, *COMPUTED_STARTS)
+            raise OptionError(
+                f"expected {', '.join(names)} or a file of proportions that ends in {ENDING}, found "
+                f"{start!r}{suggestion(start, names)}",
+                "start",
+            )
+        return cls(FILE_START, _address(start), digest_of_file(start))
+
+    def require(self, family: str, config: FamilyOptions) -> None:
+        """Raise `OptionError` if a family with these options does not begin from the start."""
+        starts = load_family(family).starts
+        if not starts:
+            raise OptionError(f"the family '{family}' begins at random only, found {self.kind}", "start")
+        if self.kind not in starts:
+            able = " or ".join((RANDOM, *(f"a {ENDING} file" if one == FILE_START else one for one in starts)))
+            raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "start")
+        if self.kind != FILE_START and getattr(config, "seeds", None):
+            raise OptionError(
+                f"the topics of '{self.kind}' are not those of the seeds; seeds go with a random start or a file",
+                "start",
+            )
+
+    def record(self) -> dict[str, object]:
+        """Return the start as `run.json` has it."""
+        return {"kind": self.kind, **({"url": self.url, "digest": self.digest} if self.kind == FILE_START else {})}
+
+    @classmethod
+    def from_record(cls, folder: Folder, record: JsonObject | None) -> StartSource | None:
+        """Return the start that the `run.json` of a folder names; None where it names none."""
+        if record is None:
+            return None
+        if record["kind"] != FILE_START:
+            return cls(record["kind"])
+        return cls(FILE_START, recorded_url(folder, record["url"]), record["digest"])
+
+
+def _address(path: str) -> str:
+    """Return the address of a file that is valid on every machine with the same storage."""
+    parent, _, name = path.replace("\\", "/").rpartition("/")
+    return f"{Folder(parent or ('/' if path.startswith('/') else '.')).address}/{name}"
+
+
+@dataclass(frozen=True)
+class ShardProportions:
+    """Proportions of a shard's documents, from which its first local state is made; see `tasks.WarmSource`.
+
+    Attributes
+    ----------
+    proportions : DocumentProportions
+        A row for each document; of those without proportions they are drawn.
+    """
+
+    proportions: DocumentProportions
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays."""
+        own = self.proportions
+        return own.offsets.nbytes + own.topics.nbytes + own.shares.nbytes
+
+    def local(self, shard: AnyShard) -> Arrays | None:  # noqa: ARG002
+        """Return None: there is no saved local state."""
+        return None
+
+    def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
+        """Return the documents' proportions, and topics that are even over the shard's words.
+
+        Parameters
+        ----------
+        shard : Shard
+            The shard.
+        stream : Stream
+            Random stream of the shard, for documents without proportions.
+
+        Returns
+        -------
+        Arrays
+            ``document_topic`` and ``word_topic`` as `ShardModel.start` takes them.
+        """
+        own = self.proportions
+        theta = np.zeros((own.documents, own.width), dtype=np.float32)
+        theta[np.repeat(np.arange(own.documents), np.diff(own.offsets)), own.topics] = own.shares
+        unknown = np.flatnonzero(~own.known)
+        if unknown.size:
+            drawn = stream.generator().random((unknown.size, own.width)) + LEAST_NOISE
+            theta[unknown] = drawn / drawn.sum(axis=1, keepdims=True)
+        return {"document_topic": theta, "word_topic": np.ones((shard.words.size, own.width), dtype=np.float32)}
+
+
+@dataclass(frozen=True)
+class Start:
+    """The proportions from which a fit begins.
+
+    Attributes
+    ----------
+    shards : sequence of ShardProportions
+        Those of each shard.
+    topics : int
+        Number of their topics.
+    notices : tuple of str
+        Lines for the user: documents without proportions, topics that are left out.
+    """
+
+    shards: Sequence[ShardProportions]
+    topics: int
+    notices: tuple[str, ...] = ()
+
+
+def most_topics(config: FamilyOptions) -> int | None:
+    """Return the largest number of topics that a fit may have; None where its options set no limit."""
+    topics = getattr(config, "topics", None)
+    # Options such as names of topics set no limit to their number.
+    return topics if isinstance(topics, int) else None
+
+
+def begin_from(corpus: Corpus, proportions: Sequence[DocumentProportions], topics: int | None) -> Start:
+    """Return the start of a fit from the proportions of the documents of each shard.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The training corpus.
+    proportions : sequence of DocumentProportions
+        Those of each shard, a row for each document, all of the same width.
+    topics : int or None
+        Largest number of topics that the fit may have, if there is one. Of more, the largest are taken; else topic k is
+        the k-th.
+
+    Returns
+    -------
+    Start
+        The start; documents without proportions begin at random.
+    """
+    shards = corpus.manifest.shards
+    if [one.documents for one in proportions] != [one.documents for one in shards]:
+        raise MismatchError(f"{corpus.url}: expected proportions of the documents of each shard")
+    width = max((one.width for one in proportions), default=0)
+    totals: npt.NDArray[np.float64] = np.zeros(width)
+    for one in proportions:
+        totals[: one.width] += one.totals()
+    columns, notices = _columns(totals, topics)
+    if topics is not None and width < topics:
+        notices = (f"begins from {width} topics; the other {topics - width} begin empty",)
+    retained = int(columns.max(initial=-1)) + 1
+    if columns.size != retained or not np.array_equal(columns, np.arange(width)):
+        proportions = [one.in_columns(columns[: one.width]) for one in proportions]
+    sized = (DocumentProportions(one.offsets, one.topics, one.shares, retained) for one in proportions)
+    return Start([ShardProportions(one) for one in sized], retained, notices)
+
+
+def _columns(totals: npt.NDArray[np.float64], topics: int | None) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return the fit's topic for each topic of the proportions, -1 for those left out, and a notice of these."""
+    if topics is not None and totals.size <= topics:
+        return np.arange(totals.size), ()
+    used = np.flatnonzero(totals > 0.0)
+    chosen = used
+    notices: tuple[str, ...] = ()
+    if topics is not None and used.size > topics:
+        chosen = np.sort(used[np.argsort(-totals[used], kind="stable")[:topics]])
+        share = float(totals[chosen].sum() / totals.sum())
+        notices = (f"begins from the {topics} largest of {used.size} topics ({share:.1%} of the proportions)",)
+    columns = np.full(totals.size, -1, dtype=np.int64)
+    columns[chosen] = np.arange(chosen.size)
+    return columns, notices
+
+
+def start_of_file(source: StartSource, corpus: Corpus, topics: int | None) -> Start:
+    """Return the start that a file gives.
+
+    Parameters
+    ----------
+    source : StartSource
+        The file.
+    corpus : Corpus
+        The training corpus.
+    topics : int or None
+        As for `begin_from`.
+
+    Returns
+    -------
+    Start
+        The start.
+
+    Raises
+    ------
+    AbsentError
+        The file is gone.
+    MismatchError
+        It is another file now.
+    InputError
+        It is no file of proportions, or has none of these documents.
+    """
+    try:
+        same = digest_of_file(source.url) == source.digest
+    except AbsentError as error:
+        raise AbsentError(
+            f"{error} (the run begins from it, and has no checkpoint yet); put it back, or start a new run"
+        ) from None
+    if not same:
+        raise MismatchError(f"{source.url}: it is not the file that the run was to begin from; start a new run")
+    file = read_proportions(source.url)
+    file.require_documents(corpus.manifest.documents)
+    proportions, unknown = _by_shard(file, corpus)
+    start = begin_from(corpus, proportions, topics)
+    notices = [f"{source.url}: {text}" for text in start.notices]
+    if unknown:
+        notices.append(
+            f"{source.url}: {unknown:,} of {corpus.manifest.documents:,} documents have no proportions there, and "
+            "begin at random"
+        )
+    return Start(start.shards, start.topics, tuple(notices))
+
+
+def _by_shard(file: ProportionsFile, corpus: Corpus) -> tuple[list[DocumentProportions], int]:
+    """Return the proportions of the documents of each shard, and the number of documents without."""
+    parts, first, matched = [], 0, 0
+    for reference in corpus.references:
+        last = first + reference.record.documents
+        places = np.arange(first, last) if file.ids is None else file.places(reference.ids())
+        matched += int((places >= 0).sum())
+        parts.append(file.proportions.take(places))
+        first = last
+    if not matched and file.ids is not None:
+        some = ", ".join(map(repr, file.ids.slice(0, 3).to_pylist()))
+        raise InputError(
+            file.path,
+            f"expected ids of the documents of {corpus.url}, found none among {len(file.ids):,} (such as {some})",
+        )
+    return parts, sum(int((~part.known).sum()) for part in parts)
