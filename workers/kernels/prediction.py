@@ -18,7 +18,7 @@ from collapsium.workers.kernels.argument_types import (
 )
 from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.lane_code import LANES
-from collapsium.workers.kernels.lanes import larger, load, spread_evenly, store, sum_of
+from collapsium.workers.kernels.lanes import Lanes, larger, load, spread_evenly, store, sum_of
 from collapsium.workers.kernels.records import DocumentPairs
 
 MOVED_TOKENS = 1e-4
@@ -41,13 +41,13 @@ class FoldInWorkspace(NamedTuple):
     Attributes
     ----------
     width : int
-        Length of rows: the number of topics, rounded up to whole vectors.
+        Length of rows: the number of topics, rounded up to pairs of vectors.
     word_probability : float32, shape (rows * width,)
         phi, 0 beyond the topics.
-    prior : float32, shape (width,)
-        a_k, 0 beyond the topics.
+    smallest : float32
+        The smallest a_k: rounding makes no topic's proportion smaller.
     counts : float32, shape (width,)
-        E[n_dk] as the sweep began.
+        a_k + E[n_dk] as the sweep began.
     change : float32, shape (width,)
         Their changes since.
     weight : float32, shape (width,)
@@ -58,7 +58,7 @@ class FoldInWorkspace(NamedTuple):
 
     width: int
     word_probability: Array
-    prior: Array
+    smallest: Number
     counts: Array
     change: Array
     weight: Array
@@ -135,21 +135,21 @@ def fold_in(
     document_topic : float64, shape (documents, topics)
         Filled with E[n_dk].
     """
-    topics, width, longest = prior.size, (prior.size + LANES - 1) // LANES * LANES, 0
+    topics, width, longest = prior.size, -(-prior.size // (2 * LANES)) * 2 * LANES, 0
     for document in range(pairs.offsets.size - 1):
         longest = max(longest, pairs.offsets[document + 1] - pairs.offsets[document])
-    phi, own = np.zeros((len(word_probability), width), dtype=np.float32), np.zeros(width, dtype=np.float32)
+    phi = np.zeros((len(word_probability), width), dtype=np.float32)
     for row in range(len(word_probability)):
         for k in range(topics):
             phi[row, k] = np.float32(max(word_probability[row, k], MIN_PROBABILITY))
-    for k in range(topics):
-        own[k] = np.float32(prior[k])
-    counts, change, weight = np.zeros(width, dtype=np.float32), np.zeros_like(own), np.zeros_like(own)
-    work = FoldInWorkspace(width, phi.reshape(-1), own, counts, change, weight, np.zeros(longest * width, np.float32))
+    counts, change, weight = np.zeros(width, dtype=np.float32), np.zeros(width, np.float32), np.zeros(width, np.float32)
+    share, smallest = np.zeros(longest * width, dtype=np.float32), np.float32(prior.min() if topics else 0.0)
+    work = FoldInWorkspace(width, phi.reshape(-1), smallest, counts, change, weight, share)
     for document in range(pairs.offsets.size - 1):
         here, tokens, moving = document_topic[document], 0, False
         here[:] = 0.0
-        counts[:] = ZERO
+        for k in range(topics):
+            counts[k] = np.float32(prior[k])
         for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
             tokens += pairs.counts[pair]
         for sweep in range(sweeps):
@@ -159,7 +159,7 @@ def fold_in(
             for k in range(topics):
                 here[k] += change[k]
                 moved, total = max(moved, abs(np.float64(change[k]))), total + here[k]
-                counts[k], change[k] = np.float32(here[k]), ZERO
+                counts[k], change[k] = np.float32(prior[k] + here[k]), ZERO
             moving = moved >= MOVED_TOKENS
             if not (moving or relaxed):
                 break
@@ -171,27 +171,36 @@ def fold_in(
 @borrower
 def _sweep_document(document: int, sweep: int, relaxation: Number, pairs: DocumentPairs, work: FoldInWorkspace) -> None:
     """Update the pairs of a document; the changes of its counts are added up."""
-    zero = spread_evenly(ZERO)
+    zero, smallest = spread_evenly(ZERO), spread_evenly(work.smallest)
     begin = pairs.offsets[document]
     for pair in range(begin, pairs.offsets[document + 1]):
-        first, at, total = np.int64(pairs.position[pair]) * work.width, (pair - begin) * work.width, zero
+        first, at = np.int64(pairs.position[pair]) * work.width, (pair - begin) * work.width
+        total, more = zero, zero
         if sweep == 0:
             # Nothing is counted yet: proportions start at the prior, not at the first pairs.
             for k in range(0, work.width, LANES):
-                weight = load(work.prior, k) * load(work.word_probability, first + k)
+                weight = load(work.counts, k) * load(work.word_probability, first + k)
                 store(work.weight, k, weight)
                 store(work.share, at + k, zero)
                 total = total + weight
         else:
-            for k in range(0, work.width, LANES):
-                others = load(work.counts, k) + load(work.change, k) - load(work.share, at + k)
-                weight = (load(work.prior, k) + larger(others, zero)) * load(work.word_probability, first + k)
-                store(work.weight, k, weight)
-                total = total + weight
-        count, scale = spread_evenly(np.float32(pairs.counts[pair])), spread_evenly(relaxation / sum_of(total))
+            # Two sums, as each addition waits for the one before.
+            for k in range(0, work.width, 2 * LANES):
+                total = total + _weigh(k, at + k, first + k, smallest, work)
+                more = more + _weigh(k + LANES, at + k + LANES, first + k + LANES, smallest, work)
+        count, scale = spread_evenly(np.float32(pairs.counts[pair])), spread_evenly(relaxation / sum_of(total + more))
         retained = spread_evenly(ONE - relaxation)
         for k in range(0, work.width, LANES):
             old = load(work.share, at + k)
             new = larger(load(work.weight, k) * scale + old * retained, zero)
             store(work.share, at + k, new)
             store(work.change, k, load(work.change, k) + count * (new - old))
+
+
+@borrower
+def _weigh(k: int, share: int, word: int, smallest: Lanes, work: FoldInWorkspace) -> Lanes:
+    """Fill the weights of eight topics for a pair, from its responsibilities and its word's probabilities."""
+    others = load(work.counts, k) + load(work.change, k) - load(work.share, share)
+    weight = larger(others, smallest) * load(work.word_probability, word)
+    store(work.weight, k, weight)
+    return weight
