@@ -22,7 +22,7 @@ def fold_in(offsets, position, counts, phi, prior, sweeps):
         moving = False
         for sweep in range(sweeps):
             before = here.copy()
-            relaxation = 1.6 if moving and sweep < sweeps - 1 else 1.0
+            relaxation = (1.5 if sweep < 16 else 1.7) if moving and sweep < sweeps - 1 else 1.0
             for i in range(last - first):
                 own = 0.0 if sweep == 0 else np.maximum(here - q[i], 0.0)
                 new = (prior + own) * np.maximum(phi[position[first + i]], 1e-30)
