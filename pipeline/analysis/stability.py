@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.topic_matching import matched, occupied
+from collapsium.pipeline.families.topic_matching import IDENTITY, matched, occupied
 
 
-def stability(reference: Model, others: Sequence[Model]) -> dict[int, float]:
+class Stability(NamedTuple):
+    """Stability of a topic over other fits.
+
+    Attributes
+    ----------
+    value : float
+        One minus the mean Hellinger distance to its matches, in [0, 1].
+    support : int
+        Number of the fits whose match is the same topic, at most `IdentityRule.max_distance` away.
+    """
+
+    value: float
+    support: int
+
+
+def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]:
     """Return the stability of a model's topics over other fits to the same vocabulary.
 
     Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities. A
@@ -26,16 +42,18 @@ def stability(reference: Model, others: Sequence[Model]) -> dict[int, float]:
 
     Returns
     -------
-    dict of int to float
-        Stability in [0, 1] by the topic's id; empty where there are no others.
+    dict of int to Stability
+        By the topic's id; empty where there are no others.
     """
     ids = occupied(reference)
     if not others or not ids.size:
         return {}
-    distance = np.zeros(ids.size)
+    distance, support = np.zeros(ids.size), np.zeros(ids.size, dtype=np.int64)
     for other in others:
         nearest = np.ones(ids.size)
         for topic, _, apart in matched(reference, other):
             nearest[np.searchsorted(ids, topic)] = apart
         distance += nearest
-    return dict(zip(ids.tolist(), (1.0 - distance / len(others)).tolist(), strict=True))
+        support += nearest <= IDENTITY.max_distance
+    values = (1.0 - distance / len(others)).tolist()
+    return {topic: Stability(*one) for topic, *one in zip(ids.tolist(), values, support.tolist(), strict=True)}

@@ -106,12 +106,13 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     model, others = _with_others(run)
     described = _titled(describe(model, words, ranking), model.topic_names)
     stable = {} if described.signed else stability(model, others)
+    values = {topic: one.value for topic, one in stable.items()}
     shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
     tokens = described.share if shape is None else shape.below
     rows = np.arange(described.ids.size) if shape is None else shape.rows
     names = model.vocabulary.words
     return [
-        _topic(described, row, names, stable.get(int(described.ids[row])), shape)
+        _topic(described, row, names, values.get(int(described.ids[row])), shape)
         for row in rows
         if tokens[row] > 0.0 or not tokens.any()
     ]

@@ -111,7 +111,9 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
 
 def test_topics__of_a_model_and_itself_are_wholly_stable(single):
     model = Model(single / "0")
-    assert stability(model, [model, model]) == pytest.approx(dict.fromkeys(range(3), 1.0), abs=1e-3)
+    same = stability(model, [model, model])
+    assert {topic: one.value for topic, one in same.items()} == pytest.approx(dict.fromkeys(range(3), 1.0), abs=1e-3)
+    assert [one.support for one in same.values()] == [2, 2, 2]
     assert stability(model, []) == {}
 
 
