@@ -171,6 +171,7 @@ class ActiveFit:
             restarts=request.restarts,
             samples=request.limits.samples,
             heldout=request.heldout,
+            consensus=request.has_consensus,
         )
         planned.require()
         return planned

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict
 
+from collapsium.pipeline.engine.consensus.fitting import ConsensusFit
 from collapsium.pipeline.engine.event_log import EventLog
 from collapsium.pipeline.engine.events import Event, usage
 from collapsium.pipeline.engine.processors import Processors
@@ -26,11 +27,15 @@ from collapsium.storage.runs.members import member_seed, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE, Run
 
+BEFORE_MEMBERS = ("cluster", "compile", "start", "member")
+"""Kinds of events of an ensemble until its members have ended, which stay when it is resumed."""
+
 
 def member_request(request: Request, number: int) -> Request:
     """Return the request of a member of an ensemble, which is a fit by itself."""
     warm = None if request.warm is None else request.warm.member(number)
-    return replace(request, seed=member_seed(request.seed, number), warm=warm, restarts=0, keep="all")
+    seed = member_seed(request.seed, number)
+    return replace(request, seed=seed, warm=warm, restarts=0, keep="all", combine="predictions")
 
 
 def is_ensemble_finished(target: Run, request: Request) -> bool:
@@ -54,12 +59,13 @@ def is_ensemble_finished(target: Run, request: Request) -> bool:
         The request has fewer iterations than there are, or more where only the best member is left.
     """
     members = restarts_in(target)
+    joined = not request.has_consensus or is_finished(target, request)
     finished = [run.exists() and is_finished(run, member_request(request, number)) for number, run in members]
     if "best_member" in target.record() and not all(finished):
         raise OptionError(
             f"{target.folder.url}: only its best member is left; go on with that: `resume` {members[0][1].folder.url}"
         )
-    return all(finished) and end_reason(target) in DONE
+    return all(finished) and joined and end_reason(target) in DONE
 
 
 class MemberEvent(TypedDict):
@@ -143,31 +149,51 @@ class Ensemble:
         Returns
         -------
         Model
-            The model of the first member that is left.
+            The consensus, or else the model of the first member that is left.
         """
         pending: list[int] = []
         finished: list[int] = []
         for number, run in restarts_in(self._target):
             done = run.exists() and is_finished(run, member_request(self._request, number))
             (finished if done else pending).append(number)
-        self._begin(events, finished, sent=sent, resumed=resumed)
+        consensus = self._consensus_fit() if self._request.has_consensus else None
+        if pending and consensus is not None:
+            consensus.discard()
+        begun = consensus is not None and consensus.has_begun
+        self._begin(events, finished, sent=sent, resumed=resumed, begun=begun)
+        joined = None
         try:
             self._fit_members(pending)
+            joined = None if consensus is None else consensus.join()
         except (KeyboardInterrupt, Exception) as error:
             self._end("interrupt" if isinstance(error, KeyboardInterrupt) else "error")
             raise
+        if consensus is not None and joined is not None:
+            return consensus.fit(*joined, self._options.every, self._options.require_ownership)
         if self._request.keep == "best":
             self._retain_best()
         self._end(None)
         return Model(self._target.folder.url)
 
-    def _begin(self, events: Sequence[Event], finished: list[int], *, sent: int, resumed: bool) -> None:
-        """Record the first events; a resumed ensemble retains those of finished members."""
+    def _consensus_fit(self) -> ConsensusFit:
+        """Return the fit that joins the members."""
+        return ConsensusFit(self._request, self._log, self._loaded, self._executor, self._processors)
+
+    def _begin(
+        self, events: Sequence[Event], finished: list[int], *, sent: int, resumed: bool, begun: bool = False
+    ) -> None:
+        """Record the first events; a resumed ensemble retains those of finished members, or all of a consensus."""
         target, log = self._target, self._log
         target.clean()
         for event in events:
             log.write_journal(event)
-        retained = [event for event in target.events() if event["event"] not in ("end", "notice")] if resumed else []
+        if begun:
+            for event in events[sent:]:
+                log.send(event)
+            for number in finished:
+                log.send(self._outcome(number))
+            return
+        retained = [event for event in target.events() if event["event"] in BEFORE_MEMBERS] if resumed else []
         retained = [event for event in retained if event["event"] != "member" or event["member"] in finished]
         if {"cluster", "start"} <= {event["event"] for event in retained}:
             target.replace_events(retained)

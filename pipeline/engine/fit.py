@@ -30,6 +30,7 @@ from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.runs.run import Run
 
 
@@ -98,8 +99,8 @@ def fit(
     Returns
     -------
     Model
-        The finished model; of an ensemble, that of its first member. Functions that take a run take it too:
-        ``topics(model)``.
+        The finished model; of an ensemble its consensus or else its first member. Functions that take a run take it
+        too: ``topics(model)``.
 
     Raises
     ------
@@ -123,6 +124,8 @@ def fit(
             training = Corpus(folder.ingest(corpus, reading))
         heldout = None if request.heldout is None else Corpus(request.heldout)
         warm = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
+        # The samples of a single fit are joined as those of an ensemble of one.
+        restarts = ensemble.restarts or int(ensemble.combine == CONSENSUS)
         full = Request(
             training,
             heldout,
@@ -131,8 +134,9 @@ def fit(
             limits,
             request.seed,
             warm,
-            ensemble.restarts,
+            restarts,
             ensemble.keep,
+            combine=ensemble.combine,
             start=StartSource.of(request.start),
         )
         model = ActiveFit(full.with_growth(), Run(folder.run), placement, sinks).run()

@@ -15,6 +15,7 @@ from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_samples import DocumentSample
 
@@ -185,7 +186,8 @@ def _fault(inputs: GrowthInputs) -> str:
 
 def recorded_sample(record: JsonObject, iteration: int) -> DocumentSample | None:
     """Return the sample of documents that a checkpoint counts, from the record of its run; None for all documents."""
-    growth = Growth.from_record(record.get("growth"))
+    # A consensus begins from members that have swept all documents.
+    growth = None if record.get("combine") == CONSENSUS else Growth.from_record(record.get("growth"))
     every = 1 if growth is None else growth.every(iteration)
     return None if growth is None or every == 1 else growth.sample(Stream(record["seed"]), iteration)
 

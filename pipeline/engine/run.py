@@ -80,7 +80,7 @@ class ActiveRun:
         self._request, self._log, self._target = request, log, log.target
         self._resumed, self._every, self._require_ownership = resumed, every, require_ownership
         self._is_member = is_member
-        self._sampled = request.sampled
+        self._sampled = request.own_samples
         self._elapsed = 0.0
         self._reported_at = time.monotonic()
         self._stop_reason = ""

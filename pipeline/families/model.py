@@ -42,7 +42,8 @@ class Model(StoredModel):
     ----------
     url : str or path-like
         Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
-        latest checkpoint if it has no model, or an older one. Of an ensemble, the first member is opened.
+        latest checkpoint if it has no model, or an older one. Of an ensemble without a consensus, the first member is
+        opened.
 
     Attributes
     ----------
@@ -137,7 +138,7 @@ class Model(StoredModel):
         """Probabilities of words, shape (topics, words), of which each row sums to 1.
 
         Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes for each topic
-        and word. Of an ensemble it is that of the first member, of samples that of the last.
+        and word. Of an ensemble it is that of its consensus or else the first member, of samples that of the last.
 
         Returns
         -------
@@ -157,7 +158,7 @@ class Model(StoredModel):
         Returns
         -------
         numpy.ndarray of float64, shape (documents, topics)
-            Proportions of the first member of an ensemble, or the last sample.
+            Proportions of the consensus or else the first member of an ensemble, or the last sample.
         """
         return _model_arrays().document_topic(self)
 
@@ -195,7 +196,8 @@ class Model(StoredModel):
         -------
         pandas.DataFrame
             Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
-            and the share of the node with those below; of ensembles also stability.
+            and the share of the node with those below; of ensembles also stability, and of
+            a consensus the number of members in which each topic was found.
         """
         return _model_arrays().topics_frame(self, words, rank_by=rank_by, rank_weight=rank_weight)
 

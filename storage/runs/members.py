@@ -10,6 +10,9 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import MEMBERS, RECORD, Run
 
+CONSENSUS = "consensus"
+"""Way to combine members: into a model of the run's own."""
+
 
 def member_seed(seed: int, number: int) -> int:
     """Return the seed of a member; a single fit with this seed gives the same bits.
@@ -70,8 +73,46 @@ def samples_of(url: str | os.PathLike[str]) -> list[Folder]:
     return places if complete and not record.get("restarts") else []
 
 
+def has_consensus(url: str | os.PathLike[str]) -> bool:
+    """Return true if a run's own model joins, or will join, those of its members."""
+    folder = Folder(url)
+    return folder.exists(RECORD) and Run(url).record().get("combine") == CONSENSUS
+
+
+def members_of(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Return the models that the consensus of an ensemble joins: those of its restarts, or the samples of each.
+
+    Parameters
+    ----------
+    url : str or path-like
+        Folder of the run.
+
+    Returns
+    -------
+    list of (str, str)
+        Names, such as ``003`` or ``003/001``, and folders.
+
+    Raises
+    ------
+    AbsentError
+        A restart has not ended.
+    """
+    restarts = restarts_of(url)
+    missing = [number for number, run in restarts if not run.model.exists(MODEL_RECORD)]
+    if missing:
+        raise AbsentError(
+            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on "
+            f"with `resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
+        )
+    models = []
+    for number, run in restarts:
+        inner = leaves(run.folder.url)
+        models += [(f"{number:03d}/{name}" if name else f"{number:03d}", place) for name, place in inner]
+    return models
+
+
 def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Return all models of a run: its restarts, and the samples of each.
+    """Return all models of a run: its consensus, or else its restarts, and the samples of each.
 
     Parameters
     ----------
@@ -88,27 +129,21 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
     AbsentError
         A restart has not ended.
     """
-    restarts = restarts_of(url)
-    if not restarts:
-        samples = samples_of(url)
-        named = [(place.url.rpartition("/")[2], place.address) for place in samples]
-        return named or [("", Folder(url).url)]
-    missing = [number for number, run in restarts if not run.model.exists(MODEL_RECORD)]
-    if missing:
-        raise AbsentError(
-            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on "
-            f"with `resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
-        )
-    models = []
-    for number, run in restarts:
-        inner = leaves(run.folder.url)
-        models += [(f"{number:03d}/{name}" if name else f"{number:03d}", place) for name, place in inner]
-    return models
+    if has_consensus(url):
+        if not Run(url).model.exists(MODEL_RECORD):
+            # Raises an error if a member has not ended.
+            members_of(url)
+            raise AbsentError(f"{Folder(url).url}: its members are not joined yet; go on with `resume`")
+        return [("", Folder(url).url)]
+    if restarts_of(url):
+        return members_of(url)
+    named = [(place.url.rpartition("/")[2], place.address) for place in samples_of(url)]
+    return named or [("", Folder(url).url)]
 
 
 def reference_of(url: str | os.PathLike[str]) -> str | None:
-    """Return the folder of an ensemble's first member, for uses of a single model; None for other folders."""
-    restarts = restarts_of(url)
+    """Return the folder of the first member, for uses of a single model; None for a consensus, and other folders."""
+    restarts = [] if has_consensus(url) else restarts_of(url)
     return restarts[0][1].folder.url if restarts else None
 
 

@@ -102,7 +102,7 @@ class RunRecord(_Fields):
     """The fields of `run.json`.
 
     ``growth`` has the stages of a fit over samples of the documents. ``best_member`` is the only member left of an
-    ensemble with ``keep`` "best".
+    ensemble with ``keep`` "best". ``combine`` is "consensus" where the run's own model joins its members.
     """
 
     family: str
@@ -117,6 +117,7 @@ class RunRecord(_Fields):
     warm: WarmPlace | None = None
     restarts: Restarts = 0
     keep: Literal["all", "best"] = "all"
+    combine: Literal["predictions", "consensus"] = "predictions"
     best_member: Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)] = 0
     processors: Annotated[tuple[Processor, ...], Field(max_length=MAX_PROCESSORS)] = ()
 

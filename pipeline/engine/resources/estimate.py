@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds
+from collapsium.pipeline.engine.resources.costs import COSTS
 from collapsium.pipeline.engine.resources.place import Place, local_place
 from collapsium.pipeline.engine.resources.plan import Plan
 from collapsium.pipeline.engine.setup.inputs import labels_of
@@ -28,37 +28,9 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.shard_loading import NEARLY_ALL
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Bytes that a fit takes besides its family's state, measured on small corpora."""
-
-    processes: Mapping[str, float] = field(
-        default_factory=lambda: {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}
-    )
-    """A process with its libraries and kernels, by its use."""
-    score_overhead: float = 1.0
-    """Bytes that the system's allocator retains of freed rows of held-out words, as a share of them."""
-    proportion_copies: int = 2
-    """Copies of a shard's proportions while they are summarised."""
-    read_pair: int = 60
-    """A pair while its shard is read from Parquet."""
-    read_value: int = 24
-    """A value of a vector while its shard is read: its file, the decoded array, and a copy."""
-    vocabulary_word: int = 190
-    """A word of the vocabulary, as text, on the driver."""
-    pair: int = 8
-    """A pair of a shard in memory."""
-    document: int = 8
-    """A document of a shard in memory."""
-    sweeps_per_worker: int = 2
-    """Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these."""
-
-
-COSTS = Costs()
 
 
 @keywords(options=EstimateOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
@@ -108,6 +80,7 @@ def estimate(
         restarts=options.restarts,
         samples=options.samples,
         heldout=None if options.heldout is None else Corpus(options.heldout),
+        consensus=options.combine == CONSENSUS,
     )
 
 
@@ -121,6 +94,7 @@ def plan(
     restarts: int = 0,
     samples: int = 0,
     heldout: Corpus | None = None,
+    consensus: bool = False,
 ) -> Plan:
     """Estimate the resources of a fit in a place.
 
@@ -142,6 +116,8 @@ def plan(
         States that are saved as models besides.
     heldout : Corpus, optional
         Held-out tokens; one of its shards is read, to count its words.
+    consensus : bool, optional
+        Whether the members are joined by one more fit.
 
     Returns
     -------
@@ -164,7 +140,7 @@ def plan(
     summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    fitted = _Sizes(manifest, footprint, place, words, growth, _held_out(heldout))
+    fitted = _Sizes(manifest, footprint, place, words, growth, _held_out(heldout), consensus)
     models = max(restarts, 1), samples
     sweeps = 1 if place.scheduler == "serial" else COSTS.sweeps_per_worker * place.processes * place.threads
     most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
@@ -240,6 +216,8 @@ class _Sizes:
         Exponent by which the words of several shards grow.
     held : _HeldOut
         The held-out tokens.
+    consensus : bool
+        Whether the members are joined.
     """
 
     manifest: Manifest
@@ -248,6 +226,7 @@ class _Sizes:
     words: int
     growth: float
     held: _HeldOut
+    consensus: bool
 
     @property
     def processes(self) -> int:
@@ -311,9 +290,14 @@ class _Sizes:
             "changes waiting to be added": changes,
             "sweeping": sweeping,
             "scoring held-out tokens": tasks * (1 + COSTS.score_overhead) * footprint.shown * self.held.words,
-            "saving the model": self._saved(tasks),
+            "saving the model": self._largest(tasks, COSTS.proportion_copies, 0),
             "local states": 0.0 if on_disk else members * 2 * (self.local + first) / processes,
         }
+        if self.consensus:
+            # Topics are compared when the members' states are gone.
+            before = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
+            words_a_block = -(-self.vocabulary // blocks)
+            memory["joining the members"] = max(self._largest(tasks, COSTS.joining_copies, words_a_block) - before, 0.0)
         if processes > 1:
             # Rows of a block and a delta.
             memory["moving to and from others"] = shown / blocks + footprint.delta * words
@@ -331,10 +315,10 @@ class _Sizes:
         carried = min(footprint.carried, self.local / max(len(self.manifest.shards), 1))
         return footprint.swept * words + copied + carried
 
-    def _saved(self, tasks: int) -> float:
-        """Return the bytes of the last steps: proportions are summarised; rows take what sweeps no longer need."""
+    def _largest(self, tasks: int, copies: int, words: int) -> float:
+        """Return the bytes of so many copies of the proportions of the largest shard, or of as many rows of words."""
         documents = max((row.documents for row in self.manifest.shards), default=0)
-        return tasks * COSTS.proportion_copies * self.footprint.proportions * documents
+        return tasks * copies * self.footprint.proportions * max(documents, words)
 
 
 def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool) -> Plan:
@@ -347,7 +331,8 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
         memory=sizes.memory(members, on_disk=on_disk),
         driver=0.0 if sizes.is_alone else COSTS.processes["driver"] + COSTS.vocabulary_word * sizes.vocabulary,
         scratch=2 * sizes.local + sizes.documents if on_disk else 0.0,
-        run=models[0] * (2 * (sizes.local + rows) + (1 + models[1]) * rows / 2),
+        run=(models[0] + sizes.consensus) * 2 * (sizes.local + rows)
+        + (models[0] * (1 + models[1]) + sizes.consensus) * rows / 2,
         moved=members * _moved(sizes),
         moved_scoring=members * (processes - 1) * shown,
         members=members,

@@ -23,6 +23,7 @@ from collapsium.storage.runs.run import MAX_SAMPLES
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
 Keep = Literal["all", "best"]
+Combine = Literal["predictions", "consensus"]
 Grow = Literal["auto", "always", "never"]
 Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
 AUTO = "auto"
@@ -227,6 +228,13 @@ class RestartOptions(Options):
         "the best objective if nothing is held out. A score that chose the run is no longer an "
         "unbiased test of it",
     )
+    combine: Combine = Field(
+        "predictions",
+        description="predictions: the restarts stay models of their own, whose predictions are averaged; consensus: "
+        "the topics of all restarts and samples are matched, their proportions and topics are averaged, and one more "
+        "fit begins from the averages. Its model is the run's model, for all commands; for families of flat topics: "
+        "gibbs-hdp, gibbs-lda, hdp, keyword-lda, lda and vb-lda",
+    )
 
 
 class CheckpointOptions(Options):
@@ -256,6 +264,7 @@ class EstimateOptions(Options):
     samples: Annotated[int, Value("S")] = Field(
         0, ge=0, le=MAX_SAMPLES, description="as for fit: number of states saved as models"
     )
+    combine: Combine = Field("predictions", description="as for fit; a consensus is one more fit")
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="as for fit: corpus of held-out tokens, which are scored"
     )

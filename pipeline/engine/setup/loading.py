@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.engine.growth import Growth
 from collapsium.pipeline.engine.leakage.token_counts import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.partition import block_bounds
@@ -17,7 +18,7 @@ from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.seeds import seeds_of
 from collapsium.pipeline.engine.setup.starts import Start
-from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart
+from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.base import Summary
@@ -104,16 +105,45 @@ class LoadedCorpus:
         global_state : GlobalState
             Global state before any document was swept.
         """
+        source = self._request.warm
+        summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
+        start = self._warm[member if len(self._warm) > 1 else 0] if self._warm else None
+        warm = None if self._start is None else self._start.shards
+        return self._problem(seed, summary, start, warm, self._request.growth)
+
+    def problem_from(self, seed: int, start: WarmStart | None = None, topics: int = 1) -> tuple[Problem, GlobalState]:
+        """Return the problem of a fit that begins from the members' consensus, and its first global state.
+
+        Parameters
+        ----------
+        seed : int
+            Seed of all its random numbers.
+        start : WarmStart, optional
+            The consensus; not needed for a fit that goes on from its checkpoint.
+        topics : int, optional
+            Number of its topics.
+
+        Returns
+        -------
+        problem, global_state
+            As of `problem`; all iterations sweep all documents.
+        """
+        return self._problem(seed, replace(self._summary, warm=topics, start=0, growing=0), start, None, None)
+
+    def _problem(
+        self,
+        seed: int,
+        summary: Summary,
+        start: WarmStart | None,
+        warm: Sequence[TaskWarmSource] | None,
+        growth: Growth | None,
+    ) -> tuple[Problem, GlobalState]:
         request, stream = self._request, Stream(seed)
         family = load_family(request.family)
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
-        source: WarmSource | None = request.warm
-        warm: Sequence[TaskWarmSource] | None = None if self._start is None else self._start.shards
-        summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
         global_state = family.initialise(summary, request.config, stream.at(purpose="initialise"))
-        if self._warm:
-            start = self._warm[member if len(self._warm) > 1 else 0]
+        if start is not None:
             global_state, warm = start.begin(request.family, request.config, global_state)
         problem = Problem(
             request.family,
@@ -129,7 +159,7 @@ class LoadedCorpus:
             load=load,
             warm=warm,
             tokens=summary.tokens,
-            growth=request.growth,
+            growth=growth,
         )
         return problem, global_state
 

@@ -14,13 +14,14 @@ from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.seeds import seeds_of
 from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import load_family, require_corpus, require_schedule
+from collapsium.pipeline.families.registry import family_names, load_family, require_corpus, require_schedule
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
 from collapsium.storage.runs.event_records import MAX_RESTARTS
+from collapsium.storage.runs.members import CONSENSUS
 
 if TYPE_CHECKING:
     from collapsium.pipeline.engine.setup.starts import StartSource
@@ -35,6 +36,7 @@ SHAPING = ("schedule", "local_sweeps", "batch_shards")
 ADDED = ("seeds",)
 """Options of families that 0.1 did not have; where they are empty, digests are those of 0.1."""
 KEEPS = ("all", "best")
+COMBINES = ("predictions", CONSENSUS)
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Request:
         Stages over samples of the documents; None where all iterations sweep all documents.
     start : StartSource or None
         The start of the documents; None where they begin at random, or from another model.
+    combine : {"predictions", "consensus"}
+        Whether the members are joined into a model of the run's own.
     """
 
     corpus: Corpus
@@ -81,6 +85,7 @@ class Request:
     begun_with: int | None = None
     growth: Growth | None = None
     start: StartSource | None = None
+    combine: str = "predictions"
 
     def __post_init__(self) -> None:
         require_corpus(self.family, self.corpus)
@@ -102,6 +107,7 @@ class Request:
             raise OptionError(f"expected {' or '.join(KEEPS)}, found {self.keep!r}", "keep")
         if self.keep == "best" and not self.restarts:
             raise OptionError("'best' requires `restarts`, the number of fits to choose from", "keep")
+        self._require_combinable()
         alone = self.warm is not None and not self.warm.members
         if alone and self.restarts > 1 and not load_family(self.family).is_sampler:
             raise OptionError(
@@ -131,6 +137,34 @@ class Request:
                 "restarts",
             )
 
+    def _require_combinable(self) -> None:
+        """Raise `OptionError` if the members cannot be combined as the request says."""
+        if self.combine not in COMBINES:
+            raise OptionError(f"expected {' or '.join(COMBINES)}, found {self.combine!r}", "combine")
+        if self.combine != CONSENSUS:
+            return
+        if not load_family(self.family).shard_model.dirichlet_proportions:
+            able = [name for name in family_names() if load_family(name).shard_model.dirichlet_proportions]
+            raise OptionError(
+                f"'consensus' is for families of flat topics ({', '.join(able)}), found family '{self.family}'",
+                "combine",
+            )
+        if self.stochastic:
+            raise OptionError(
+                "'consensus' ends with a fit that begins from the members' responsibilities, which the stochastic "
+                "schedule does not keep",
+                "combine",
+            )
+        if self.keep == "best":
+            raise OptionError("'consensus' joins all members, so it does not go with `keep` 'best'", "combine")
+        if self.restarts * max(self.limits.samples, 1) < 2:
+            raise OptionError("'consensus' requires 2 models or more, by `restarts` or `samples`", "combine")
+
+    @property
+    def has_consensus(self) -> bool:
+        """True if the members are joined into a model of the run's own."""
+        return self.combine == CONSENSUS
+
     @property
     def stochastic(self) -> bool:
         """True of the stochastic schedule."""
@@ -147,6 +181,11 @@ class Request:
     def sampled(self) -> tuple[int, ...]:
         """The iterations after which samples are saved."""
         return self.limits.sampled(len(self.corpus.manifest.shards))
+
+    @property
+    def own_samples(self) -> tuple[int, ...]:
+        """The iterations after which the run itself saves samples; those of a consensus are its members'."""
+        return () if self.has_consensus else self.sampled
 
     def with_growth(self) -> Request:
         """Return the request of a new fit with the stages that its option `grow` and its size call for."""
@@ -170,6 +209,7 @@ class Request:
             **({} if self.warm is None else {"warm": self.warm.record()}),
             **({} if self.start is None else {"start": self.start.record()}),
             **({"restarts": self.restarts, "keep": self.keep} if self.restarts else {}),
+            **({"combine": self.combine} if self.has_consensus else {}),
             "family": self.family,
             "options": self.config.model_dump(mode="json"),
             "limits": self.limits.model_dump(),
@@ -193,7 +233,7 @@ def _corpus_record(corpus: Corpus) -> dict[str, object]:
 def fingerprint(record: JsonObject) -> str:
     """Return the digest of all fields of a run's record that determine its states."""
     limits = {name: record["limits"][name] for name in SHAPING}
-    names = ("family", "options", "seed", "planned", "growth")
+    names = ("family", "options", "seed", "planned", "growth", "combine")
     named: JsonObject = {name: record[name] for name in names if name in record}
     named["options"] = {name: value for name, value in record["options"].items() if value or name not in ADDED}
     if "warm" in record:
@@ -201,6 +241,10 @@ def fingerprint(record: JsonObject) -> str:
         named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})
     if "start" in record:
         named["start"] = {name: value for name, value in record["start"].items() if name != "url"}
+    if "combine" in record:
+        # The models that are joined.
+        named.update({name: record["limits"][name] for name in ("samples", "sample_every")})
+        named["restarts"] = record["restarts"]
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
 

@@ -73,12 +73,13 @@ def resumed_request(
         corpus_record, heldout_record = record["corpus"], record["heldout"]
         growth = Growth.from_record(record.get("growth"))
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
+        combine = record.get("combine", "predictions")
         source = _warm(run.folder, record.get("warm"), warm)
         begun = _start(StartSource.from_record(run.folder, record.get("start")), start)
     except (KeyError, TypeError, OptionError) as error:
         raise DamagedError(path, f"expected the record of a fit ({error})") from None
     changes = dict(options)
-    for name, recorded in (("restarts", restarts), ("keep", keep)):
+    for name, recorded in (("restarts", restarts), ("keep", keep), ("combine", combine)):
         value = changes.pop(name, recorded)
         if value != recorded:
             raise _differs(name, value, recorded)
@@ -98,7 +99,8 @@ def resumed_request(
         after["warm"] = source.record()
     if begun is not None:
         after["start"] = begun.record()
-    return Request(training, held, family, config, limits, seed, source, restarts, keep, planned, growth, begun), after
+    retained = (source, restarts, keep, planned, growth, begun, combine)
+    return Request(training, held, family, config, limits, seed, *retained), after
 
 
 def _differs(name: str, value: object, recorded: object) -> OptionError:
@@ -220,7 +222,7 @@ def is_finished(target: Run, request: Request) -> bool:
         return False
     if latest and latest[0] != model.record.iterations:
         return False
-    if not all(target.member(number).exists(MODEL_RECORD) for number in range(request.limits.samples)):
+    if not all(target.member(number).exists(MODEL_RECORD) for number in range(len(request.own_samples))):
         return False
     unchanged = Limits(**target.record()["limits"]) == request.limits
     return end_reason(target) in DONE and (model.record.iterations == planned or unchanged)

@@ -15,7 +15,8 @@ from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds
 from collapsium.pipeline.engine.resources import estimate as planning
-from collapsium.pipeline.engine.resources.estimate import COSTS, Costs, estimate, plan
+from collapsium.pipeline.engine.resources.costs import COSTS, Costs
+from collapsium.pipeline.engine.resources.estimate import estimate, plan
 from collapsium.pipeline.engine.resources.place import Place, free_memory, local_place
 from collapsium.pipeline.engine.resources.plan import Plan
 from collapsium.pipeline.engine.setup.limits import Limits

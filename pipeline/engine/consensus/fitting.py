@@ -1,0 +1,110 @@
+"""Fit the consensus of an ensemble, in the run's own folder, from the means of its members."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from collapsium.pipeline.engine.consensus.matching import join
+from collapsium.pipeline.engine.event_log import EventLog
+from collapsium.pipeline.engine.processors import Processors
+from collapsium.pipeline.engine.run import ActiveRun
+from collapsium.pipeline.engine.setup.loading import LoadedCorpus
+from collapsium.pipeline.engine.setup.request import Request
+from collapsium.pipeline.engine.state import Problem
+from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.formatting import counted
+from collapsium.storage.runs.members import member_seed, members_of
+from collapsium.storage.runs.run import CHECKPOINTS
+from collapsium.workers.arrays.state import GlobalState
+
+
+class ConsensusFit:
+    """The last fit of an ensemble; the caller holds the lock of its run.
+
+    Parameters
+    ----------
+    request : Request
+        The request of the ensemble.
+    log : EventLog
+        Events of the ensemble, to which those of the fit are added.
+    loaded : LoadedCorpus
+        The corpus.
+    executor : Executor
+        Runs the tasks.
+    processors : Processors
+        Processors that take part.
+    """
+
+    def __init__(
+        self, request: Request, log: EventLog, loaded: LoadedCorpus, executor: Executor, processors: Processors
+    ) -> None:
+        self._request, self._log, self._target = request, log, log.target
+        self._loaded, self._executor, self._processors = loaded, executor, processors
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the fit has a checkpoint."""
+        return bool(self._target.checkpoints.candidates()[0])
+
+    def discard(self) -> None:
+        """Remove the model of members that will change, as they go on for more iterations."""
+        self._target.model.remove()
+        (self._target.folder / CHECKPOINTS).remove()
+
+    def join(self) -> tuple[Problem, GlobalState]:
+        """Match the topics of all members, and return the problem of the fit that begins from their means.
+
+        Returns
+        -------
+        problem : Problem
+            The problem.
+        global_state : GlobalState
+            Global state before any document was swept.
+
+        Raises
+        ------
+        ClusterError
+            Work was lost several times in a row.
+        """
+        request, urls = self._request, [url for _, url in members_of(self._target.folder.url)]
+        seed = member_seed(request.seed, request.restarts)
+        if self.has_begun:
+            return self._loaded.problem_from(seed)
+        began = time.perf_counter()
+        consensus = join(urls, request.corpus, self._executor)
+        self._log.notice(
+            f"matched the topics of {len(urls)} models in {counted(consensus.rounds, 'round')}, "
+            f"{time.perf_counter() - began:.1f} s; the mean overlap of their words is {consensus.overlap:.2f} of 1"
+        )
+        return self._loaded.problem_from(seed, consensus.start(request.corpus), len(consensus.topics))
+
+    def fit(
+        self, problem: Problem, global_state: GlobalState, every: int | None, require_ownership: Callable[[], None]
+    ) -> Model:
+        """Run the loop to its end, and return the model.
+
+        Parameters
+        ----------
+        problem, global_state
+            As `join` returns them.
+        every : int or None
+            Iterations between two checkpoints.
+        require_ownership : callable
+            Raises an error if another process has taken the ensemble over.
+
+        Returns
+        -------
+        Model
+            The consensus.
+        """
+        active = ActiveRun(
+            self._request,
+            self._log,
+            resumed=False,
+            processors=self._processors,
+            every=every,
+            require_ownership=require_ownership,
+        )
+        return active.loop(problem, self._executor, global_state)

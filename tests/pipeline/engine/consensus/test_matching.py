@@ -1,0 +1,113 @@
+"""Topics of several models: compared as plain sums say, matched, and averaged in the documents and the words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from collapsium.pipeline import Corpus, Model
+from collapsium.pipeline.engine.consensus.joined_models import ABSENT, JoinedModel, JoinedReference
+from collapsium.pipeline.engine.consensus.matching import RULE, _assigned, _matched_again, join
+from collapsium.pipeline.engine.consensus.overlaps import Overlaps, document_overlaps, total_overlaps, word_overlaps
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.storage.errors import ClusterError
+from collapsium.workers.arrays.random_streams import Stream
+from tests.fits import Losing
+
+
+def models_of(single, permutation=(0, 1, 2)):
+    """The three fits, each matched with itself but the last, whose columns are permuted."""
+    models = [replace(JoinedModel.of(str(single / str(n))), columns=(0, 1, 2)) for n in range(3)]
+    return [*models[:2], replace(models[2], columns=permutation)]
+
+
+def test_word_overlaps__are_bhattacharyya_coefficients_with_the_mean(single):
+    mean = models_of(single, (2, 0, 1))
+    found = word_overlaps(mean, mean, 0)
+    phi = [Model(one.url).topic_word for one in mean]
+    average = np.mean([phi[0], phi[1], phi[2][[2, 0, 1]]], axis=0)
+    for own, overlaps in zip(phi, found, strict=True):
+        expected = np.sqrt(average) @ np.sqrt(own).T
+        assert overlaps.coefficients == pytest.approx(expected, abs=1e-5)
+
+
+def test_document_overlaps__are_cosines_with_the_mean(small, single):
+    mean, corpus = models_of(single, (1, 2, 0)), Corpus(small[0])
+    parts = [document_overlaps(mean, mean, shard, 1) for shard in corpus.references]
+    lengths = np.concatenate([shard.load().lengths for shard in corpus.references]).astype(float)
+    theta = [Model(one.url).document_topic.astype(float) * np.sqrt(lengths)[:, np.newaxis] for one in mean]
+    average = np.mean([theta[0], theta[1], theta[2][:, [1, 2, 0]]], axis=0)
+    for own, overlaps in zip(theta, total_overlaps(parts), strict=True):
+        norms = np.outer(np.linalg.norm(average, axis=0), np.linalg.norm(own, axis=0))
+        assert overlaps.cosines == pytest.approx(average.T @ own / norms, abs=1e-3)
+
+
+@given(st.data())
+def test_overlaps__add_exactly_in_any_order(data):
+    rows = data.draw(st.integers(2, 12))
+    steps = hnp.arrays(np.float64, (rows, 3), elements=st.integers(0, 1 << 20).map(float))
+    joined, own = data.draw(steps), data.draw(steps)
+    order = np.array(data.draw(st.permutations(range(rows))))
+    weights, cut = np.ones(rows), data.draw(st.integers(0, rows))
+    whole = Overlaps.of(joined, own, weights)
+    some, rest = order[:cut], order[cut:]
+    added = Overlaps.of(joined[some], own[some], weights[some]) + Overlaps.of(joined[rest], own[rest], weights[rest])
+    for name in ("products", "joined", "own"):
+        assert np.array_equal(getattr(whole, name), getattr(added, name))
+
+
+@given(st.permutations(range(6)), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_matching__finds_a_permutation_and_leaves_seeded_topics_in_place(permutation, fixed, seed):
+    permutation = [*range(fixed), *(topic for topic in permutation if topic >= fixed)]
+    similar = np.random.default_rng(seed).random((6, 6)) * 0.5
+    similar[np.arange(6), permutation] += 1.0
+    first = JoinedModel("", tuple(range(6)), fixed, tuple(range(6)))
+    places, topics = _assigned(similar, first, JoinedModel("", tuple(range(6)), fixed))
+    assert dict(zip(places.tolist(), topics.tolist(), strict=True)) == dict(enumerate(permutation))
+    # However unlike, topics of the same seeds are the same.
+    places, topics = _assigned(-similar + 2.0, first, JoinedModel("", tuple(range(6)), fixed))
+    assert [topic for place, topic in zip(places, topics, strict=True) if place < fixed] == list(range(fixed))
+
+
+def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
+    first = replace(JoinedModel.of(str(single / "0")), columns=(0, 1, 2))
+    other = JoinedModel.of(str(single / "1"))
+    places, topics = _assigned(np.eye(3)[:, [0, 2]], first, replace(other, topics=(0, 2)))
+    assert len(places) == 2
+    few = replace(other, topics=(0, 2), columns=(2, ABSENT, 0))
+    shard = Corpus(small[0]).references[0].load()
+    reference = JoinedReference(first.url, 0, first.columns, 1.0, models=(first, few))
+    arrays = reference.arrays(shard, Stream(0))
+    theta = [Model(one.url).document_topic[: shard.documents] for one in (first, few)]
+    phi = [Model(one.url).topic_word[:, shard.words].T for one in (first, few)]
+    assert arrays["document_topic"][:, 0] == pytest.approx((theta[0][:, 0] + theta[1][:, 2]) / 2, abs=1e-6)
+    assert arrays["document_topic"][:, 1] == pytest.approx(theta[0][:, 1] / 2, abs=1e-6)
+    assert arrays["word_topic"][:, 1] == pytest.approx(phi[0][:, 1], abs=1e-6)
+    assert arrays["word_topic"][:, 2] == pytest.approx((phi[0][:, 2] + phi[1][:, 0]) / 2, abs=1e-6)
+
+
+def test_joining__is_the_same_after_work_was_lost(small, single):
+    urls, corpus = [str(single / str(n)) for n in range(3)], Corpus(small[0])
+    whole, losing = join(urls, corpus, SerialExecutor()), Losing(SerialExecutor(), 8)
+    losing.recover = lambda error: None
+    assert join(urls, corpus, losing) == whole
+    assert losing.losses
+
+
+def test_work_that_is_lost_again_and_again__ends_the_joining(small, single):
+    losing = Losing(SerialExecutor(), 1)
+    recovered = []
+    losing.recover = recovered.append
+    models = models_of(single)
+    with pytest.raises(ClusterError, match="on purpose"):
+        _matched_again(models, models, Corpus(small[0]), losing)
+    assert len(recovered) == RULE.attempts - 1
+
+
+def test_a_model_and_itself__are_joined_at_once(small, single):
+    joined = join([str(single / "0")] * 3, Corpus(small[0]), SerialExecutor())
+    assert joined.overlap == pytest.approx(1.0, abs=1e-4)
+    assert {model.columns for model in joined.models} == {(0, 1, 2)}
