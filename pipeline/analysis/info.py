@@ -110,9 +110,10 @@ def _run(run: Run) -> dict[str, Any]:
     facts["ended"] = ended
     members = restarts_in(run)
     if members:
-        facts.update({name: record[name] for name in ("restarts", "keep", "best_member") if name in record})
+        facts.update({name: record[name] for name in ("restarts", "keep", "combine", "best_member") if name in record})
         facts["members"] = [_member(number, member) for number, member in members]
-        facts["iterations"] = max(member["iterations"] for member in facts["members"])
+        if "combine" not in record:
+            facts["iterations"] = max(member["iterations"] for member in facts["members"])
     elif samples_of(run.folder.url):
         facts["samples"] = [Model(sample.url).record.iterations for sample in samples_of(run.folder.url)]
     if isinstance(facts.get("corpus"), dict):

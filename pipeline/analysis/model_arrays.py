@@ -261,6 +261,8 @@ def topics_frame(model: Model, words: int, **ranking: object) -> pd.DataFrame:
         row["probabilities" if not topic.signed else "loadings"] = [value for _, value in topic.words]
         if topic.stability is not None:
             row["stability"] = topic.stability
+        if topic.support is not None:
+            row["support"] = topic.support
         if topic.title is not None:
             row["title"] = topic.title
         if topic.level is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.analysis.stability import stability
+from collapsium.pipeline.analysis.stability import Stability, stability
 from collapsium.pipeline.analysis.words.ranking import BY_PROBABILITY, ranked_words
 from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.description import Shape, shape_of
@@ -18,7 +18,7 @@ from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
-from collapsium.storage.runs.members import leaves, restarts_of, samples_of
+from collapsium.storage.runs.members import has_consensus, leaves, members_of, restarts_of, samples_of
 from collapsium.workers.arrays.ranking import largest
 
 
@@ -37,7 +37,11 @@ class Topic:
         `signed`, columns of vectors with their loadings, by decreasing magnitude.
     stability : float or None
         One minus the mean Hellinger distance to the matching topics of the other members of an ensemble; see
-        `collapsium.pipeline.analysis.stability`. None without other members, or without tokens.
+        `collapsium.pipeline.analysis.stability`. None without other members, or without tokens. Of a consensus, the
+        distance to the topics of all members.
+    support : int or None
+        Number of the members of a consensus in which it was found: in which its match is at most 0.6 away. None for
+        other models.
     parent : int or None
         The parent's id; None for a root, and for topics that are not a tree.
     level : int or None
@@ -60,6 +64,7 @@ class Topic:
     below: float | None = None
     signed: bool = False
     title: str | None = None
+    support: int | None = None
 
     @property
     def label(self) -> str:
@@ -76,7 +81,7 @@ class Topic:
 def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions) -> list[Topic]:
     """List the topics of a model, the largest first, or the nodes of its tree, depth-first.
 
-    For an ensemble, these are the topics of its first member, with their stability.
+    For an ensemble, these are the topics of its consensus or else its first member, with their stability.
 
     Parameters
     ----------
@@ -106,24 +111,26 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     model, others = _with_others(run)
     described = _titled(describe(model, words, ranking), model.topic_names)
     stable = {} if described.signed else stability(model, others)
-    values = {topic: one.value for topic, one in stable.items()}
     shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
     tokens = described.share if shape is None else shape.below
     rows = np.arange(described.ids.size) if shape is None else shape.rows
     names = model.vocabulary.words
-    return [
-        _topic(described, row, names, values.get(int(described.ids[row])), shape)
+    entries = [
+        _topic(described, row, names, stable.get(int(described.ids[row])), shape)
         for row in rows
         if tokens[row] > 0.0 or not tokens.any()
     ]
+    return entries if has_consensus(run) else [replace(topic, support=None) for topic in entries]
 
 
-def _topic(described: Description, row: int, names: list[str], stable: float | None, shape: Shape | None) -> Topic:
+def _topic(described: Description, row: int, names: list[str], stable: Stability | None, shape: Shape | None) -> Topic:
     pairs = zip(described.words[row], described.probability[row], strict=True)
     words = [(names[word], float(p)) for word, p in pairs]
     title = None if described.titles is None else described.titles[row]
     share, signed = float(described.share[row]), described.signed
-    topic = Topic(int(described.ids[row]), share, words, stable, signed=signed, title=title)
+    topic = Topic(int(described.ids[row]), share, words, signed=signed, title=title)
+    if stable is not None:
+        topic = replace(topic, stability=stable.value, support=stable.support)
     if shape is None or described.parent is None:
         return topic
     parent = int(described.parent[row])
@@ -189,7 +196,11 @@ def _by_probability(model: Model, words: int) -> Description:
 
 
 def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
-    """Open a model, and the restarts or else the samples that its topics are compared with."""
+    """Open a model, and the restarts or samples that its topics are compared with."""
+    if has_consensus(run):
+        # Raises an error if the members are not joined yet.
+        leaves(run)
+        return Model(run), [Model(url) for _, url in members_of(run)]
     restarts = restarts_of(run)
     if restarts:
         # Raises an error if a restart has not ended.

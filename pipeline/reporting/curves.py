@@ -8,7 +8,7 @@ from typing import Any
 
 from collapsium.pipeline.reporting.charts import Chart, chart
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.members import restarts_of
+from collapsium.storage.runs.members import CONSENSUS, has_consensus, restarts_of
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 
@@ -34,13 +34,27 @@ MAX_CHARTS = 16
 
 
 def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
-    """Read name and events of each restart of a run; a single fit's name is empty, and a model alone has no events."""
+    """Read name and events of each restart of a run, and of its consensus; those of a single fit have no name.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or a model.
+
+    Returns
+    -------
+    list of (str, list of dict)
+        Empty for a model alone.
+    """
     folder = Folder(run)
     if not folder.exists(RUN_RECORD):
         return []
     restarts = restarts_of(run)
     if restarts:
-        return [(f"{number:03d}", restart.events()) for number, restart in restarts if restart.exists()]
+        events: list[tuple[str, Events]] = [
+            (f"{number:03d}", restart.events()) for number, restart in restarts if restart.exists()
+        ]
+        return [*events, (CONSENSUS, Run(run).events())] if has_consensus(run) else events
     return [("", Run(run).events())]
 
 

@@ -286,11 +286,12 @@ def _to_csv(model: Model, run_topics: list[Topic], folder: Folder, threshold: fl
 
 
 def _write_topics(file: IO[str], run_topics: list[Topic]) -> None:
-    """Write a row for each topic; parent, level and below for trees, stability for ensembles, titles if there are."""
+    """Write a row for each topic; parent, level and below for trees, stability, support and titles where known."""
     tree = any(topic.level is not None for topic in run_topics)
     ensemble = any(topic.stability is not None for topic in run_topics)
     named = any(topic.title is not None for topic in run_topics)
     columns = (("parent", "level", "below") if tree else ()) + (("stability",) if ensemble else ())
+    columns += ("support",) if any(topic.support is not None for topic in run_topics) else ()
     columns += ("title",) if named else ()
     writer = CsvRows(file)
     writer.writerow(("topic", "share", *columns, "words"))

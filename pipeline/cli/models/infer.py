@@ -56,7 +56,7 @@ def execute(
     with counting("inferring") as progress:
         inferred = infer(run, documents, out, **flags.named(*OPTIONS), tls=tls, notice=print_notice, progress=progress)
     reference = reference_of(run) if options.member is None else None
-    whose = f" by {reference}, the ensemble's first member" if reference else ""
+    whose = f" by {reference}, the ensemble's first member (fit --combine consensus joins all)" if reference else ""
     rows = "segments" if options.segments else "documents"
     if flags.json:
         print_json(with_unknown({"path": out, rows: inferred.rows, "member": reference}, inferred.unknown))

@@ -3,7 +3,8 @@
 The largest topic comes first. If topics belong to labels, the label precedes the
 words. For restarts or samples, the topics of the first restart or the last sample
 are printed, with a column for their stability: 1 if all members have the very
-same topic.
+same topic. Of a consensus (`fit --combine consensus`) its own topics are printed,
+and in how many members each was found.
 
 Words. By default the most probable words come first, which many topics may share.
 --rank-by frex shows words that are frequent in the topic and rare in others,
@@ -31,7 +32,8 @@ entry "… n more". By default all nodes are printed, and pictures show the larg
 in at most sixty entries (--min-share 0: all). GraphML files have all nodes.
 
 JSON. --json prints a list with one object for each topic: id, title (its name,
-or the label that it belongs to), share, stability (if there are several members) and words, a list of
+or the label that it belongs to), share, stability (if there are several members),
+support (members in which a topic of a consensus was found) and words, a list of
 objects with word and probability (or loading). Nodes of trees also have parent (id
 of the node above, null for the root), level (0 for the root), below and, above
 folded nodes, folded (nodes and below). With --given each topic also has expected.
@@ -224,6 +226,7 @@ def _record(topic: Topic, several: bool) -> dict[str, Any]:
         **tree,
         "share": topic.share,
         **({"stability": topic.stability} if several else {}),
+        **({} if topic.support is None else {"support": topic.support}),
         "words": [{"word": word, value: p} for word, p in topic.words],
     }
 
@@ -243,12 +246,15 @@ def _print(entries: Sequence[Topic]) -> None:
     """Print a line for each topic; above a tree, the names of the columns."""
     from collapsium.pipeline.reporting.tree_folding import FoldedNodes
 
-    several = any(topic.stability is not None for topic in entries)
-    if entries and entries[0].level is not None:
+    several, joined = (any(getattr(one, name) is not None for one in entries) for name in ("stability", "support"))
+    if joined:
+        print(f"{'id':>5} {'share':>8} stable  in  words")
+    elif entries and entries[0].level is not None:
         print(f"{'id':>5} {'share':>8} {'below':>8}{' stable' if several else ''}  words")
     for topic in entries:
         stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
         below, indent = ("", "") if topic.level is None else (f" {topic.below:8.3%}", "  " * topic.level)
+        stable += f" {'' if topic.support is None else topic.support:3}" if joined else ""
         if isinstance(topic, FoldedNodes):
             print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
             continue

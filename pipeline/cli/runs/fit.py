@@ -136,7 +136,8 @@ def _print_outcome(flags: Flags, folder: str, events: Sequence[Event]) -> None:
     events = Run(folder).events() if had_ended else events
     members = [event for event in events if event["event"] == "member"]
     if members:
-        _print_outcome_of_members(flags, folder, members, events[-1], had_ended=had_ended)
+        joined = next((one for one in reversed(events) if one["event"] == "iteration" and "member" not in one), None)
+        _print_outcome_of_members(flags, folder, members, events[-1], joined, had_ended=had_ended)
         return
     last: Event = next((event for event in reversed(events) if event["event"] == "iteration"), {})
     if flags.json:
@@ -155,16 +156,20 @@ def _print_had_ended(folder: str) -> None:
 
 
 def _print_outcome_of_members(
-    flags: Flags, folder: str, members: Sequence[Event], end: Event, *, had_ended: bool
+    flags: Flags, folder: str, members: Sequence[Event], end: Event, joined: Event | None, *, had_ended: bool
 ) -> None:
     members = sorted(members, key=lambda event: int(event["member"]))
     best = {"best_member": end["best_member"]} if "best_member" in end else {}
     if flags.json:
         records = [{name: value for name, value in one.items() if name != "event"} for one in members]
-        print_json({"run": folder, "elapsed": end["elapsed"], "members": records, **best})
+        consensus = {} if joined is None else {"consensus": joined}
+        print_json({"run": folder, "elapsed": end["elapsed"], "members": records, **best, **consensus})
         return
     if had_ended:
         _print_had_ended(folder)
+        return
+    if joined:
+        _print_consensus(folder, members, joined)
         return
     scores = [one["score"] for one in members if "score" in one]
     text = f"{counted(len(members), 'member')} in {end['elapsed']:.1f} s"
@@ -172,6 +177,14 @@ def _print_outcome_of_members(
     print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
     if best:
         print(f"{folder}: kept member {best['best_member']}; it was chosen by its score, so that score is optimistic")
+
+
+def _print_consensus(folder: str, members: Sequence[Event], joined: Event) -> None:
+    """Print the outcome of an ensemble whose members were joined."""
+    scores = [one["score"] for one in members if "score" in one]
+    own = f", score {joined['score']:.4f}" if "score" in joined else ""
+    text = f"; the members' scores are {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
+    print(f"{folder}: consensus of {counted(len(members), 'member')}{own}{text}; see `collapsium topics {folder}`")
 
 
 COMMAND = Command(

@@ -22,7 +22,7 @@ from collapsium.pipeline.reporting.page.publication import notes_of, version_of
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map
 from collapsium.storage.errors import CollapsiumError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.members import reference_of, samples_of
+from collapsium.storage.runs.members import has_consensus, members_of, reference_of, samples_of
 from collapsium.storage.runs.published import VersionRecord
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
@@ -40,11 +40,12 @@ class Material:
     record : dict
         The content of `run.json`; empty for a model without its run.
     members : list of (str, list of dict)
-        Name and events of each restart of an ensemble; for a single fit one entry with an empty name.
+        Name and events of each restart of an ensemble, and of its consensus; for a single fit one entry with an empty
+        name.
     model : Model
-        The model; of an ensemble, its first member's.
+        The model; of an ensemble, its consensus or else its first member's.
     member : str
-        Name of that member; empty for a single fit.
+        Name of that member; empty for a single fit and a consensus.
     topics : list of Topic
         The result of `collapsium.pipeline.topics`.
     pools : list of Pool
@@ -59,6 +60,8 @@ class Material:
         Positions of labels and topics; None without labels.
     samples : int
         Number of saved samples, with which the topics are compared.
+    joined : int
+        Number of models that were joined into a consensus; 0 for other models.
     notes : list of str
         Sentences on what the report lacks, and why.
     snippets : dict of (int, int) to list of str
@@ -85,6 +88,7 @@ class Material:
     summary: SummaryRecord | None
     labels: LabelMap | None = None
     samples: int = 0
+    joined: int = 0
     notes: list[str] = field(default_factory=list)
     snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     folding: dict[str, Any] = field(default_factory=dict)
@@ -147,6 +151,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
         summary=summary,
         labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
         samples=len(samples_of(run)),
+        joined=len(members_of(run)) if has_consensus(run) else 0,
         notes=notes + notes_of(version),
         version=version,
         ranked_by=ranking.rank_by,

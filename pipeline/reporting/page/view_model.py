@@ -39,6 +39,7 @@ class TopicRow(TypedDict):
     level: int
     most: int | None
     stability: float | None
+    support: int | None
     title: str | None
     words: list[str]
 
@@ -221,6 +222,7 @@ def topic_rows(material: Material) -> list[TopicRow]:
             "level": topic.level or 0,
             "most": documents.get(topic.id),
             "stability": topic.stability,
+            "support": topic.support,
             "title": None if topic.title is None else plain(topic.title),
             "words": _names(topic, TABLE_WORDS),
         }
@@ -275,7 +277,7 @@ def stability(material: Material) -> dict[str, Any] | None:
         return None
     counts, _ = np.histogram(values, bins=10, range=(0.0, 1.0))
     bars = [(number / 10, int(count), 100.0 * count / max(int(counts.max()), 1)) for number, count in enumerate(counts)]
-    fits = len(material.members) if len(material.members) > 1 else material.samples
+    fits = material.joined or (len(material.members) if len(material.members) > 1 else material.samples)
     return {
         "bars": bars,
         "mean": float(np.mean(values)),
@@ -283,6 +285,26 @@ def stability(material: Material) -> dict[str, Any] | None:
         "of": len(values),
         "fits": fits,
     }
+
+
+def support_rows(material: Material) -> list[tuple[int, int, float]]:
+    """Return how many topics of a consensus were found in each number of its members, from all to none.
+
+    Parameters
+    ----------
+    material : Material
+        The content of the report.
+
+    Returns
+    -------
+    list of (int, int, float)
+        Number of members, number of topics, and these topics' share of the tokens.
+    """
+    rows = []
+    for members in range(material.joined, -1, -1):
+        shares = [topic.share for topic in material.topics if topic.support == members]
+        rows.append((members, len(shares), float(sum(shares))))
+    return rows if material.joined else []
 
 
 def member_rows(material: Material) -> list[dict[str, Any]]:

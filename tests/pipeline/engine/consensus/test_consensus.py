@@ -1,0 +1,259 @@
+"""Members joined into one model: the same bits everywhere and after every stop, and a model like any other."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import Model, evaluate, export, fit, infer, info, report, resume, topics, verify
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.storage.runs.run import Run
+from tests.fits import bits
+from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
+from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
+
+SHARDS = 5
+OPTIONS = {**ENSEMBLE_OPTIONS, "seed": 4, "restarts": 3, "combine": "consensus"}
+
+
+@pytest.fixture(scope="module")
+def consensus(small, tmp_path_factory):
+    """A consensus of three at its end."""
+    place = tmp_path_factory.mktemp("consensus") / "run"
+    fit(small[0], place, heldout=small[1], scheduler="serial", **OPTIONS)
+    return place
+
+
+def same(run, other):
+    """Whether two consensuses, their members and their events are the same."""
+    for place in ("", "members/000", "members/001", "members/002"):
+        assert bits(Model(run / place), SHARDS) == bits(Model(other / place), SHARDS)
+    told = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, other)]
+    members = [sorted((e for e in events if e["event"] == "member"), key=lambda e: e["member"]) for events in told]
+    assert members[0] == members[1]
+    rest = [[event for event in events if event["event"] not in ("member", "cluster")] for events in told]
+    assert rest[0] == rest[1]
+
+
+# Bits ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_a_consensus__has_the_same_bits_with_any_number_of_threads(small, consensus, tmp_path, workers):
+    fit(small[0], tmp_path / "run", heldout=small[1], workers=workers, **OPTIONS)
+    same(tmp_path / "run", consensus)
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("clusters")
+def test_a_consensus__has_the_same_bits_on_a_cluster(small, consensus, tmp_path, clusters):
+    fit(small[0], tmp_path / "run", heldout=small[1], scheduler=clusters(3), **OPTIONS)
+    same(tmp_path / "run", consensus)
+
+
+def is_iteration(number, member=None):
+    return lambda event: event["event"] == "iteration" and (event.get("member"), event["iteration"]) == (member, number)
+
+
+STOPS = {
+    "in a member": is_iteration(3, 1),
+    "after the last member": lambda event: event["event"] == "member" and event["member"] == 2,
+    "after joining": lambda event: event["event"] == "notice" and event["text"].startswith("matched"),
+    "after the first iteration": is_iteration(1),
+    "in the last fit": is_iteration(4),
+    "after the last iteration": is_iteration(6),
+}
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, StoppedError])
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_consensus_that_was_stopped__goes_on_to_the_same_bits(small, consensus, tmp_path, stop, kind):
+    def sink(event):
+        if STOPS[stop](event):
+            raise kind("on purpose")
+
+    with pytest.raises(kind):
+        fit(small[0], tmp_path / "run", heldout=small[1], sinks=[sink], scheduler="serial", **OPTIONS)
+    assert verify(tmp_path / "run").broken == []
+    assert not (tmp_path / "run/model").exists()
+    resume(tmp_path / "run")
+    same(tmp_path / "run", consensus)
+    assert verify(tmp_path / "run").broken == []
+
+
+def test_a_consensus_killed_without_a_word__goes_on_to_the_same_bits(consensus, tmp_path):
+    """Its process ended before the model was written, or before the end was reported, or before any checkpoint."""
+    run = shutil.copytree(consensus, tmp_path / "run")
+    shutil.rmtree(run / "model")
+    resume(run)
+    same(run, consensus)
+    Run(run).replace_events([event for event in Run(run).events() if event["event"] != "end"])
+    resume(run)
+    same(run, consensus)
+    shutil.rmtree(run / "model")
+    shutil.rmtree(run / "checkpoints")
+    told = [event for event in Run(run).events() if event["event"] not in ("end", "iteration")]
+    Run(run).replace_events(told)
+    resume(run, workers=3)
+    same(run, consensus)
+
+
+def test_a_finished_consensus__is_left_alone(consensus, tmp_path):
+    run = shutil.copytree(consensus, tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file() and path.name != "lock"}
+    resume(run)
+    assert all(path.stat().st_mtime_ns == at for path, at in before.items())
+
+
+def test_more_iterations__go_on_in_the_members_and_join_them_anew(small, consensus, tmp_path):
+    run = shutil.copytree(consensus, tmp_path / "run")
+    resume(run, iterations=8)
+    fit(small[0], tmp_path / "anew", heldout=small[1], **{**OPTIONS, "iterations": 8})
+    assert bits(Model(run), SHARDS) == bits(Model(tmp_path / "anew"), SHARDS)
+    assert Model(run).record.iterations == 8
+    assert verify(run).broken == []
+
+
+def test_a_tolerance__ends_the_last_fit_for_good(small, tmp_path):
+    fit(small[0], tmp_path / "run", **{**OPTIONS, "tolerance": 0.9, "iterations": 9})
+    before = Model(tmp_path / "run").record.iterations
+    assert before < 9
+    resume(tmp_path / "run")
+    assert Model(tmp_path / "run").record.iterations == before
+
+
+# Kinds of members and families -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gibbs-lda", "vb-lda", "hdp", "gibbs-hdp"])
+def test_families_of_flat_topics__have_a_consensus(small, tmp_path, family):
+    options = {
+        "start_topics" if family == "gibbs-hdp" else "topics": 3,
+        "iterations": 4,
+        "restarts": 2,
+        "combine": "consensus",
+    }
+    options |= {"samples": 2, "sample_every": 1} if family.startswith("gibbs") else {}
+    model = fit(small[0], tmp_path / "run", family=family, heldout=small[1], **options)
+    assert model.folder.url.endswith("run/model")
+    assert model.record.family == family
+    assert verify(tmp_path / "run").broken == []
+    assert np.isfinite(evaluate(tmp_path / "run", heldout=small[1]).score)
+
+
+def test_samples_of_one_fit__are_joined(small, tmp_path):
+    options = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
+    fit(small[0], tmp_path / "run", combine="consensus", **options)
+    assert [topic.support for topic in topics(tmp_path / "run")] == [3, 3, 3]
+    assert resume(tmp_path / "run").record.iterations == 6
+
+
+# A model like any other -----------------------------------------------------------------------------------------------
+
+
+def test_commands__speak_of_the_consensus(small, consensus, tmp_path):
+    model = Model(consensus)
+    assert model.folder.url.endswith("run/model")
+    found = evaluate(consensus, heldout=small[1])
+    assert found.members == ()
+    ends = [event for event in Run(consensus).events() if event["event"] == "iteration"]
+    assert found.score == pytest.approx(ends[-1]["score"])
+    infer(consensus, small[0], tmp_path / "all.parquet", dense=True)
+    infer(consensus, small[0], tmp_path / "one.parquet", dense=True, member=1)
+    tables = [pq.read_table(tmp_path / name) for name in ("all.parquet", "one.parquet")]
+    assert tables[0].num_rows == 60
+    assert tables[0] != tables[1]
+    facts = info(consensus)
+    assert facts["combine"] == "consensus"
+    assert facts["score"] == ends[-1]["score"]
+    assert [member["member"] for member in facts["members"]] == [0, 1, 2]
+
+
+def test_topics__say_in_how_many_members_they_were_found(consensus, ensemble):
+    for topic in topics(consensus):
+        assert topic.support in range(4)
+        assert 0.0 <= topic.stability <= 1.0
+    assert all(topic.support is None for topic in topics(ensemble))
+    assert "support" in Model(consensus).topics().columns
+
+
+def test_members_that_are_not_joined_yet__are_refused_in_one_line(small, tmp_path):
+    def sink(event):
+        if is_iteration(2)(event):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", sinks=[sink], **OPTIONS)
+    with pytest.raises(AbsentError, match="its members are not joined yet; go on with `resume`"):
+        evaluate(tmp_path / "run", heldout=small[1])
+
+
+def test_a_report__says_in_how_many_members_topics_were_found(consensus, tmp_path):
+    report(consensus, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "the topics of a consensus" in page
+    assert "3 of 3 members" in page
+    assert ">consensus<" in page
+    found = [topic.support for topic in topics(consensus)]
+    assert all(f'<td class="n">{members}</td>' in page for members in found)
+
+
+def test_exports__have_the_members_in_which_topics_were_found(consensus, tmp_path):
+    export(consensus, tmp_path / "tables", to="csv")
+    header = (tmp_path / "tables/topics.csv").read_text().splitlines()[0]
+    assert header == "topic,share,stability,support,words"
+
+
+def test_the_command_line__prints_the_consensus(small, consensus, tmp_path, capsys):
+    main(["topics", str(consensus)])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split() == ["id", "share", "stable", "in", "words"]
+    assert len(printed) == 4
+    main(["topics", str(consensus), "--json"])
+    assert all(topic["support"] in range(4) for topic in json.loads(capsys.readouterr().out))
+    options = ["--family", "lda", "--topics", "3", "--iterations", "3", "--restarts", "2", "--combine", "consensus"]
+    main(["fit", small[0], str(tmp_path / "run"), *options, "--heldout", small[1], "--quiet"])
+    assert "consensus of 2 members, score -" in capsys.readouterr().out
+
+
+# Bad input -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"combine": "mean"}, "mean"),
+        ({"restarts": 0}, "'consensus' requires 2 models or more, by `restarts` or `samples`"),
+        ({"restarts": 1}, "'consensus' requires 2 models or more, by `restarts` or `samples`"),
+        ({"keep": "best"}, "'consensus' joins all members"),
+        ({"schedule": "stochastic", "iterations": None}, "'consensus' .* stochastic"),
+    ],
+)
+def test_what_cannot_be_joined__is_refused_and_leaves_nothing(small, tmp_path, changes, message):
+    with pytest.raises(OptionError, match=message):
+        fit(small[0], tmp_path / "run", **{**OPTIONS, **changes})
+    assert not (tmp_path / "run").exists()
+
+
+def test_trees__have_no_consensus(small, tmp_path):
+    with pytest.raises(
+        OptionError, match="combine: 'consensus' is for families of flat topics .*hdp.*, found .*'ncrp'"
+    ):
+        fit(small[0], tmp_path / "run", family="ncrp", restarts=2, combine="consensus")
+
+
+def test_resume__does_not_change_how_members_are_combined(consensus, ensemble, tmp_path):
+    for place, value in ((consensus, "predictions"), (ensemble, "consensus")):
+        run = shutil.copytree(place, tmp_path / value)
+        with pytest.raises(OptionError, match=f"combine: expected .*, found {value}: another would change"):
+            resume(run, combine=value)
+
+
+def test_a_record_with_another_way_to_combine__is_damaged(consensus, tmp_path):
+    run = shutil.copytree(consensus, tmp_path / "run")
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**record, "combine": "sum"}))
+    assert verify(run).broken
