@@ -1,0 +1,63 @@
+"""Kernels of starts, in plain NumPy."""
+
+import numpy as np
+
+from tests.naive.warm_start import owners
+
+
+def table(offsets, position, counts, number, words):
+    """Counts of documents by word; words without a number are left out."""
+    result = np.zeros((offsets.size - 1, words))
+    known = number[position] >= 0
+    np.add.at(result, (owners(offsets)[known], number[position][known]), counts[known])
+    return result
+
+
+def cooccurrences(offsets, position, counts, number, words):
+    """Co-occurrences of all words, without a word's own."""
+    capped = np.minimum(counts, 3)
+    totals = np.bincount(owners(offsets), weights=capped, minlength=offsets.size - 1)
+    counted = table(offsets, position, capped, number, words)
+    together = counted.T @ (counted / np.maximum(totals - 1, 1)[:, np.newaxis])
+    np.fill_diagonal(together, 0.0)
+    return together
+
+
+def positive_information(together, sums, context):
+    """Positive pointwise mutual information."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log(together / (sums[:, np.newaxis] * context))
+    return np.where(np.isfinite(value), np.maximum(value, 0.0), 0.0)
+
+
+def document_vectors(offsets, position, counts, weight, word_vectors):
+    """Sums of words' vectors by log-TF-IDF, at unit length."""
+    result = np.zeros((offsets.size - 1, word_vectors.shape[1]))
+    np.add.at(result, owners(offsets), (np.log1p(counts) * weight[position])[:, np.newaxis] * word_vectors[position])
+    norms = np.linalg.norm(result, axis=1, keepdims=True)
+    return np.divide(result, norms, out=np.zeros_like(result), where=norms > 0)
+
+
+def choose_seeds(vectors, draws):
+    """Rows that k-means++ chooses."""
+    distance, seeds = np.ones(len(vectors)), []
+    for draw in draws:
+        running = np.cumsum(distance)
+        seeds.append(min(int(np.searchsorted(running, draw * running[-1], side="right")), len(vectors) - 1))
+        apart = 1.0 - vectors.astype(np.float64) @ vectors[seeds[-1]].astype(np.float64)
+        distance = np.minimum(distance, np.where(apart > 1e-6, apart, 0.0))
+    return seeds
+
+
+def document_shares(counted, leaf, root, log_share, root_share, power):
+    """Probability of each document's topic."""
+    score = counted @ np.log((1 - root_share) * leaf.astype(np.float64) + root_share * root[:, np.newaxis]) + log_share
+    weight = np.exp(power * (score - score.max(axis=1, keepdims=True)))
+    return weight / weight.sum(axis=1, keepdims=True)
+
+
+def count_words(counted, shares, leaf, root, root_share):
+    """Tokens of words in topics and in the root."""
+    own = (1 - root_share) * shares @ leaf.T.astype(np.float64)
+    held = counted * own / (own + root_share * root)
+    return held.T @ shares, (counted - held).sum(axis=0)

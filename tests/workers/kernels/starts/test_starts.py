@@ -1,0 +1,134 @@
+"""Kernels of starts beside plain NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.starts import clusters, mixture, word_vectors
+from collapsium.workers.starts.words import VECTORS
+from collapsium.workers.starts.words import word_vectors as singular_vectors
+from tests.naive import starts as naive
+
+pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
+WORDS = 7
+SEEDS = st.integers(0, 1 << 20)
+
+
+def drawn(seed):
+    """Random documents over rows, some of whose words have no number."""
+    generator = np.random.default_rng(seed)
+    rows, documents = WORDS + 2, int(generator.integers(1, 9))
+    chosen = generator.random((documents, rows)) < 0.5
+    offsets = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int64)
+    position = np.nonzero(chosen)[1].astype(np.int32)
+    counts = generator.integers(1, 6, size=position.size).astype(np.int32)
+    number = np.concatenate([np.arange(WORDS), [-1, -1]])[generator.permutation(rows)].astype(np.int64)
+    return generator, DocumentPairs(offsets, position, counts), number
+
+
+@given(SEEDS, st.integers(0, WORDS - 1), st.integers(1, WORDS))
+def test_cooccurrences__are_products_of_counts(seed, low, size):
+    _, pairs, number = drawn(seed)
+    high = min(low + size, WORDS)
+    together = np.ones((high - low, WORDS))
+    word_vectors.cooccurrences(pairs, number, low, together)
+    np.testing.assert_allclose(together - 1.0, naive.cooccurrences(*pairs, number, WORDS)[low:high], atol=1e-12)
+
+
+@given(SEEDS)
+def test_information__is_positive_mutual_information(seed):
+    generator = np.random.default_rng(seed)
+    together = generator.random((4, WORDS)) * (generator.random((4, WORDS)) < 0.7)
+    sums, context = together.sum(axis=1), generator.dirichlet(np.ones(WORDS))
+    result = np.empty(together.shape, dtype=np.float32)
+    word_vectors.positive_information(together, sums, context, result)
+    np.testing.assert_allclose(result, naive.positive_information(together, sums, context), rtol=1e-5, atol=1e-6)
+
+
+@given(SEEDS, st.integers(1, 6))
+def test_products_and_directions__are_those_of_linear_algebra(seed, columns):
+    generator = np.random.default_rng(seed)
+    matrix = np.maximum(generator.normal(size=(5, WORDS)), 0.0).astype(np.float32)
+    right, left = generator.normal(size=(WORDS, columns)), generator.normal(size=(5, columns))
+    product, transposed = np.empty((5, columns)), np.empty((WORDS, columns))
+    word_vectors.multiply(matrix, right, product)
+    word_vectors.multiply_transposed(matrix, left, transposed)
+    np.testing.assert_allclose(product, matrix @ right, atol=1e-6)
+    np.testing.assert_allclose(transposed, matrix.T @ left, atol=1e-6)
+    rows = np.ascontiguousarray(right.T)
+    word_vectors.orthonormalise(rows)
+    np.testing.assert_allclose(rows @ rows.T, np.eye(columns), atol=1e-9)
+    sums, vectors = np.empty((columns, columns)), np.empty((columns, columns))
+    word_vectors.products(np.ascontiguousarray(right.T), sums)
+    expected = right.T @ right
+    np.testing.assert_allclose(sums, expected, atol=1e-9)
+    word_vectors.eigenvectors(sums, vectors, VECTORS.jacobi_sweeps)
+    np.testing.assert_allclose(np.sort(np.diag(sums)), np.linalg.eigvalsh(expected), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(vectors.T @ np.diag(np.diag(sums)) @ vectors, expected, atol=1e-8)
+
+
+def test_dependent_rows__become_zero():
+    rows = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 3.0]])
+    word_vectors.orthonormalise(rows)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1.0, 0.0, 0.0, 1.0], atol=1e-12)
+
+
+@given(SEEDS)
+def test_word_vectors__are_those_of_the_singular_value_decomposition(seed):
+    matrix = np.random.default_rng(seed).random((WORDS, WORDS))
+    left, sizes, _ = np.linalg.svd(matrix)
+    expected = left * np.sqrt(sizes)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    directions = np.linalg.qr(np.random.default_rng(seed + 1).normal(size=(WORDS, WORDS)))[0]
+    vectors = singular_vectors(directions, matrix.T @ directions)
+    np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-5)
+
+
+@given(SEEDS)
+def test_vectors_of_documents__are_weighed_sums(seed):
+    generator, pairs, number = drawn(seed)
+    weight, vectors = generator.random(number.size), generator.normal(size=(number.size, 5)).astype(np.float32)
+    result = np.empty((pairs.offsets.size - 1, 5), dtype=np.float32)
+    clusters.document_vectors(pairs, weight, vectors, result)
+    np.testing.assert_allclose(result, naive.document_vectors(*pairs, weight, vectors), atol=1e-5)
+
+
+@given(SEEDS, st.integers(1, 12))
+def test_seeds_and_labels__are_those_of_k_means(seed, size):
+    generator = np.random.default_rng(seed)
+    vectors = generator.normal(size=(9, 4))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    draws, seeds = generator.random(size), np.empty(size, dtype=np.int64)
+    clusters.choose_seeds(vectors, draws, seeds)
+    # Once every vector is a seed, no distance is left.
+    some = min(size, 9)
+    assert seeds[:some].tolist() == naive.choose_seeds(vectors, draws[:some])
+    vectors[3] = 0.0
+    centroids, labels = vectors[[0, 1, 5]], np.empty(9, dtype=np.int64)
+    sums, sizes = np.zeros((3, 4)), np.zeros(3)
+    cosines = clusters.nearest(vectors, centroids, labels, sums, sizes)
+    similar = vectors @ centroids.T
+    expected = np.where(np.arange(9) == 3, -1, similar.argmax(axis=1))
+    assert labels.tolist() == expected.tolist()
+    np.testing.assert_allclose(cosines, similar.max(axis=1)[expected >= 0].sum(), atol=1e-5)
+    np.testing.assert_allclose(sums, [vectors[expected == k].sum(axis=0) for k in range(3)], atol=1e-5)
+    assert sizes.tolist() == [(expected == k).sum() for k in range(3)]
+
+
+@given(SEEDS, st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 1.0]))
+def test_a_mixture__is_that_of_plain_sums(seed, root_share, power):
+    generator, pairs, number = drawn(seed)
+    topics, root = generator.dirichlet(np.ones(WORDS), size=3).T.astype(np.float32), generator.dirichlet(np.ones(WORDS))
+    model = mixture.Mixture(np.ascontiguousarray(topics), root, generator.normal(size=3), root_share, power)
+    shares = np.empty((pairs.offsets.size - 1, 3), dtype=np.float32)
+    mixture.document_shares(pairs, number, model, shares)
+    counted = naive.table(*pairs, number, WORDS)
+    np.testing.assert_allclose(shares, naive.document_shares(counted, *model), atol=1e-5)
+    leaf, rest = np.zeros((WORDS, 3)), np.zeros(WORDS)
+    mixture.count_words(pairs, number, model, shares, leaf, rest)
+    expected = naive.count_words(counted, shares, model.leaf, root, root_share)
+    np.testing.assert_allclose(leaf, expected[0], atol=1e-4)
+    np.testing.assert_allclose(rest, expected[1], atol=1e-4)
+    assert leaf.sum() + rest.sum() == pytest.approx(counted.sum(), rel=1e-5)

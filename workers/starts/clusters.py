@@ -1,0 +1,121 @@
+"""Spherical k-means of documents: tasks on their vectors, which stay on the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.starts import clusters as kernels
+from collapsium.workers.starts.words import AnyTrainingShard, StartWords, opened
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Settings of the clusters of documents."""
+
+    sample: int = 20_000
+    """Documents among which seeds are chosen, at least; see `sample_each`."""
+    sample_each: int = 20
+    """Documents of this sample for each cluster, at least."""
+    iterations: int = 40
+    """Most assignments of all documents."""
+    tolerance: float = 1e-5
+    """Relative gain of the mean cosine below which assignments end."""
+
+
+CLUSTERS = ClusterSettings()
+
+
+class ClusterSums(NamedTuple):
+    """Sums over the documents of each cluster.
+
+    Attributes
+    ----------
+    vectors : numpy.ndarray of float64, shape (clusters, dimensions)
+        Sums of their vectors.
+    sizes : numpy.ndarray of float64, shape (clusters,)
+        Their number.
+    cosine : float
+        Sum of their cosines with the centroids.
+    """
+
+    vectors: npt.NDArray[np.float64]
+    sizes: npt.NDArray[np.float64]
+    cosine: float
+
+
+def document_vectors(shard: AnyTrainingShard, words: StartWords, word_vectors: Floats) -> Floats:
+    """Return the vectors of a shard's documents: sums of their words' vectors by log-TF-IDF, at unit length."""
+    loaded = opened(shard)
+    numbers = words.numbers(loaded)
+    known = numbers >= 0
+    weight, vectors = np.zeros(numbers.size), np.zeros((numbers.size, word_vectors.shape[1]), dtype=np.float32)
+    weight[known], vectors[known] = words.weight[numbers[known]], word_vectors[numbers[known]]
+    result = np.empty((loaded.documents, word_vectors.shape[1]), dtype=np.float32)
+    kernels.document_vectors(document_pairs(loaded), weight, vectors, result)
+    return result
+
+
+def sample_vectors(vectors: Floats, share: float, stream: Stream) -> Floats:
+    """Return the vectors of a random share of a shard's documents, without those of zero."""
+    taken = stream.generator().random(len(vectors)) < share
+    return vectors[taken & vectors.any(axis=1)]
+
+
+def first_centroids(samples: Sequence[Floats], clusters: int, stream: Stream) -> Floats:
+    """Return the centroids that k-means++ chooses among sampled vectors, shape (clusters, dimensions)."""
+    vectors = np.concatenate(samples)
+    if not len(vectors):
+        return np.zeros((clusters, vectors.shape[1]), dtype=np.float32)
+    seeds = np.empty(clusters, dtype=np.int64)
+    kernels.choose_seeds(vectors, stream.generator().random(clusters), seeds)
+    return vectors[seeds]
+
+
+def assign(vectors: Floats, centroids: Floats) -> ClusterSums:
+    """Return the sums of a shard's documents by their nearest centroids."""
+    labels, sums = np.empty(len(vectors), dtype=np.int64), np.zeros(centroids.shape)
+    sizes = np.zeros(len(centroids))
+    cosine = kernels.nearest(vectors, centroids, labels, sums, sizes)
+    return ClusterSums(sums, sizes, cosine)
+
+
+def add(parts: Sequence[ClusterSums]) -> ClusterSums:
+    """Return the sum of sums, in their order."""
+    vectors, sizes, cosine = np.array(parts[0].vectors), np.array(parts[0].sizes), parts[0].cosine
+    for part in parts[1:]:
+        vectors += part.vectors
+        sizes += part.sizes
+        cosine += part.cosine
+    return ClusterSums(vectors, sizes, cosine)
+
+
+def cosine(sums: ClusterSums) -> float:
+    """Return the sum of the cosines."""
+    return sums.cosine
+
+
+def new_centroids(sums: ClusterSums, before: Floats) -> Floats:
+    """Return the directions of the sums; an empty cluster keeps its centroid."""
+    norms = np.sqrt((sums.vectors * sums.vectors).sum(axis=1, keepdims=True))
+    filled = norms[:, 0] > 1e-9
+    after = np.array(before)
+    after[filled] = sums.vectors[filled] / norms[filled]
+    return after
+
+
+def cluster_proportions(vectors: Floats, centroids: Floats) -> DocumentProportions:
+    """Return the cluster of each of a shard's documents as proportions; those with a vector of zero have none."""
+    labels, sums = np.empty(len(vectors), dtype=np.int64), np.zeros(centroids.shape)
+    kernels.nearest(vectors, centroids, labels, sums, np.zeros(len(centroids)))
+    owner = np.flatnonzero(labels >= 0)
+    return sparse_proportions(owner, labels[owner], np.ones(owner.size), len(vectors), len(centroids))

@@ -1,0 +1,239 @@
+"""Words that starts use, and their vectors, from products of blocks of their mutual information.
+
+The vectors are the largest directions of positive pointwise mutual information (Levy and Goldberg 2014), whose context
+distribution is smoothed by a power of 0.75 (Levy, Goldberg and Dagan 2015), by randomised subspace iteration (Halko,
+Martinsson and Tropp 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.starts import word_vectors as kernels
+from collapsium.workers.shard_loading import ShardOnDisk, open_shard
+
+Ints = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+AnyTrainingShard = AnyShard | ShardOnDisk
+
+
+@dataclass(frozen=True)
+class VectorSettings:
+    """Word vectors of a corpus; the values are those of the best start on 20 Newsgroups, AG News and SearchSnippets."""
+
+    max_words: int = 5000
+    """Words that have vectors: the most frequent ones. Their mutual information takes 4 bytes a pair of words."""
+    block_words: int = 256
+    """Words of a block of co-occurrences."""
+    dimensions: int = 100
+    """Numbers of a vector."""
+    oversampling: int = 20
+    """Further directions that are iterated, so that the smallest of the others converge (Halko et al., section 4.2)."""
+    rounds: int = 4
+    """Pairs of products by which directions are iterated."""
+    context_power: float = 0.75
+    """Power of the context distribution."""
+    jacobi_sweeps: int = 12
+    """Rotations of each pair of directions; the off-diagonal falls quadratically."""
+
+
+VECTORS = VectorSettings()
+
+
+class StartWords(NamedTuple):
+    """The words that a start uses.
+
+    Attributes
+    ----------
+    ids : numpy.ndarray of int64, shape (words,)
+        Their numbers in the vocabulary, ascending.
+    weight : numpy.ndarray of float64, shape (words,)
+        log(D / D_w): their inverse document frequencies.
+    """
+
+    ids: Ints
+    weight: Vector
+
+    def numbers(self, shard: Shard) -> Ints:
+        """Return the number of each of a shard's words among these, -1 for none; shape (shard words,)."""
+        place = np.searchsorted(self.ids, shard.words)
+        place = np.minimum(place, max(self.ids.size - 1, 0))
+        return np.where(self.ids[place] == shard.words, place, -1) if self.ids.size else np.full(shard.words.size, -1)
+
+
+def opened(shard: AnyTrainingShard) -> Shard:
+    """Return a shard of documents in memory."""
+    loaded = open_shard(shard)
+    if not isinstance(loaded, Shard):
+        raise TypeError("expected documents of words")
+    return loaded
+
+
+class WordCounts(NamedTuple):
+    """Counts of words over documents.
+
+    Attributes
+    ----------
+    words : numpy.ndarray of int64, shape (words,)
+        Their ids.
+    documents : numpy.ndarray of int64, shape (words,)
+        Documents with each word.
+    corpus_documents : int
+        Documents with or without words.
+    """
+
+    words: Ints
+    documents: Ints
+    corpus_documents: int
+
+
+def word_counts(shard: AnyTrainingShard) -> WordCounts:
+    """Return the counts of a shard's words."""
+    loaded = opened(shard)
+    frequency = np.bincount(loaded.position, minlength=loaded.words.size).astype(np.int64)
+    return WordCounts(loaded.words.astype(np.int64), frequency, loaded.documents)
+
+
+def frequent_words(frequency: Ints, documents: int) -> StartWords:
+    """Return the words of most documents.
+
+    Parameters
+    ----------
+    frequency : numpy.ndarray of int64, shape (vocabulary,)
+        Documents of each word.
+    documents : int
+        Documents of the corpus.
+
+    Returns
+    -------
+    StartWords
+        Those that some documents have and others have not, the first ones among equals.
+    """
+    telling = np.flatnonzero((frequency > 0) & (frequency < documents))
+    ranked = telling[np.argsort(-frequency[telling], kind="stable")[: VECTORS.max_words]]
+    ids = np.sort(ranked)
+    return StartWords(ids, special.log(documents / np.maximum(frequency[ids], 1)))
+
+
+def add_cooccurrences(
+    shard: AnyTrainingShard, words: StartWords, bounds: tuple[int, int], before: Matrix | None
+) -> Matrix:
+    """Return the co-occurrences of a block of words with all words, with those of a shard added.
+
+    Parameters
+    ----------
+    shard : Shard or ShardOnDisk
+        The documents.
+    words : StartWords
+        The words.
+    bounds : (int, int)
+        First and last-plus-one words of the block.
+    before : numpy.ndarray of float64 or None
+        The sum over earlier shards.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (block, words)
+        The sum.
+    """
+    loaded, low, high = opened(shard), *bounds
+    together = np.zeros((high - low, words.ids.size)) if before is None else np.array(before)
+    kernels.cooccurrences(document_pairs(loaded), words.numbers(loaded), low, together)
+    return together
+
+
+def row_sums(together: Matrix) -> Vector:
+    """Return the sum of each row."""
+    sums: Vector = together.sum(axis=1)
+    return sums
+
+
+def context_shares(sums: Vector) -> Vector:
+    """Return the smoothed context distribution from the sums of co-occurrences, shape (words,)."""
+    powers: Vector = np.where(
+        sums > 0.0, special.exp(VECTORS.context_power * special.log(np.maximum(sums, 1e-300))), 0.0
+    )
+    return powers / max(float(powers.sum()), 1e-300)
+
+
+def information(together: Matrix, sums: Vector, context: Vector) -> Floats:
+    """Return the positive pointwise mutual information of a block of words, shape (block, words)."""
+    result = np.empty(together.shape, dtype=np.float32)
+    kernels.positive_information(np.ascontiguousarray(together), sums, context, result)
+    return result
+
+
+def product(block: Floats, vectors: Matrix) -> Matrix:
+    """Return the product of a block and vectors, shape (block, columns)."""
+    result = np.empty((block.shape[0], vectors.shape[1]))
+    kernels.multiply(block, vectors, result)
+    return result
+
+
+def transposed_product(block: Floats, vectors: Matrix) -> Matrix:
+    """Return the product of a transposed block and vectors, shape (words, columns)."""
+    result = np.empty((block.shape[1], vectors.shape[1]))
+    kernels.multiply_transposed(block, vectors, result)
+    return result
+
+
+def add(parts: Sequence[Matrix]) -> Matrix:
+    """Return the sum of arrays, in their order."""
+    result = np.array(parts[0])
+    for part in parts[1:]:
+        result += part
+    return result
+
+
+def first_directions(words: int, stream: Stream) -> Matrix:
+    """Return random vectors from which the largest directions are iterated, shape (words, columns)."""
+    columns = min(VECTORS.dimensions + VECTORS.oversampling, words)
+    return stream.at(purpose="word vectors").generator().random((words, columns)) - 0.5
+
+
+def orthonormal(vectors: Matrix) -> Matrix:
+    """Return vectors whose columns are orthonormal and span the same space."""
+    rows = np.ascontiguousarray(vectors.T)
+    kernels.orthonormalise(rows)
+    return np.ascontiguousarray(rows.T)
+
+
+def word_vectors(directions: Matrix, projected: Matrix) -> Floats:
+    """Return word vectors from the largest directions.
+
+    Parameters
+    ----------
+    directions : numpy.ndarray of float64, shape (words, columns)
+        Orthonormal columns Q.
+    projected : numpy.ndarray of float64, shape (words, columns)
+        Transposed information times Q.
+
+    Returns
+    -------
+    numpy.ndarray of float32, shape (words, dimensions)
+        Rows of U sqrt(S), of the singular value decomposition, at unit length.
+    """
+    columns = directions.shape[1]
+    products, vectors = np.empty((columns, columns)), np.empty((columns, columns))
+    kernels.products(np.ascontiguousarray(projected.T), products)
+    kernels.eigenvectors(products, vectors, VECTORS.jacobi_sweeps)
+    squares = np.maximum(np.diag(products), 0.0)
+    largest = np.argsort(-squares, kind="stable")[: VECTORS.dimensions]
+    scaled = np.ascontiguousarray((vectors[largest] * np.sqrt(np.sqrt(squares[largest]))[:, np.newaxis]).T)
+    result = np.empty((directions.shape[0], largest.size))
+    kernels.multiply(np.ascontiguousarray(directions, dtype=np.float32), scaled, result)
+    norms = np.sqrt((result * result).sum(axis=1, keepdims=True))
+    unit: Floats = (result / np.maximum(norms, 1e-9)).astype(np.float32)
+    return unit
