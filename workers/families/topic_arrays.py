@@ -46,6 +46,7 @@ ACTIVE_TOPICS: dict[str, ArrayField] = {
     "document_counts": counts("f4", "active_entry"),
     "document_rest": counts("f4", "document"),
 }
+PSEUDO: dict[str, ArrayField] = optional({"document_pseudo": counts("f4", "document")})
 TOPICS_ASCEND = ascending("document_lists", "document_topics")
 PRIORS = scalars("f8", "beta vocabulary", MIN_POSITIVE)
 
@@ -165,7 +166,7 @@ def collapsed_local(global_state: Arrays) -> ArrayGroup:
     """Return the declaration of a local state: active topics with their responsibilities, or those of all topics."""
     if global_state["active"]:
         shares = {"pair_shares": numbers("u2", "share", 0, UNIT), **scalars("i8", "age", 0)}
-        return ArrayGroup({**ACTIVE_TOPICS, **shares}, (TOPICS_ASCEND, responsibilities_fault))
+        return ArrayGroup({**ACTIVE_TOPICS, **PSEUDO, **shares}, (TOPICS_ASCEND, responsibilities_fault))
     return ArrayGroup(
         {
             "document_topic": counts("f4", "document topic"),

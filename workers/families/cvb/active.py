@@ -158,7 +158,7 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     warming.count_active(document_pairs(shard), active_topics, state, rows)
     age = max(before.age, SCHEDULE.annealing_sweeps)
-    return initial_state(shard, active_topics, state, rows, moments=moments, age=age)
+    return initial_state(shard, active_topics, state, rows, moments=moments, age=age, pseudo=before.document_pseudo)
 
 
 def initial_state(
@@ -169,6 +169,7 @@ def initial_state(
     *,
     moments: bool,
     age: int = 0,
+    pseudo: Floats | None = None,
 ) -> tuple[ActiveLocal, Delta]:
     """Return a shard's first local state, and its counts as changes.
 
@@ -186,6 +187,8 @@ def initial_state(
         Whether to return V[n_kw] and Z[n_kw] too.
     age : int, optional
         Number of sweeps that the state counts as having had; see `SweepSchedule`.
+    pseudo : numpy.ndarray of float32, shape (documents,), optional
+        Pseudo-counts among the counts of each document.
 
     Returns
     -------
@@ -199,7 +202,9 @@ def initial_state(
         arrays = np.zeros((2, *rows.active.shape))
         sums.active_moments(document_pairs(shard), active_topics, state, 1.0, arrays[0], arrays[1])
         parts.update(_moments(arrays))
-    local = ActiveLocal(*active_topics, state.counts, state.background, state.responsibilities, age)
+    local = ActiveLocal(
+        *active_topics, state.counts, state.background, state.responsibilities, age, document_pseudo=pseudo
+    )
     return local, Delta(parts, {"word": shard.words})
 
 

@@ -28,6 +28,9 @@ Vector = npt.NDArray[np.float64]
 SWEPT_ARRAYS = ("pair_shares", "document_counts", "document_rest")
 """Arrays of a local state that each sweep writes anew."""
 
+FIXED_ARRAYS = ("document_pseudo",)
+"""Arrays of a local state that stay as the start made them, where it has them."""
+
 CHUNK_RESPONSIBILITIES = 1 << 22
 """Responsibilities, of 2 bytes each, that are swept together."""
 
@@ -234,6 +237,7 @@ class LocalStateBuilder:
     def __init__(self, shard: Shard, before: Arrays, selected: Sequence[Selected], *, same: bool) -> None:
         self._writer = before.writer() if isinstance(before, SpillFiles) else None
         self._sizes: list[Ints] = []
+        self._fixed = {name: np.asarray(before[name]) for name in FIXED_ARRAYS if name in before}
         self._lists, topic = before["document_lists"], before["document_topics"]
         self._done = dict.fromkeys(SWEPT_ARRAYS, 0)
         self._arrays: dict[str, Array] = {}
@@ -270,8 +274,8 @@ class LocalStateBuilder:
     def finish(self, age: int) -> Arrays:
         """Return the local state."""
         if self._writer is None:
-            return {**self._arrays, "document_lists": self._lists, "age": np.array(age)}
+            return {**self._arrays, **self._fixed, "document_lists": self._lists, "age": np.array(age)}
         sizes = np.concatenate([*self._sizes, np.zeros(0, np.int64)])
         lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._writer.add({"document_lists": lists, "age": np.array(age)})
+        self._writer.add({**self._fixed, "document_lists": lists, "age": np.array(age)})
         return self._writer.finish()

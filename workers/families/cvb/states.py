@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -207,12 +207,15 @@ class ActiveDocuments(CollapsedDocuments):
         Their E[n_dk].
     document_rest : numpy.ndarray of float32, shape (documents,)
         Background tokens.
+    document_pseudo : numpy.ndarray of float32, shape (documents,), optional
+        Pseudo-counts of a start that stays in the prior, which E[n_dk] of the active topics have more.
     """
 
     document_lists: Ints
     document_topics: Topics
     document_counts: Counts
     document_rest: Counts
+    document_pseudo: Counts | None = field(default=None, kw_only=True)
 
     @property
     def active(self) -> ActiveTopics:
@@ -235,7 +238,7 @@ class ActiveDocuments(CollapsedDocuments):
         lists = np.asarray(self.document_lists)
         running = np.concatenate([[0.0], np.cumsum(np.asarray(self.document_counts, dtype=np.float64))])
         lengths: Vector = running[lists[1:]] - running[lists[:-1]] + np.asarray(self.document_rest)
-        return lengths
+        return lengths if self.document_pseudo is None else np.maximum(lengths - self.document_pseudo, 0.0)
 
     def entries(self) -> DocumentEntries:
         """Return the counts as sparse entries."""
@@ -251,6 +254,7 @@ class ActiveDocuments(CollapsedDocuments):
             entries.topic.astype(np.uint16),
             entries.count.astype(np.float32),
             entries.rest.astype(np.float32),
+            document_pseudo=self.document_pseudo,
         )
 
 

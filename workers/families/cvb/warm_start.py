@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
+MIN_PSEUDO_COUNT = 1.0
+"""Smaller pseudo-counts of a start are left out: selections take them for rounding (`kernels.cvb.active_selection`)."""
 
 
 def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLocal | DenseLocal, Delta]:
@@ -40,7 +42,8 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLoc
         Dirichlet parameters of the updates.
     warm : Arrays
         ``document_topic``, shape (documents, topics of that run), and ``word_topic``, shape (words of the shard, topics
-        of that run).
+        of that run). With ``document_strength``, shape (documents,), so many tokens of the proportions stay in each
+        document's prior, as pseudo-counts; only with active responsibilities.
 
     Returns
     -------
@@ -51,27 +54,37 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLoc
     """
     theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
     if parameters.active is not None:
-        return _start_active(shard, parameters, theta, phi)
+        strength = warm.get("document_strength", np.zeros(shard.documents, dtype=np.float32))
+        return _start_active(shard, parameters, DocumentModel(theta, phi), strength)
     pair_topic = np.empty((shard.pairs, parameters.topics.size), dtype=np.float32)
     warming.initialise_dense(document_pairs(shard), DocumentModel(theta, phi), pair_topic)
     return dense.initial_state(shard, pair_topic, moments=parameters.moments)
 
 
 def _start_active(
-    shard: Shard, parameters: Parameters, theta: npt.NDArray[np.float32], phi: npt.NDArray[np.float32]
+    shard: Shard, parameters: Parameters, model: DocumentModel, strength: npt.NDArray[np.float32]
 ) -> tuple[ActiveLocal, Delta]:
-    pairs, model, topics = document_pairs(shard), DocumentModel(theta, phi), parameters.topics.size
-    expected = np.empty((shard.documents, theta.shape[1]))
+    pairs, topics = document_pairs(shard), parameters.topics.size
+    expected = np.empty(model.theta.shape)
     warming.expected_counts(pairs, model, expected)
+    known, pseudo = model.theta.shape[1], np.zeros((shard.documents, topics), dtype=np.float32)
+    pseudo[:, :known] = strength[:, np.newaxis] * model.theta
+    pseudo[pseudo < MIN_PSEUDO_COUNT] = 0.0
+    expected += pseudo[:, :known]
     most = parameters.active_settings.most
     topic, sizes = first_lists(expected, parameters.topics, max_active(shard.offsets, topics, most), shard.lengths > 0)
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     active, state = ActiveTopics(lists, topic), active_responsibilities.blank_state(shard, lists)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     warming.initialise_active(pairs, model, active, state, rows)
+    # Sweeps change counts by differences, so that pseudo-counts stay.
+    owner = np.repeat(np.arange(shard.documents), sizes)
+    held = pseudo[owner, topic]
+    state.counts[:] += held
+    stays = np.bincount(owner, weights=held, minlength=shard.documents).astype(np.float32) if strength.any() else None
     age = active_responsibilities.SCHEDULE.annealing_sweeps
     return active_responsibilities.initial_state(
-        shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age
+        shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age, pseudo=stays
     )
 
 

@@ -48,6 +48,9 @@ from collapsium.workers.kernels.lane_code import LANES
 from collapsium.workers.kernels.lanes import gather, load, prefetch, spread_evenly, sum_of
 from collapsium.workers.kernels.records import DocumentPairs
 
+MIN_PSEUDO_COUNT = 0.5
+"""Excess of a document's count over its responsibilities that is no rounding, in tokens."""
+
 HALVINGS = 16  # of the interval of the limit where too many topics pass the threshold
 
 
@@ -345,7 +348,10 @@ def carry(
         for j in range(new.size):
             after.counts[new_offsets[document] + j] = ZERO
         for i in range(stay):
-            after.counts[new_offsets[document] + target[i]] = np.float32(count[source[i]])
+            # A start that stays in the prior has pseudo-counts, which no responsibilities account for.
+            here = before.counts[active_offsets[document] + source[i]]
+            own = here - count[source[i]] > MIN_PSEUDO_COUNT
+            after.counts[new_offsets[document] + target[i]] = here if own else np.float32(count[source[i]])
 
 
 @helper

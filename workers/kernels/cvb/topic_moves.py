@@ -22,6 +22,7 @@ from collapsium.workers.kernels.argument_types import (
     OutUInt16Vector,
 )
 from collapsium.workers.kernels.cvb.active import UNIT
+from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RowChanges
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import mixed
@@ -195,7 +196,7 @@ def move_responsibilities(
     )
     new_counts, new_background, into, split = after.counts, after.background, moves.into, moves.split
     row_change, background_change = changes.active, changes.background
-    place = np.empty(into.size, dtype=np.int64)
+    place, held = np.empty(into.size, dtype=np.int64), np.empty(into.size)
     for document in range(offsets.size - 1):
         begin, at = active_offsets[document], starts[document]
         size = active_offsets[document + 1] - begin
@@ -203,6 +204,7 @@ def move_responsibilities(
         to, in_half = new_starts[document], _in_half(moves.key, moves.first_document + document)
         for j in range(new_size):
             place[new_topics[new_begin + j]] = j
+        held[:] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
             row, each, had = position[pair], counts[pair] / UNIT, (counts[pair] - released[pair]) / UNIT
             left, new_left = np.int64(UNIT), np.int64(UNIT)
@@ -210,6 +212,7 @@ def move_responsibilities(
                 steps, k = np.int64(responsibilities[at + j]), np.int64(active_topics[begin + j])
                 target = _target(k, into, split, in_half)
                 left -= steps
+                held[j] += had * steps
                 if target >= 0:
                     new_left -= steps
                     new_responsibilities[to + place[target]] += np.uint16(steps)
@@ -224,6 +227,10 @@ def move_responsibilities(
             new_background[document] += each * new_left
             at += size
             to += new_size
+        for j in range(size):
+            extra, target = before.counts[begin + j] - held[j], _target(active_topics[begin + j], into, split, in_half)
+            if extra > MIN_PSEUDO_COUNT and target >= 0:
+                new_counts[new_begin + place[target]] += extra
 
 
 @kernel

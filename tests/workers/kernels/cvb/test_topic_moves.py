@@ -1,5 +1,7 @@
 """Tokens held out, gains of moves on them, and states carried over: kernels beside their twins, and what must hold."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -271,8 +273,13 @@ def moves_of(draw, topics):
     return into, split
 
 
-def carried(state, more, into, split, key, first=0):
-    """New lists, and what `move_responsibilities` makes: of documents the number `first` and on of a shard."""
+def carried(state, more, into, split, key, first=0, pseudo=0.0):
+    """New lists, and what `move_responsibilities` makes: of documents the number `first` and on of a shard.
+
+    Before, `more` tokens do not count, and the active topics have so many pseudo-counts.
+    """
+    counted = naive_active.document_counts(state.shard.offsets, state.shard.counts - more, *state.where)[0]
+    sparse = state.sparse._replace(counts=(counted + pseudo).astype(np.float32))
     chosen, sizes = np.full_like(state.topic, 999), np.full(state.shard.documents, -1, dtype=np.int64)
     accepted = Moves(into, split, np.uint64(key), first)
     moves.move_topics(state.active, accepted, chosen, sizes)
@@ -285,7 +292,7 @@ def carried(state, more, into, split, key, first=0):
     change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
     count, rest = np.zeros(topic.size), np.zeros(state.shard.documents)
     moves.move_responsibilities(
-        state.pairs, more, state.active, state.sparse, accepted, ActiveTopics(lists, topic),
+        state.pairs, more, state.active, sparse, accepted, ActiveTopics(lists, topic),
         RowChanges(change, rest_change), MovedState(starts, share, count, rest),
     )  # fmt: skip
     return Listed(state.shard, state.topics, lists, topic, share, state.noise), change, rest_change, count, rest
@@ -310,6 +317,22 @@ def test_moved_states__equal_their_twin_and_lose_no_token(state, key, first, sha
     owner = np.repeat(np.arange(state.shard.documents), np.diff(new.lists))
     listed = np.bincount(owner, weights=count, minlength=state.shard.documents)
     np.testing.assert_array_equal(listed + rest, state.shard.lengths)
+
+
+@given(listed_shards(max_count=9), KEYS, st.sampled_from([0.0, 0.3]), st.data())
+def test_pseudo_counts_of_a_start__go_where_their_topics_go(state, key, share, data):
+    into, split = data.draw(moves_of(state.topics))
+    more = held_out(state.shard, key, share)
+    plain, _, _, count, rest = carried(state, more, into, split, key)
+    _, _, _, raised, same = carried(state, more, into, split, key, pseudo=64.0)
+    sources = [
+        [naive.target(k, into, split, key, d) for k in state.topic[low:high]]
+        for d, (low, high) in enumerate(pairwise(state.lists))
+    ]
+    lists = [plain.topic[low:high] for low, high in pairwise(plain.lists)]
+    expected = [64.0 * from_.count(k) for from_, own in zip(sources, lists, strict=True) for k in own]
+    np.testing.assert_allclose(raised - count, np.array(expected), atol=1e-3)
+    np.testing.assert_array_equal(same, rest)
 
 
 def counts_of(state):
