@@ -61,7 +61,7 @@ class ActiveFit:
             planned = planned or self._plan(executor)
             with freed_memory(executor), scratch_folder(planned, executor) as scratch:
                 self._scratch = scratch
-                loaded = LoadedCorpus(request, heldouts, executor, scratch, warm, start)
+                loaded = LoadedCorpus(request, heldouts, executor, scratch, warm, start, self._log.notice)
                 if request.heldout is not None and not disjoint:
                     require_not_contained(loaded.count_tables(), request.heldout, name)
                 return self._fit(loaded, executor, events, planned)

@@ -137,7 +137,7 @@ def fit(
             restarts,
             ensemble.keep,
             combine=ensemble.combine,
-            start=StartSource.of(request.start),
+            start=StartSource.of(request.start, request.start_strength),
         )
         model = ActiveFit(full.with_growth(), Run(folder.run), placement, sinks).run()
         folder.hand_over(model)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FILE_START = "file"
 """Start of a fit from a file of proportions."""
-COMPUTED_STARTS: tuple[str, ...] = ()
+COMPUTED_STARTS: tuple[str, ...] = ("clusters", "documents", "tree")
 """Starts of a fit that are computed from the corpus."""
 
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
@@ -198,6 +198,10 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     requires_labels: ClassVar[bool] = False
     uses_linear_algebra: ClassVar[bool] = False
     starts: ClassVar[tuple[str, ...]] = ()
+
+    def keeps_start(self, options: OptionsT) -> bool:
+        """Return true if a start may stay in the documents' priors."""
+        return False
 
     def make_shard_model(self, options: OptionsT) -> AnyShardModel:
         """Return the half for the shards with its options; options may select another class than `shard_model`."""

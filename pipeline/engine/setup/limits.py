@@ -180,17 +180,21 @@ class RequestOptions(Options):
     )
     start: Annotated[Location, Value("START")] = Field(
         "random",
-        description="proportions with which the documents begin: random; or a Parquet file, as `collapsium infer` "
-        "writes it, with a row for each document: its id (or no ids, and all rows in the order of the corpus) and a "
-        "proportion for each topic. Documents that are not in the file begin at random",
+        description="proportions with which the documents begin: random; clusters: the cluster of each by its words' "
+        "vectors; documents: one topic each, by a mixture; tree: a mixture under a root that all documents share; or a "
+        "Parquet file of proportions, as `collapsium infer` writes it. Documents that are in none begin at random",
+    )
+    start_strength: Annotated[float, Value("TOKENS")] = Field(
+        0.0,
+        ge=0,
+        description="lda, hdp: tokens with which a start stays in each document's prior, a_k + TOKENS r_dk",
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="start from the topics and proportions of another run, of any family. Its vocabulary must "
-        "be that of the corpus, or the first words of it; if it has more topics than fit, the "
-        "largest are taken. Shards that both runs have in common continue from the state that a "
-        "run of the same family saved (with `resume`: the new location of that run, if it was "
-        "moved)",
+        description="start from the topics and proportions of another run, of any family. Its vocabulary must be that "
+        "of the corpus, or the first words of it; if it has more topics than fit, the largest are taken. Shards that "
+        "both runs have in common continue from the state that a run of the same family saved (with `resume`: the new "
+        "location of that run, if it was moved)",
     )
 
 

@@ -13,15 +13,16 @@ from collapsium.pipeline.engine.growth import Growth
 from collapsium.pipeline.engine.leakage.token_counts import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.partition import block_bounds
+from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.seeds import seeds_of
-from collapsium.pipeline.engine.setup.starts import Start
+from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.base import FILE_START, Summary
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
@@ -29,6 +30,10 @@ from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard, store_shard
 from collapsium.workers.tasks import WarmSource as TaskWarmSource
+
+
+def _ignore(text: str) -> None:
+    """Receive a line, and do nothing."""
 
 
 def heldout_references(request: Request) -> list[HeldoutReference]:
@@ -55,7 +60,9 @@ class LoadedCorpus:
     warm : sequence of WarmStart, optional
         Warm start of each member, or one for all.
     start : Start, optional
-        Proportions that the documents of all members begin with.
+        Proportions that the documents of all members begin with, if they are from a file.
+    notice : callable, optional
+        Receives a line when a computed start is ready.
     """
 
     def __init__(
@@ -66,9 +73,10 @@ class LoadedCorpus:
         scratch: str | None,
         warm: Sequence[WarmStart] = (),
         start: Start | None = None,
+        notice: Callable[[str], None] = _ignore,
     ) -> None:
         self._request, self._heldouts, self._executor = request, heldouts, executor
-        self._scratch, self._warm, self._start = scratch, warm, start
+        self._scratch, self._warm, self._start, self._notice = scratch, warm, start, notice
         manifest = request.corpus.manifest
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
         shards = len(manifest.shards)
@@ -142,6 +150,9 @@ class LoadedCorpus:
         family = load_family(request.family)
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
+        computed = request.start if summary.start else None
+        if computed is not None and computed.kind != FILE_START:
+            warm = ComputedStart(computed, summary.start, shards, self._executor, stream, self._notice)
         global_state = family.initialise(summary, request.config, stream.at(purpose="initialise"))
         if start is not None:
             global_state, warm = start.begin(request.family, request.config, global_state)
@@ -205,6 +216,8 @@ def _start_topics(request: Request, start: Start | None) -> int:
     """Return the topics that documents begin with; 0 for a random start."""
     if request.start is None:
         return 0
+    if request.start.kind != FILE_START:
+        return computed_topics(request.config)
     # A run that goes on from a checkpoint does not read its file again, and its global state is that of the checkpoint.
     return 1 if start is None else start.topics
 

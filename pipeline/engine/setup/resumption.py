@@ -137,7 +137,7 @@ def _start(recorded: StartSource | None, moved: StartSource | None) -> StartSour
         raise MismatchError(f"`start` {moved.url or moved.kind}: the run begins otherwise; start a new run")
     if (moved.kind, moved.digest) != (recorded.kind, recorded.digest):
         raise MismatchError(f"`start` {moved.url or moved.kind}: it is not what the run begins from; start a new run")
-    return moved
+    return replace(moved, strength=recorded.strength)
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:

@@ -41,20 +41,25 @@ class StartSource:
         `FILE_START`, or one of `COMPUTED_STARTS`.
     url, digest : str, optional
         A file's address, and the SHA-256 of its bytes; empty for others.
+    strength : float, optional
+        Tokens with which the start stays in the documents' priors.
     """
 
     kind: str
     url: str = ""
     digest: str = ""
+    strength: float = 0.0
 
     @classmethod
-    def of(cls, start: str) -> StartSource | None:
+    def of(cls, start: str, strength: float = 0.0) -> StartSource | None:
         """Return the start that an option names; None for a random one.
 
         Parameters
         ----------
         start : str
             The option.
+        strength : float, optional
+            Tokens with which it stays in the documents' priors.
 
         Returns
         -------
@@ -69,9 +74,11 @@ class StartSource:
             There is no such file.
         """
         if start == RANDOM:
+            if strength:
+                raise OptionError("goes with `start`: random proportions are no prior", "start_strength")
             return None
         if start in COMPUTED_STARTS:
-            return cls(start)
+            return cls(start, strength=strength)
         if not start.lower().endswith(ENDING):
             names = (RANDOM, *COMPUTED_STARTS)
             raise OptionError(
@@ -79,7 +86,7 @@ class StartSource:
                 f"{start!r}{suggestion(start, names)}",
                 "start",
             )
-        return cls(FILE_START, _address(start), digest_of_file(start))
+        return cls(FILE_START, _address(start), digest_of_file(start), strength)
 
     def require(self, family: str, config: FamilyOptions) -> None:
         """Raise `OptionError` if a family with these options does not begin from the start."""
@@ -89,6 +96,12 @@ class StartSource:
         if self.kind not in starts:
             able = " or ".join((RANDOM, *(f"a {ENDING} file" if one == FILE_START else one for one in starts)))
             raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "start")
+        if self.strength and not load_family(family).keeps_start(config):
+            raise OptionError(
+                f"'{family}' with these options begins from a start, and keeps none in its prior; lda and hdp with "
+                "active responsibilities do",
+                "start_strength",
+            )
         if self.kind != FILE_START and getattr(config, "seeds", None):
             raise OptionError(
                 f"the topics of '{self.kind}' are not those of the seeds; seeds go with a random start or a file",
@@ -97,16 +110,20 @@ class StartSource:
 
     def record(self) -> dict[str, object]:
         """Return the start as `run.json` has it."""
-        return {"kind": self.kind, **({"url": self.url, "digest": self.digest} if self.kind == FILE_START else {})}
+        record: dict[str, object] = {"kind": self.kind}
+        if self.kind == FILE_START:
+            record |= {"url": self.url, "digest": self.digest}
+        return record | ({"strength": self.strength} if self.strength else {})
 
     @classmethod
     def from_record(cls, folder: Folder, record: JsonObject | None) -> StartSource | None:
         """Return the start that the `run.json` of a folder names; None where it names none."""
         if record is None:
             return None
+        strength = float(record.get("strength", 0.0))
         if record["kind"] != FILE_START:
-            return cls(record["kind"])
-        return cls(FILE_START, recorded_url(folder, record["url"]), record["digest"])
+            return cls(record["kind"], strength=strength)
+        return cls(FILE_START, recorded_url(folder, record["url"]), record["digest"], strength)
 
 
 def _address(path: str) -> str:
@@ -123,9 +140,12 @@ class ShardProportions:
     ----------
     proportions : DocumentProportions
         A row for each document; of those without proportions they are drawn.
+    strength : float, optional
+        Tokens with which the proportions stay in the documents' priors, except those that are drawn.
     """
 
     proportions: DocumentProportions
+    strength: float = 0.0
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays."""
@@ -149,7 +169,8 @@ class ShardProportions:
         Returns
         -------
         Arrays
-            ``document_topic`` and ``word_topic`` as `ShardModel.start` takes them.
+            ``document_topic`` and ``word_topic`` as `ShardModel.start` takes them; with a strength also
+            ``document_strength``, float32, shape (documents,).
         """
         own = self.proportions
         theta = np.zeros((own.documents, own.width), dtype=np.float32)
@@ -158,7 +179,10 @@ class ShardProportions:
         if unknown.size:
             drawn = stream.generator().random((unknown.size, own.width)) + LEAST_NOISE
             theta[unknown] = drawn / drawn.sum(axis=1, keepdims=True)
-        return {"document_topic": theta, "word_topic": np.ones((shard.words.size, own.width), dtype=np.float32)}
+        arrays = {"document_topic": theta, "word_topic": np.ones((shard.words.size, own.width), dtype=np.float32)}
+        if self.strength:
+            arrays["document_strength"] = np.where(own.known, self.strength, 0.0).astype(np.float32)
+        return arrays
 
 
 @dataclass(frozen=True)
@@ -187,7 +211,15 @@ def most_topics(config: FamilyOptions) -> int | None:
     return topics if isinstance(topics, int) else None
 
 
-def begin_from(corpus: Corpus, proportions: Sequence[DocumentProportions], topics: int | None) -> Start:
+def computed_topics(config: FamilyOptions) -> int:
+    """Return the number of topics of a computed start."""
+    topics = most_topics(config)
+    return int(getattr(config, "start_topics", 1)) if topics is None else topics
+
+
+def begin_from(
+    corpus: Corpus, proportions: Sequence[DocumentProportions], topics: int | None, strength: float = 0.0
+) -> Start:
     """Return the start of a fit from the proportions of the documents of each shard.
 
     Parameters
@@ -199,6 +231,8 @@ def begin_from(corpus: Corpus, proportions: Sequence[DocumentProportions], topic
     topics : int or None
         Largest number of topics that the fit may have, if there is one. Of more, the largest are taken; else topic k is
         the k-th.
+    strength : float, optional
+        Tokens with which the proportions stay in the documents' priors.
 
     Returns
     -------
@@ -219,7 +253,7 @@ def begin_from(corpus: Corpus, proportions: Sequence[DocumentProportions], topic
     if columns.size != retained or not np.array_equal(columns, np.arange(width)):
         proportions = [one.in_columns(columns[: one.width]) for one in proportions]
     sized = (DocumentProportions(one.offsets, one.topics, one.shares, retained) for one in proportions)
-    return Start([ShardProportions(one) for one in sized], retained, notices)
+    return Start([ShardProportions(one, strength) for one in sized], retained, notices)
 
 
 def _columns(totals: npt.NDArray[np.float64], topics: int | None) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
@@ -275,7 +309,7 @@ def start_of_file(source: StartSource, corpus: Corpus, topics: int | None) -> St
     file = read_proportions(source.url)
     file.require_documents(corpus.manifest.documents)
     proportions, unknown = _by_shard(file, corpus)
-    start = begin_from(corpus, proportions, topics)
+    start = begin_from(corpus, proportions, topics, source.strength)
     notices = [f"{source.url}: {text}" for text in start.notices]
     if unknown:
         notices.append(

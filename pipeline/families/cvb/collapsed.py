@@ -157,6 +157,10 @@ class CollapsedFamily(
             steps=float(minibatches),
         )
 
+    def keeps_start(self, options: OptionsT) -> bool:
+        """Return true of active responsibilities, whose documents' counts change by differences alone."""
+        return options.active
+
     def can_grow(self, options: OptionsT) -> bool:
         """Return true of active responsibilities: documents that join have no active topics at first."""
         return options.active

@@ -1,6 +1,7 @@
 """Fits that begin from proportions of their documents."""
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
-from collapsium.pipeline.families.base import FILE_START
+from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START
 from collapsium.pipeline.families.registry import FAMILIES, load_family
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus, write_halves
-from tests.fits import bits, scores_of
+from tests.fits import arrays_of, bits, scores_of
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 TOPICS, SHARDS = 3, 3
@@ -160,12 +161,79 @@ def test_what_does_not_fit__is_refused_and_nothing_is_written(planted, tmp_path)
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families__name_the_starts_that_they_take(family):
-    assert set(load_family(family).starts) <= {FILE_START}
+    assert set(load_family(family).starts) <= {FILE_START, *COMPUTED_STARTS}
+
+
+@pytest.mark.parametrize("kind", COMPUTED_STARTS)
+@pytest.mark.parametrize("family", ["lda", "gibbs-lda"])
+def test_a_computed_start__is_that_of_any_executor(planted, tmp_path, kind, family):
+    events, given = [], {**FIT, "family": family, "heldout": planted[1], "start": kind, "iterations": 2}
+    model = fit(planted[0], tmp_path / "serial", sinks=[events.append], **given)
+    again = fit(planted[0], tmp_path / "threads", **{**given, "scheduler": "threads", "workers": 2})
+    assert bits(model, SHARDS) == bits(again, SHARDS)
+    notices = [event["text"] for event in events if event["event"] == "notice"]
+    assert any(text.startswith(f"start {kind}: 120 documents in ") for text in notices)
+    assert Run(tmp_path / "serial").record()["start"] == {"kind": kind}
+    assert verify(tmp_path / "serial").broken == []
+
+
+@pytest.mark.parametrize("kind", COMPUTED_STARTS)
+def test_documents_of_one_topic__are_told_apart(tmp_path, kind):
+    generator = np.random.default_rng(1)
+    truth = generator.integers(4, size=240)
+    rows = [Counter((generator.integers(10, size=30) + 10 * topic).tolist()) for topic in truth]
+    corpus = write_corpus(tmp_path / "corpus", rows, 40, shard_tokens=2000)
+    given = {"family": "lda", "topics": 4, "iterations": 1, "start": kind, "scheduler": "serial", "seed": 3}
+    model = fit(corpus, tmp_path / "run", **given)
+    theta = np.concatenate([model_proportions(model, n)["document_topic"] for n in range(len(model.record.shards))])
+    together = np.zeros((4, 4))
+    np.add.at(together, (theta.argmax(axis=1), truth), 1)
+    assert together.max(axis=0).sum() >= 0.7 * len(rows)
+
+
+def test_a_stopped_run_of_clusters__goes_on_to_the_same_bits(planted, tmp_path):
+    given = {**FIT, "heldout": planted[1], "start": "clusters", "start_strength": 20.0, "iterations": 6}
+    whole = fit(planted[0], tmp_path / "whole", **given)
+    with pytest.raises(KeyboardInterrupt):
+        fit(planted[0], tmp_path / "run", sinks=[stop_at(3)], **given)
+    assert bits(resume(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+@pytest.mark.parametrize("options", [{}, {"topics": 140, "most_active": 2}, {"flatten": 1.0}], ids=str)
+def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
+    sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
+    given = {**FIT, "family": family, "iterations": 30, "start": written(tmp_path / "a.parquet", sharp), **options}
+    tokens, argmax = [], []
+    for strength in (0.0, 1e5):
+        model = fit(planted[0], tmp_path / str(strength), start_strength=strength, **given)
+        parts = [model_proportions(model, number)["document_topic"] for number in range(SHARDS)]
+        argmax.append(np.concatenate(parts).argmax(axis=1))
+        tokens.append(sum(arrays_of(model.rows(block))["word_topic"].sum() for block in range(len(model.blocks))))
+        assert verify(tmp_path / str(strength)).broken == []
+    occupied = np.concatenate([np.diff(reference.load().offsets) > 0 for reference in Corpus(planted[0]).references])
+    assert (argmax[1] == sharp.argmax(axis=1))[occupied].all()
+    assert not (argmax[0] == sharp.argmax(axis=1))[occupied].all()
+    # Pseudo-counts are of documents; they have no words.
+    assert tokens[1] == pytest.approx(tokens[0], rel=1e-4)
+
+
+def test_a_strength__is_refused_where_no_prior_can_have_it(planted, tmp_path):
+    for options, text in (
+        ({}, "start_strength: goes with `start`"),
+        ({"start": "clusters", "responsibilities": "dense"}, "start_strength: 'lda' with these options"),
+        ({"start": "tree", "family": "gibbs-lda"}, "start_strength: 'gibbs-lda' with these options"),
+        ({"start": "tree", "start_strength": -1.0}, "start_strength: "),
+    ):
+        with pytest.raises(OptionError, match=text):
+            fit(planted[0], tmp_path / "run", **{**FIT, "start_strength": 5.0, **options})
 
 
 def test_one_word_and_empty_documents__begin_too(tmp_path):
     corpus = write_corpus(tmp_path / "one", [{}, {0: 2}, {}], 1)
     file = written(tmp_path / "theta.parquet", [[0.5, 0.5]] * 3)
     for family in ("lda", "hdp", "gibbs-lda", "vb-lda"):
-        model = fit(corpus, tmp_path / family, family=family, topics=2, iterations=2, start=file)
-        assert Model(model.folder.url).record.iterations == 2
+        for start in (file, *COMPUTED_STARTS):
+            place = tmp_path / family / Path(start).stem
+            model = fit(corpus, place, family=family, topics=2, iterations=2, start=start, scheduler="serial")
+            assert Model(model.folder.url).record.iterations == 2

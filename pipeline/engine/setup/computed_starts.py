@@ -1,0 +1,208 @@
+"""Starts that are computed from the corpus, by tasks on its shards, when the first sweep asks for them.
+
+All sums are over shards in a fixed order, so that a start has the same bits for any number of workers.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar, overload
+
+import numpy as np
+
+from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSource
+from collapsium.pipeline.engine.state import Shards
+from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.kernels.starts.mixture import Mixture
+from collapsium.workers.starts import clusters, mixtures
+from collapsium.workers.starts import words as vectors
+from collapsium.workers.starts.words import VECTORS, Floats, Matrix, StartWords, WordCounts
+
+ResultT = TypeVar("ResultT")
+GROUP = 8
+"""Results that one task adds up."""
+
+
+class ComputedStart(Sequence[ShardProportions]):
+    """The proportions of each shard's documents, computed when the first is asked for.
+
+    Parameters
+    ----------
+    source : StartSource
+        The start: clusters, documents or tree.
+    topics : int
+        Number of topics.
+    shards : list of futures
+        The shards, which are replaced in place where they were lost.
+    executor : Executor
+        Runs the tasks.
+    stream : Stream
+        Random stream of the seed.
+    notice : callable
+        Receives a line when the start is ready.
+    """
+
+    def __init__(
+        self,
+        source: StartSource,
+        topics: int,
+        shards: Shards,
+        executor: Executor,
+        stream: Stream,
+        notice: Callable[[str], None],
+    ) -> None:
+        self._kind, self._strength, self._topics = source.kind, source.strength, topics
+        self._shards, self._executor = shards, executor
+        self._stream, self._notice = stream.at(purpose=f"start {source.kind}"), notice
+        self._proportions: list[ShardProportions] | None = None
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return the number of shards."""
+        return len(self._shards)
+
+    @overload
+    def __getitem__(self, number: int) -> ShardProportions: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[ShardProportions]: ...
+    def __getitem__(self, number: int | slice) -> ShardProportions | Sequence[ShardProportions]:
+        """Return the proportions of a shard's documents."""
+        with self._lock:
+            if self._proportions is None:
+                began = time.perf_counter()
+                parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream)
+                self._proportions = [ShardProportions(part, self._strength) for part in parts]
+                self._report(parts, time.perf_counter() - began)
+            return self._proportions[number]
+
+    def _report(self, parts: Sequence[DocumentProportions], seconds: float) -> None:
+        documents = sum(part.documents for part in parts)
+        used = int(np.count_nonzero(sum(np.bincount(part.topics, minlength=self._topics) for part in parts)))
+        unknown = sum(int((~part.known).sum()) for part in parts)
+        rest = f"; {unknown:,} documents of rare words alone begin at random" if unknown else ""
+        self._notice(f"start {self._kind}: {documents:,} documents in {used} topics after {seconds:.1f} s{rest}")
+
+
+def _documents(kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream) -> list[DocumentProportions]:
+    """Return the proportions of the documents of each shard."""
+    counts = executor.collect([executor.submit(vectors.word_counts, shard) for shard in shards])
+    words = _start_words(counts)
+    if not words.ids.size:
+        # Every word is in all documents: nothing sets them apart, so that they begin at random.
+        return [_unknown(count.corpus_documents, topics) for count in counts]
+    if kind == "clusters":
+        return _clusters(executor, shards, words, topics, stream)
+    root_share = mixtures.MIXTURES.root_share if kind == "tree" else 0.0
+    return _mixture(executor, shards, words, topics, root_share, stream)
+
+
+def _unknown(documents: int, topics: int) -> DocumentProportions:
+    none = np.zeros(0, dtype=np.int64)
+    return sparse_proportions(none, none, np.zeros(0), documents, topics)
+
+
+def _start_words(counts: Sequence[WordCounts]) -> StartWords:
+    """Return the words that starts use, from the counts of the shards."""
+    size = 1 + max((int(count.words.max(initial=-1)) for count in counts), default=-1)
+    frequency = np.zeros(size, dtype=np.int64)
+    for count in counts:
+        frequency[count.words] += count.documents
+    return vectors.frequent_words(frequency, sum(count.corpus_documents for count in counts))
+
+
+def _summed(
+    executor: Executor, add: Callable[[Sequence[ResultT]], ResultT], parts: Sequence[Future[ResultT]]
+) -> Future[ResultT]:
+    """Return the sum of results in their order, a few at a time."""
+    while len(parts) > 1:
+        groups = [list(parts[low : low + GROUP]) for low in range(0, len(parts), GROUP)]
+        parts = [executor.submit(add, group) for group in groups]
+    return parts[0]
+
+
+def _word_vectors(executor: Executor, shards: Shards, words: StartWords, stream: Stream) -> Floats:
+    """Return the vectors of the words, by products of blocks of their mutual information, which stay on the workers."""
+    size = words.ids.size
+    bounds = [(low, min(low + VECTORS.block_words, size)) for low in range(0, size, VECTORS.block_words)]
+    blocks: list[Future[Matrix] | None] = [None] * len(bounds)
+    for shard in shards:
+        # A chain for each block, so that few blocks are in memory at a time.
+        blocks = [
+            executor.submit(vectors.add_cooccurrences, shard, words, bound, block)
+            for bound, block in zip(bounds, blocks, strict=True)
+        ]
+    counted = [block for block in blocks if block is not None]
+    sums = executor.collect([executor.submit(vectors.row_sums, block) for block in counted])
+    context = vectors.context_shares(np.concatenate(sums))
+    known = [executor.submit(vectors.information, *pair, context) for pair in zip(counted, sums, strict=True)]
+    directions = vectors.first_directions(size, stream)
+    for _ in range(VECTORS.rounds):
+        directions = vectors.orthonormal(_product(executor, known, directions))
+        directions = vectors.orthonormal(_transposed(executor, known, directions, bounds))
+    directions = vectors.orthonormal(_product(executor, known, directions))
+    return vectors.word_vectors(directions, _transposed(executor, known, directions, bounds))
+
+
+def _product(executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix) -> Matrix:
+    parts = executor.collect([executor.submit(vectors.product, block, directions) for block in blocks])
+    return np.concatenate(parts)
+
+
+def _transposed(
+    executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix, bounds: Sequence[tuple[int, int]]
+) -> Matrix:
+    parts = [
+        executor.submit(vectors.transposed_product, block, directions[low:high])
+        for block, (low, high) in zip(blocks, bounds, strict=True)
+    ]
+    return executor.collect([_summed(executor, vectors.add, parts)])[0]
+
+
+def _clusters(
+    executor: Executor, shards: Shards, words: StartWords, topics: int, stream: Stream
+) -> list[DocumentProportions]:
+    """Return the spherical clusters of documents as proportions."""
+    settings = clusters.CLUSTERS
+    word_vectors = _word_vectors(executor, shards, words, stream)
+    documents = [executor.submit(clusters.document_vectors, shard, words, word_vectors) for shard in shards]
+    total = sum(executor.collect([executor.submit(len, part) for part in documents]))
+    share = min(1.0, max(settings.sample, settings.sample_each * topics) / max(total, 1))
+    samples = [
+        executor.submit(clusters.sample_vectors, part, share, stream.at(purpose="sample of vectors", place=number))
+        for number, part in enumerate(documents)
+    ]
+    centroids = executor.submit(clusters.first_centroids, samples, topics, stream)
+    before = -math.inf
+    for _ in range(settings.iterations):
+        sums = _summed(
+            executor, clusters.add, [executor.submit(clusters.assign, part, centroids) for part in documents]
+        )
+        cosine = executor.collect([executor.submit(clusters.cosine, sums)])[0]
+        if cosine <= before + settings.tolerance * abs(cosine):
+            break
+        centroids, before = executor.submit(clusters.new_centroids, sums, centroids), cosine
+    return executor.collect([executor.submit(clusters.cluster_proportions, part, centroids) for part in documents])
+
+
+def _mixture(
+    executor: Executor, shards: Shards, words: StartWords, topics: int, root_share: float, stream: Stream
+) -> list[DocumentProportions]:
+    """Return the topics of documents in a mixture of one topic a document, under a root if it has a share."""
+    mixture: Future[Mixture] | None = None
+    for iteration in range(mixtures.MIXTURES.iterations):
+        sums = [
+            executor.submit(mixtures.first_sums, shard, words, topics, root_share, stream.at(place=number))
+            if mixture is None
+            else executor.submit(mixtures.next_sums, shard, words, mixture)
+            for number, shard in enumerate(shards)
+        ]
+        total, power = _summed(executor, mixtures.add, sums), mixtures.power_of(iteration)
+        mixture = executor.submit(mixtures.next_mixture, total, root_share, power)
+        # Otherwise tasks of all rounds would be submitted at once.
+        executor.collect([executor.submit(mixtures.size, mixture)])
+    return executor.collect([executor.submit(mixtures.mixture_proportions, shard, words, mixture) for shard in shards])
