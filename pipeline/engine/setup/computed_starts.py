@@ -26,6 +26,21 @@ from collapsium.workers.starts.words import VECTORS, Floats, Matrix, StartWords,
 ResultT = TypeVar("ResultT")
 GROUP = 8
 """Results that one task adds up."""
+PROGRESS_SECONDS = 10.0
+"""Seconds between notices of progress."""
+
+
+class _Progress:
+    """Sends notices of what is being computed, few enough for long starts and none for short ones."""
+
+    def __init__(self, kind: str, notice: Callable[[str], None]) -> None:
+        self._kind, self._notice, self._last = kind, notice, time.perf_counter()
+
+    def __call__(self, step: str, number: int, total: int) -> None:
+        """Take note that a step begins."""
+        if time.perf_counter() - self._last >= PROGRESS_SECONDS:
+            self._last = time.perf_counter()
+            self._notice(f"start {self._kind}: {step} {number} of at most {total}")
 
 
 class ComputedStart(Sequence[ShardProportions]):
@@ -75,7 +90,8 @@ class ComputedStart(Sequence[ShardProportions]):
         with self._lock:
             if self._proportions is None:
                 began = time.perf_counter()
-                parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream)
+                progress = _Progress(self._kind, self._notice)
+                parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream, progress)
                 self._proportions = [ShardProportions(part, self._strength) for part in parts]
                 self._report(parts, time.perf_counter() - began)
             return self._proportions[number]
@@ -88,7 +104,9 @@ class ComputedStart(Sequence[ShardProportions]):
         self._notice(f"start {self._kind}: {documents:,} documents in {used} topics after {seconds:.1f} s{rest}")
 
 
-def _documents(kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream) -> list[DocumentProportions]:
+def _documents(
+    kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream, progress: _Progress
+) -> list[DocumentProportions]:
     """Return the proportions of the documents of each shard."""
     counts = executor.collect([executor.submit(vectors.word_counts, shard) for shard in shards])
     words = _start_words(counts)
@@ -96,9 +114,9 @@ def _documents(kind: str, topics: int, shards: Shards, executor: Executor, strea
         # Every word is in all documents: nothing sets them apart, so that they begin at random.
         return [_unknown(count.corpus_documents, topics) for count in counts]
     if kind == "clusters":
-        return _clusters(executor, shards, words, topics, stream)
+        return _clusters(executor, shards, words, topics, stream, progress)
     root_share = mixtures.MIXTURES.root_share if kind == "tree" else 0.0
-    return _mixture(executor, shards, words, topics, root_share, stream)
+    return _mixture(executor, shards, words, topics, root_share, stream, progress)
 
 
 def _unknown(documents: int, topics: int) -> DocumentProportions:
@@ -125,7 +143,7 @@ def _summed(
     return parts[0]
 
 
-def _word_vectors(executor: Executor, shards: Shards, words: StartWords, stream: Stream) -> Floats:
+def _word_vectors(executor: Executor, shards: Shards, words: StartWords, stream: Stream, progress: _Progress) -> Floats:
     """Return the vectors of the words, by products of blocks of their mutual information, which stay on the workers."""
     size = words.ids.size
     bounds = [(low, min(low + VECTORS.block_words, size)) for low in range(0, size, VECTORS.block_words)]
@@ -141,7 +159,8 @@ def _word_vectors(executor: Executor, shards: Shards, words: StartWords, stream:
     context = vectors.context_shares(np.concatenate(sums))
     known = [executor.submit(vectors.information, *pair, context) for pair in zip(counted, sums, strict=True)]
     directions = vectors.first_directions(size, stream)
-    for _ in range(VECTORS.rounds):
+    for number in range(VECTORS.rounds):
+        progress("directions of words, round", number + 1, VECTORS.rounds)
         directions = vectors.orthonormal(_product(executor, known, directions))
         directions = vectors.orthonormal(_transposed(executor, known, directions, bounds))
     directions = vectors.orthonormal(_product(executor, known, directions))
@@ -164,11 +183,11 @@ def _transposed(
 
 
 def _clusters(
-    executor: Executor, shards: Shards, words: StartWords, topics: int, stream: Stream
+    executor: Executor, shards: Shards, words: StartWords, topics: int, stream: Stream, progress: _Progress
 ) -> list[DocumentProportions]:
     """Return the spherical clusters of documents as proportions."""
     settings = clusters.CLUSTERS
-    word_vectors = _word_vectors(executor, shards, words, stream)
+    word_vectors = _word_vectors(executor, shards, words, stream, progress)
     documents = [executor.submit(clusters.document_vectors, shard, words, word_vectors) for shard in shards]
     total = sum(executor.collect([executor.submit(len, part) for part in documents]))
     share = min(1.0, max(settings.sample, settings.sample_each * topics) / max(total, 1))
@@ -178,7 +197,8 @@ def _clusters(
     ]
     centroids = executor.submit(clusters.first_centroids, samples, topics, stream)
     before = -math.inf
-    for _ in range(settings.iterations):
+    for number in range(settings.iterations):
+        progress("clusters of documents, round", number + 1, settings.iterations)
         sums = _summed(
             executor, clusters.add, [executor.submit(clusters.assign, part, centroids) for part in documents]
         )
@@ -190,11 +210,18 @@ def _clusters(
 
 
 def _mixture(
-    executor: Executor, shards: Shards, words: StartWords, topics: int, root_share: float, stream: Stream
+    executor: Executor,
+    shards: Shards,
+    words: StartWords,
+    topics: int,
+    root_share: float,
+    stream: Stream,
+    progress: _Progress,
 ) -> list[DocumentProportions]:
     """Return the topics of documents in a mixture of one topic a document, under a root if it has a share."""
     mixture: Future[Mixture] | None = None
     for iteration in range(mixtures.MIXTURES.iterations):
+        progress("topics of the mixture, round", iteration + 1, mixtures.MIXTURES.iterations)
         sums = [
             executor.submit(mixtures.first_sums, shard, words, topics, root_share, stream.at(place=number))
             if mixture is None
