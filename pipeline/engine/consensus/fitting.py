@@ -78,7 +78,9 @@ class ConsensusFit:
             f"matched the topics of {len(urls)} models in {counted(consensus.rounds, 'round')}, "
             f"{time.perf_counter() - began:.1f} s; the mean overlap of their words is {consensus.overlap:.2f} of 1"
         )
-        return self._loaded.problem_from(seed, consensus.start(request.corpus), len(consensus.topics))
+        # Where the start of the members stays in the documents' priors, their means do so here.
+        strength = 0.0 if request.start is None else request.start.strength
+        return self._loaded.problem_from(seed, consensus.start(request.corpus, strength), len(consensus.topics))
 
     def fit(
         self, problem: Problem, global_state: GlobalState, every: int | None, require_ownership: Callable[[], None]

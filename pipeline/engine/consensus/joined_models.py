@@ -71,9 +71,12 @@ class JoinedReference(WarmReference):
         As of the first model, whose topics the joined ones are; there is no saved local state.
     models : tuple of JoinedModel
         The models, matched.
+    strength : float
+        Tokens of the mean proportions that stay in each document's prior, as in a start with a strength.
     """
 
     models: tuple[JoinedModel, ...] = ()
+    strength: float = 0.0
 
     def local(self, shard: AnyShard) -> None:  # noqa: ARG002
         """Return None: the mean of several models is no local state."""
@@ -92,8 +95,8 @@ class JoinedReference(WarmReference):
         Returns
         -------
         Arrays
-            As `WarmReference.arrays`. A topic that a model lacks counts as zero in the proportions, and not in the
-            topics.
+            As `WarmReference.arrays`, and ``document_strength``, float32, shape (documents,), if there is one. A topic
+            that a model lacks counts as zero in the proportions, and not in the topics.
         """
         columns = np.array(self.topics if self.columns else range(len(self.topics)), dtype=np.int64)
         width = self.columns or columns.size
@@ -106,7 +109,8 @@ class JoinedReference(WarmReference):
             having[places] += 1.0
         theta /= np.float32(len(self.models))
         phi /= np.maximum(having, 1.0)
-        return {"document_topic": theta, "word_topic": phi}
+        prior = {"document_strength": np.full(shard.documents, self.strength, dtype=np.float32)}
+        return {"document_topic": theta, "word_topic": phi, **(prior if self.strength else {})}
 
 
 def mean_of(models: Sequence[JoinedModel], read: Callable[[JoinedModel], Floats]) -> tuple[Floats, Floats]:

@@ -65,13 +65,15 @@ class Consensus:
         """Columns of the joined topics in the first model."""
         return self.models[0].columns
 
-    def start(self, corpus: Corpus) -> WarmStart:
+    def start(self, corpus: Corpus, strength: float = 0.0) -> WarmStart:
         """Return the start of the fit from the means; hyperparameters go on from the first model.
 
         Parameters
         ----------
         corpus : Corpus
             The training corpus.
+        strength : float, optional
+            Tokens of the mean proportions that stay in each document's prior.
 
         Returns
         -------
@@ -80,7 +82,9 @@ class Consensus:
         """
         url = self.models[0].url
         record, shards = Model(url).record, range(len(corpus.manifest.shards))
-        references = [JoinedReference(url, number, self.topics, 1.0, models=self.models) for number in shards]
+        references = [
+            JoinedReference(url, number, self.topics, 1.0, models=self.models, strength=strength) for number in shards
+        ]
         return WarmStart(references, record.family, record.options, url)
 
 

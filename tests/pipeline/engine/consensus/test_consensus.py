@@ -7,10 +7,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline import Model, evaluate, export, fit, infer, info, report, resume, topics, verify
+from collapsium.pipeline import Corpus, Model, evaluate, export, fit, infer, info, report, resume, topics, verify
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine.consensus.matching import join
+from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.storage.runs.members import members_of
 from collapsium.storage.runs.run import Run
+from collapsium.workers.arrays.random_streams import Stream
 from tests.fits import bits
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
@@ -149,6 +153,24 @@ def test_samples_of_one_fit__are_joined(small, tmp_path):
     fit(small[0], tmp_path / "run", combine="consensus", **options)
     assert [topic.support for topic in topics(tmp_path / "run")] == [3, 3, 3]
     assert resume(tmp_path / "run").record.iterations == 6
+
+
+def test_a_start_that_stays_in_the_members__stays_in_their_means(small, tmp_path):
+    options = {**OPTIONS, "responsibilities": "active", "start": "clusters", "start_strength": 9.0}
+
+    def sink(event):
+        if STOPS["in the last fit"](event):
+            raise KeyboardInterrupt
+
+    whole = fit(small[0], tmp_path / "whole", workers=3, **options)
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "stopped", scheduler="serial", sinks=[sink], **options)
+    assert bits(resume(tmp_path / "stopped"), SHARDS) == bits(whole, SHARDS)
+    reference = join([url for _, url in members_of(tmp_path / "whole")], Corpus(small[0]), SerialExecutor())
+    shard = Corpus(small[0]).references[0].load()
+    arrays = [reference.start(Corpus(small[0]), tokens).references[0].arrays(shard, Stream(0)) for tokens in (0.0, 9.0)]
+    assert "document_strength" not in arrays[0]
+    assert set(arrays[1]["document_strength"].tolist()) == {9.0}
 
 
 # A model like any other -----------------------------------------------------------------------------------------------
