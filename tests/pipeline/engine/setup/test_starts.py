@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
+from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START
 from collapsium.pipeline.families.registry import FAMILIES, load_family
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus, write_halves
-from tests.fits import arrays_of, bits, scores_of
+from tests.fits import Losing, arrays_of, bits, problem_of, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 TOPICS, SHARDS = 3, 3
@@ -197,6 +203,21 @@ def test_a_stopped_run_of_clusters__goes_on_to_the_same_bits(planted, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(planted[0], tmp_path / "run", sinks=[stop_at(3)], **given)
     assert bits(resume(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
+
+
+@pytest.mark.parametrize("kind", COMPUTED_STARTS)
+def test_lost_work_of_a_start__is_done_again_with_the_same_bits(planted, kind):
+    ended = []
+    for every in (0, 3):
+        problem, executor, global_state = problem_of(planted[0], "lda", {"topics": TOPICS})
+        if every:
+            executor = Losing(executor, every)
+            executor.losses = 3  # of 4: it loses its work once more
+        start = ComputedStart(StartSource(kind), TOPICS, problem.shards, executor, problem.stream, [].append)
+        history = list(run(replace(problem, warm=start), executor, global_state, Limits(iterations=2), NoCheckpoints()))
+        ended.append(history[-1][0])
+    assert any(progress.lost for _, progress in history)
+    assert state_bits(ended[0]) == state_bits(ended[1])
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
