@@ -1,5 +1,7 @@
 """Corpora for property tests: empty documents, one word, words that never occur, counts above one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -67,6 +69,17 @@ def shards(draw, **kwargs):
     q = np.random.default_rng(seed).dirichlet(np.full(topics, sharp), size=shard.pairs).astype(np.float32)
     q /= q.sum(axis=1, keepdims=True)
     return shard, q.reshape(shard.pairs, topics)
+
+
+def weighed(shard, seed):
+    """The same shard with weights of its tokens."""
+    weights = np.random.default_rng(seed).choice([0.01, 0.3, 1.0, 2.7], shard.pairs)
+    return replace(shard, weights=weights.astype(np.float32))
+
+
+def pair_totals(shard):
+    """The weight of all tokens of each pair; their number where they have none."""
+    return shard.counts if shard.weights is None else shard.counts * shard.weights.astype(np.float64)
 
 
 @st.composite

@@ -138,6 +138,8 @@ class Shard(ShortRepr):
     segments : Segments or None
         Segments of the documents, for families that use them. A pair is then a distinct (document, segment, word);
         pairs are sorted by segment and word.
+    weights : numpy.ndarray of float32, shape (pairs,), or None
+        Weight of each token of a pair, in fits with weights of words; None where all weigh one.
     of_vectors : bool
         False; see `collapsium.storage.corpus.vectors.AnyShard`.
     """
@@ -149,6 +151,7 @@ class Shard(ShortRepr):
     counts: npt.NDArray[np.int32]
     labels: Labels | None = None
     segments: Segments | None = None
+    weights: npt.NDArray[np.float32] | None = None
     of_vectors: ClassVar[Literal[False]] = False
 
     def __sizeof__(self) -> int:
@@ -176,6 +179,15 @@ class Shard(ShortRepr):
         """Tokens of each document."""
         running = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
         lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
+        return lengths
+
+    @cached_property
+    def weighted_lengths(self) -> npt.NDArray[np.float64]:
+        """Sum of the weights of each document's tokens; its tokens where all weigh one."""
+        if self.weights is None:
+            return self.lengths.astype(np.float64)
+        running = np.concatenate([[0.0], np.cumsum(self.counts * self.weights.astype(np.float64))])
+        lengths: npt.NDArray[np.float64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
         return lengths
 
     def emptied(self) -> Shard:
@@ -206,7 +218,9 @@ class Shard(ShortRepr):
         if self.segments is not None:
             segments = Segments(self.segments.documents, running[self.segments.pairs])
         offsets, words = running[self.offsets], self.words[occurs]
-        return Shard(self.number, offsets, words, renumbered[position], self.counts[pairs], self.labels, segments)
+        weights = None if self.weights is None else self.weights[pairs]
+        counts = self.counts[pairs]
+        return Shard(self.number, offsets, words, renumbered[position], counts, self.labels, segments, weights)
 
     @staticmethod
     def of(number: int, documents: Documents, *, labelled: bool = False, segmented: bool = False) -> Shard:

@@ -14,7 +14,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import SELECTION, max_active, starts_of
 from collapsium.workers.families.cvb.stochastic import SCHEDULE
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb.active import initialise, sweep_active
+from collapsium.workers.kernels.cvb.active import sweep_active
 from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows, carry, select
 from collapsium.workers.kernels.cvb.background import RowDelta, fold_rows, spread
 from collapsium.workers.kernels.cvb.dense import (
@@ -40,7 +40,7 @@ from collapsium.workers.kernels.cvb.records import (
     WordMoments,
 )
 from collapsium.workers.kernels.cvb.stochastic import Batches, MovingCounts, sweep_stochastic
-from collapsium.workers.kernels.cvb.warm_start import expected_counts, initialise_active, initialise_dense
+from collapsium.workers.kernels.cvb.warm_start import expected_counts, initialise, initialise_active, initialise_dense
 from collapsium.workers.kernels.cvb.words import add_counts, add_log_absent, word_tables
 from collapsium.workers.kernels.prediction import fold_in, pair_probability
 from collapsium.workers.kernels.vb.mean_field import fold_words, sweep_mean_field

@@ -69,14 +69,16 @@ def to_power(weights, power):
 
 def sweep(
     offsets, position, counts, b, background, a, ratio, power, lists, topic, starts, share, running, row_topic,
-    row_change=0.0,
+    row_change=0.0, weights=None,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
     `background` is S_w, made with `ratio`, a_k / (B + E[n_k]), of the rows `row_topic`; `running` is B + E[n_k], and
     `row_change` how far E[n_kw] has moved since. What a document gives to a topic counts for it from the next pair on by
     E[n_dk] and E[n_kw], and from the next document on by E[n_k]; the topics that are not listed weigh what they did.
+    `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded.
     """
+    weights = np.ones(len(position)) if weights is None else weights.astype(np.float64)
     row_topic = np.array(row_topic, dtype=np.float64)
     row_change = np.zeros_like(row_topic) + row_change
     running, blocks = np.array(running, dtype=np.float64), []
@@ -86,20 +88,20 @@ def sweep(
         unlisted = a.size - own.size
         a_own, a_rest = a[own], np.delete(a, own).sum()
         total = running[own]
-        for i, (w, c) in enumerate(zip(position[pairs], counts[pairs], strict=True)):
-            old, n_kw = q[i].copy(), row_topic[w, own] + row_change[w, own]
-            weights = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
+        for i, (w, c, one) in enumerate(zip(position[pairs], counts[pairs], weights[pairs], strict=True)):
+            old, n_kw = one * q[i], row_topic[w, own] + row_change[w, own]
+            each = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
             others = 0.0
             if unlisted:
                 others = background[w] - (ratio[own] * (b[w] + row_topic[w, own])).sum()
                 others = others if others > 1e-5 * background[w] else 0.0  # below, rounding alone
-                others *= 1 + max(rest - (1 - old.sum()), 0.0) / a_rest
+                others *= 1 + max(rest - one * (1 - q[i].sum()), 0.0) / a_rest
                 others = unlisted * to_power(others / unlisted, power)  # as many equal topics
-            weights = to_power(weights, power)
-            q[i] = np.floor(weights / (weights.sum() + others) * NEARLY) / UNIT
-            here = here + c * (q[i] - old)
-            row_change[w, own] += c * (q[i] - old)
-            rest += c * (old.sum() - q[i].sum())
+            each = to_power(each, power)
+            before_pair, q[i] = q[i].copy(), np.floor(each / (each.sum() + others) * NEARLY) / UNIT
+            here = here + c * (q[i] - before_pair)
+            row_change[w, own] += c * (q[i] - before_pair)
+            rest += c * (before_pair.sum() - q[i].sum())
         running[own] += here - before
         blocks.append(q)
     return in_steps(blocks), row_change, running

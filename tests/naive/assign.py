@@ -27,11 +27,13 @@ def word_variance(rows, position, counts, q):
     return result
 
 
-def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q):
+def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q, weights=None):
     """One pass over the pairs by the update of an order; returns the new responsibilities.
 
-    `word` and `word_var` are E[n_kw] and V[n_kw] of all shards, `totals` B + E[n_k] and V[n_k].
+    `word` and `word_var` are E[n_kw] and V[n_kw] of all shards, `totals` B + E[n_k] and V[n_k]. `counts` are the weights
+    of all tokens of the pairs, and `weights` those of one, which is excluded.
     """
+    weights = np.ones(len(position)) if weights is None else weights
     q = np.array(q, dtype=np.float64)
     word, word_var = np.array(word, dtype=np.float64), np.array(word_var, dtype=np.float64)
     total, total_var = np.array(totals[0]), np.array(totals[1])
@@ -40,8 +42,9 @@ def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q):
         mean, var = before.copy(), before_var.copy()
         for pair in range(first, last):
             old, row, c = q[pair].copy(), position[pair], counts[pair]
-            own = old * (1 - old)
-            n_dk, n_kw, n_k = mean - old, word[row] - old, total - old
+            one = float(weights[pair])
+            own = one * old * (1 - old)
+            n_dk, n_kw, n_k = mean - one * old, word[row] - one * old, total - one * old
             documents = np.maximum(n_dk, 0) + np.maximum(a, 1e-12)
             words = np.maximum(n_kw, 0) + np.maximum(b[row], 1e-12)
             new = documents * words / n_k
@@ -55,7 +58,7 @@ def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q):
             new /= new.sum()
             mean += c * (new - old)
             word[row] += c * (new - old)
-            moved = c * (new * (1 - new) - own)
+            moved = c * (new * (1 - new) - old * (1 - old))
             var += moved
             word_var[row] += moved
             q[pair] = new

@@ -26,7 +26,7 @@ def balance(prior, here, rate):
 
 def sweep(documents, topics, labels, before, limits, kinds):
     """All that the kernel fills, as a dict."""
-    offsets, position, counts = documents
+    offsets, position, counts = documents[:3]
     word_expected, prior, topic_log = topics
     log_word, size, rows = np.log(word_expected), prior.size, labels.log_rate.shape[0]
     results = {

@@ -13,9 +13,15 @@ def responsibilities(log_document, log_word):
     return np.exp(logs), logs
 
 
+def with_totals(documents):
+    """Offsets, rows, and the weight of all tokens of each pair, which is their number where they have no weights."""
+    offsets, position, counts, *weights = documents
+    return offsets, position, counts * weights[0].astype(np.float64) if weights and weights[0].size else counts
+
+
 def sweep(documents, topics, before, limits):
     """E[n_dk], E[n_kw], sum_d E[log theta_dk] and the documents' part of the bound."""
-    offsets, position, counts = documents
+    offsets, position, counts = with_totals(documents)
     word_expected, prior, topic_log = topics
     log_word, by_document = np.log(word_expected), np.zeros(before.shape)
     by_word, log_theta, bound = np.zeros(word_expected.shape), np.zeros(prior.size), 0.0
@@ -41,7 +47,7 @@ def sweep(documents, topics, before, limits):
 
 def products(documents, document_weight, word_weight):
     """E[n_dk] and E[n_kw] of q ~ document_weight word_weight."""
-    offsets, position, counts = documents
+    offsets, position, counts = with_totals(documents)
     by_document, by_word = np.zeros(document_weight.shape), np.zeros(word_weight.shape)
     for d, (first, last) in enumerate(pairwise(offsets)):
         q = document_weight[d] * word_weight[position[first:last]]

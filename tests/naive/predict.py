@@ -13,8 +13,12 @@ def pair_probability(offsets, position, theta, phi, rest, rest_word):
     )
 
 
-def fold_in(offsets, position, counts, phi, prior, sweeps):
-    """E[n_dk] of unseen documents by over-relaxed zeroth-order sweeps with phi held fixed."""
+def fold_in(offsets, position, counts, phi, prior, sweeps, weights=None):
+    """E[n_dk] of unseen documents by over-relaxed zeroth-order sweeps with phi held fixed.
+
+    `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded.
+    """
+    weights = np.ones(len(position)) if weights is None else weights
     result = np.zeros((len(offsets) - 1, prior.size))
     for d, (first, last) in enumerate(pairwise(offsets)):
         q = np.zeros((last - first, prior.size))
@@ -24,7 +28,7 @@ def fold_in(offsets, position, counts, phi, prior, sweeps):
             before = here.copy()
             relaxation = (1.5 if sweep < 16 else 1.7) if moving and sweep < sweeps - 1 else 1.0
             for i in range(last - first):
-                own = 0.0 if sweep == 0 else np.maximum(here - q[i], 0.0)
+                own = 0.0 if sweep == 0 else np.maximum(here - weights[first + i] * q[i], 0.0)
                 new = (prior + own) * np.maximum(phi[position[first + i]], 1e-30)
                 new = np.maximum(q[i] + relaxation * (new / new.sum() - q[i]), 0.0)
                 here = here + counts[first + i] * (new - q[i])

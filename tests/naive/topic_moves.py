@@ -71,13 +71,16 @@ def score_merges(
     return result
 
 
-def score(offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic):
-    """The sum of the log probabilities of the tokens that are held out, and how many they are."""
+def score(offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, ratio=1.0):
+    """The sum of the log probabilities of the tokens that are held out, and how many they are.
+
+    With weights of words, `ratio` is that of a topic's plain tokens to its weights, both with the prior.
+    """
     result = np.zeros(2)
     for d, (first, last) in enumerate(pairwise(offsets)):
         own = slice(lists[d], lists[d + 1])
         mine = theta(a, topic[own], active_count[own], rest[d])
-        p = phi(b, totals, row_topic)[position[first:last]] @ mine / mine.sum()
+        p = phi(b, totals, row_topic)[position[first:last]] @ mine / (ratio * mine).sum()
         result += held[first:last] @ np.log(p), held[first:last].sum()
     return result
 
@@ -149,7 +152,9 @@ def target(k, into, split, key, document):
     return split[k] if other and split[k] >= 0 else into[k]
 
 
-def moved(shape, offsets, position, counts, more, lists, topic, starts, share, into, split, key, first):
+def moved(
+    shape, offsets, position, counts, more, lists, topic, starts, share, into, split, key, first
+):  # fmt: skip
     """New lists, responsibilities, and the changes of E[n_kw] and of the background, as `more` tokens come to count."""
     new_lists, blocks = [], []
     change, rest_change = np.zeros(shape), np.zeros(shape[0])

@@ -10,6 +10,7 @@ import math
 
 from collapsium.workers.kernels.argument_types import Array
 from collapsium.workers.kernels.jit import helper
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 from collapsium.workers.kernels.special import digamma, tetragamma, trigamma
 
 LARGEST = 1.0 - 1e-7  # a responsibility of exactly 1 would make log(1 - q) infinite
@@ -65,14 +66,24 @@ def power(base: float, exponent: int) -> float:
 
 
 @helper
-def document_moments(first: int, last: int, counts: Array, pair_topic: Array, variance: Array, absent: Array) -> None:
+def absence(absent: float, count: int, weight: float) -> float:
+    """Return the probability that no token of a pair has a topic, from that of one token of weight one."""
+    # Tokens of another weight stand for so many of weight one, which need not be a whole number.
+    return power(absent, count) if weight == 1.0 else math.exp(weight * count * math.log(absent))
+
+
+@helper
+def document_moments(
+    first: int, last: int, pairs: DocumentPairs, pair_topic: Array, variance: Array, absent: Array
+) -> None:
     """Fill V[n_dk] and P(n_dk = 0) of the document whose pairs are `first` to `last` - 1."""
+    counts = pairs.counts
     variance[:] = 0.0
     absent[:] = 1.0
     topics = variance.size
     for pair in range(first, last):
-        count = counts[pair]
-        if count == 1:
+        count, weight = counts[pair], token_weight(pairs.weights, pair)
+        if count == 1 and weight == 1.0:
             for k in range(topics):
                 q = min(float(pair_topic[pair, k]), LARGEST)
                 absent[k] *= 1.0 - q
@@ -80,5 +91,5 @@ def document_moments(first: int, last: int, counts: Array, pair_topic: Array, va
         else:
             for k in range(topics):
                 q = min(float(pair_topic[pair, k]), LARGEST)
-                absent[k] *= power(1.0 - q, count)
-                variance[k] += count * q * (1.0 - q)
+                absent[k] *= absence(1.0 - q, count, weight)
+                variance[k] += count * weight * q * (1.0 - q)

@@ -19,7 +19,7 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.lane_code import LANES
 from collapsium.workers.kernels.lanes import Lanes, larger, load, prefetch, spread_evenly, store, sum_of
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 MOVED_TOKENS = 1e-4
 """Tokens by which a count may still move in the last sweep of folding in."""
@@ -58,7 +58,7 @@ class FoldInWorkspace(NamedTuple):
     weight : float32, shape (width,)
         Weights of the topics for one pair.
     share : float32, shape (pairs * width,)
-        Responsibilities of the pairs of a document.
+        Responsibilities of the pairs of a document, times the weight of a token of the pair.
     """
 
     width: int
@@ -151,12 +151,12 @@ def fold_in(
     share, smallest = np.zeros(longest * width, dtype=np.float32), np.float32(prior.min() if topics else 0.0)
     work = FoldInWorkspace(width, phi.reshape(-1), smallest, counts, change, weight, share)
     for document in range(pairs.offsets.size - 1):
-        here, tokens, moving = document_topic[document], 0, False
+        here, tokens, moving = document_topic[document], 0.0, False
         here[:] = 0.0
         for k in range(topics):
             counts[k] = np.float32(prior[k])
         for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
-            tokens += pairs.counts[pair]
+            tokens += pairs.counts[pair] * token_weight(pairs.weights, pair)
         for sweep in range(sweeps):
             relaxed = moving and sweep < sweeps - 1
             relaxation = RELAXATION if sweep < EARLY_SWEEPS else LATE_RELAXATION
@@ -170,7 +170,7 @@ def fold_in(
             if not (moving or relaxed):
                 break
         # Removes the rounding errors of single precision. An over-relaxed sweep is never the last.
-        if tokens > 0 and sweeps > 0:
+        if tokens > 0.0 and sweeps > 0:
             here *= tokens / total
 
 
@@ -198,7 +198,10 @@ def _sweep_document(document: int, sweep: int, relaxation: Number, pairs: Docume
             for k in range(0, work.width, 2 * LANES):
                 total = total + _weigh(k, at + k, first + k, smallest, work)
                 more = more + _weigh(k + LANES, at + k + LANES, first + k + LANES, smallest, work)
-        count, scale = spread_evenly(np.float32(pairs.counts[pair])), spread_evenly(relaxation / sum_of(total + more))
+        factor = relaxation / sum_of(total + more)
+        if pairs.weights.size:
+            factor *= pairs.weights[pair]
+        count, scale = spread_evenly(np.float32(pairs.counts[pair])), spread_evenly(factor)
         retained = spread_evenly(ONE - relaxation)
         for k in range(0, work.width, LANES):
             old = load(work.share, at + k)

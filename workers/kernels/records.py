@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from collapsium.workers.kernels.argument_types import Int32Vector, Int64Vector
+import numpy as np
+
+from collapsium.workers.kernels.argument_types import Array, Float32Vector, Int32Vector, Int64Vector, Number
+from collapsium.workers.kernels.jit import helper
+
+UNWEIGHTED = np.zeros(0, dtype=np.float32)
+"""Weights of pairs whose tokens all weigh one."""
 
 
 class DocumentPairs(NamedTuple):
@@ -18,8 +24,17 @@ class DocumentPairs(NamedTuple):
         Row of each pair's word, in arrays that have a row a word.
     counts : int32, shape (pairs,)
         Tokens of each pair.
+    weights : float32, shape (pairs,) or (0,)
+        Weight of each token of a pair; empty where all weigh one. Expected counts are sums of weights.
     """
 
     offsets: Int64Vector
     position: Int32Vector
     counts: Int32Vector
+    weights: Float32Vector = UNWEIGHTED
+
+
+@helper
+def token_weight(weights: Array, pair: int) -> Number:
+    """Return the weight of each token of a pair."""
+    return float(weights[pair]) if weights.size else 1.0

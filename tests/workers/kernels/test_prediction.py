@@ -3,10 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.prediction import MOVED_TOKENS, fold_in, pair_probability
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import predict as naive
-from tests.strategies import shards
+from tests.strategies import pair_totals, shards, weighed
 
 pytestmark = pytest.mark.kernels
 
@@ -23,9 +24,11 @@ def test_pair_probability__equals_its_twin(drawn, seed):
     np.testing.assert_allclose(found, naive.pair_probability(shard.offsets, shard.position, theta, phi, rest, tau))
 
 
-@given(shards(some_token=False), st.integers(0, 1000), st.sampled_from([1, 3, 100]))
-def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps):
+@pytest.mark.parametrize("weights", [False, True])
+@given(drawn=shards(some_token=False), seed=st.integers(0, 1000), sweeps=st.sampled_from([1, 3, 100]))
+def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps, weights):
     shard, q = drawn
+    shard = weighed(shard, seed) if weights else shard
     generator = np.random.default_rng(seed)
     phi = (
         generator.dirichlet(np.ones(shard.words.size), size=q.shape[1]).T.copy()
@@ -34,10 +37,10 @@ def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps):
     )
     prior = generator.uniform(0.01, 1.0, q.shape[1])
     found = np.empty((shard.documents, q.shape[1]))
-    fold_in(DocumentPairs(shard.offsets, shard.position, shard.counts), phi, prior, sweeps, found)
-    twin = naive.fold_in(shard.offsets, shard.position, shard.counts, phi, prior, sweeps)
+    fold_in(document_pairs(shard), phi, prior, sweeps, found)
+    twin = naive.fold_in(shard.offsets, shard.position, pair_totals(shard), phi, prior, sweeps, shard.weights)
     np.testing.assert_allclose(found, twin, rtol=1e-6, atol=2e-4)
-    np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.sum(axis=1), shard.weighted_lengths, rtol=1e-9, atol=1e-9)
 
 
 def topics_of(generator, words, topics):

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 
 KERNELS = (
-    active.initialise,
+    warming.initialise,
     background.spread,
     background.fold_rows,
     active_selection.select,
@@ -106,6 +106,8 @@ class SweepSchedule:
 
 
 SCHEDULE = SweepSchedule()
+RECOUNT = 1e-3
+"""Relative change of documents' lengths from which the counts of another run are counted anew."""
 
 
 def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[ActiveLocal, Delta]:
@@ -139,7 +141,7 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     active_topics, state = ActiveTopics(offsets, topic), blank_state(shard, offsets)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
-    active.initialise(document_pairs(shard), active_topics, noise, state, rows)
+    warming.initialise(document_pairs(shard), active_topics, noise, state, rows)
     return initial_state(shard, active_topics, ActiveState(*state), rows, moments=moments)
 
 
@@ -156,9 +158,16 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
     active_topics, starts = before.active, starts_of(shard.offsets, before.document_lists)
     state = ActiveState(starts, before.pair_shares, before.document_counts, before.document_rest)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
-    warming.count_active(document_pairs(shard), active_topics, state, rows)
+    pairs, recounted = document_pairs(shard), blank_state(shard, before.document_lists)
+    pseudo = before.document_pseudo
+    # The other run may have had other weights of words. Its pseudo-counts are then no longer known.
+    if not np.allclose(before.lengths(), shard.weighted_lengths, rtol=RECOUNT, atol=RECOUNT):
+        blank = state._replace(counts=np.zeros_like(state.counts))
+        active_selection.carry(pairs, active_topics, blank, active_topics, rows, recounted)
+        state, pseudo = state._replace(counts=recounted.counts, background=recounted.background), None
+    warming.count_active(pairs, active_topics, state, rows)
     age = max(before.age, SCHEDULE.annealing_sweeps)
-    return initial_state(shard, active_topics, state, rows, moments=moments, age=age, pseudo=before.document_pseudo)
+    return initial_state(shard, active_topics, state, rows, moments=moments, age=age, pseudo=pseudo)
 
 
 def initial_state(
@@ -275,7 +284,8 @@ def sweep(
     working = SweptRows(rows, parameters)
     if joining is not None:
         place = np.searchsorted(shard.words, joining.words)
-        tokens = np.bincount(joining.position, weights=joining.counts, minlength=place.size)
+        weighted = joining.counts if joining.weights is None else joining.counts * joining.weights.astype(np.float64)
+        tokens = np.bincount(joining.position, weights=weighted, minlength=place.size)
         working.row_changes.background[place] += tokens
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.row_changes.active.shape)) if parameters.moments else np.zeros((2, 0, 0))

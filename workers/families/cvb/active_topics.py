@@ -13,6 +13,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.spill import SpillFiles, read_rows
 from collapsium.workers.arrays.state import Array, Arrays
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
+from collapsium.workers.families.document_pairs import pair_weights
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
 from collapsium.workers.kernels.lane_code import LANES
@@ -206,7 +207,8 @@ def document_chunks(shard: Shard, local: Arrays) -> Iterator[DocumentChunk]:
     for first, last in chunk_bounds(shard.offsets, lists):
         low, high = int(shard.offsets[first]), int(shard.offsets[last])
         entries = int(lists[first]), int(lists[last])
-        pairs = DocumentPairs(shard.offsets[first : last + 1] - low, shard.position[low:high], shard.counts[low:high])
+        of_pairs = (values[low:high] for values in (shard.position, shard.counts, pair_weights(shard)))
+        pairs = DocumentPairs(shard.offsets[first : last + 1] - low, *of_pairs)
         state = ActiveState(
             starts[first : last + 1] - starts[first],
             read_rows(local, "pair_shares", int(starts[first]), int(starts[last])),

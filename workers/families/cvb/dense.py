@@ -12,7 +12,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import CollapsedRows, DenseLocal
 from collapsium.workers.families.cvb.sums import RowChanges
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_pairs import document_pairs, pair_weights
 from collapsium.workers.kernels.cvb import dense as kernels
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState
@@ -46,7 +46,7 @@ def initial_state(shard: Shard, pair_topic: npt.NDArray[np.float32], *, moments:
 def _document_topic(shard: Shard, pair_topic: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     owner = np.repeat(np.arange(shard.documents, dtype=np.int32), np.diff(shard.offsets))
     result = np.zeros((shard.documents, pair_topic.shape[1]))
-    words.add_counts(owner, shard.counts, pair_topic, result, np.zeros((0, 0)))
+    words.add_counts(owner, shard.counts, pair_weights(shard), pair_topic, result, np.zeros((0, 0)))
     return result.astype(np.float32)
 
 
@@ -61,11 +61,11 @@ def _word_changes(
         if pair_topic is None:
             continue
         mean, variance = np.zeros(shape), np.zeros(shape if moments else (0, 0))
-        words.add_counts(shard.position, shard.counts, pair_topic, mean, variance)
+        words.add_counts(shard.position, shard.counts, pair_weights(shard), pair_topic, mean, variance)
         arrays = [mean]
         if moments:
             log_absent = np.empty(shape)
-            words.add_log_absent(shard.position, shard.counts, pair_topic, log_absent)
+            words.add_log_absent(shard.position, shard.counts, pair_weights(shard), pair_topic, log_absent)
             arrays += [variance, log_absent]
         sums.append(arrays)
     changes = sums[0] if old is None else [after - before for after, before in zip(*sums, strict=True)]
@@ -139,8 +139,8 @@ def sweep(
 
 def _log_absent_change(shard: Shard, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> Part:
     after, before = (np.empty((shard.words.size, new.shape[1])) for _ in range(2))
-    words.add_log_absent(shard.position, shard.counts, new, after)
-    words.add_log_absent(shard.position, shard.counts, old, before)
+    for pair_topic, log_absent in ((new, after), (old, before)):
+        words.add_log_absent(shard.position, shard.counts, pair_weights(shard), pair_topic, log_absent)
     return change(after - before, "word", "topic")
 
 

@@ -93,18 +93,18 @@ def step(
     topics, corpus = parameters.topics.size, global_state.corpus_tokens
     before, totals = rows.dense_counts, np.array(global_state.topic_moments[0])
     if not totals.any():
-        before = _seed(shard, topics, stream, parameters) * (corpus / max(shard.tokens, 1))
+        before = _seed(shard, topics, stream, parameters) * (corpus / max(float(shard.weighted_lengths.sum()), 1e-300))
         totals = before.sum(axis=0, dtype=np.float64)
     moved = buffers.empty(before.shape, np.float32)
     moved[:] = before
     lengths = (
-        np.add.reduceat(shard.lengths, np.arange(0, shard.documents, SCHEDULE.batch_documents))
+        np.add.reduceat(shard.weighted_lengths, np.arange(0, shard.documents, SCHEDULE.batch_documents))
         if shard.documents
         else np.zeros(0)
     )
     rates = special.exp(-SCHEDULE.decay_power * special.log(1.0 + global_state.steps + np.arange(lengths.size)))
     rates = np.where(lengths > 0, np.minimum(rates, 0.999), 0.0)
-    scales = corpus / np.maximum(lengths, 1.0)
+    scales = corpus / np.where(lengths > 0, lengths, 1.0)
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)
     local = np.zeros((shard.documents, topics), dtype=np.float32)
     stochastic.sweep_stochastic(
@@ -120,7 +120,7 @@ def step(
     moved -= np.float32(left[0]) * np.asarray(rows.dense_counts, dtype=np.float32)
     gain = totals - left[0] * global_state.topic_moments[0]
     eta = np.zeros(2)
-    words.log_eta(shard.lengths.astype(np.float64), np.array([parameters.concentration]), eta)
+    words.log_eta(shard.weighted_lengths, np.array([parameters.concentration]), eta)
     parts: dict[str, Part] = {"word_gain": fresh(moved, "word", "topic"), "topic_gain": fresh(gain, "topic")}
     numbers = {"decay": left[0], "shards": 1.0, "batches": float(lengths.size), "log_eta": eta[0]}
     numbers.update(documents=float(shard.documents), tokens=float(shard.tokens))
@@ -138,7 +138,8 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     lengths = np.diff(shard.offsets) * (np.arange(shard.documents) % every == 0)
     keep = np.repeat(lengths > 0, np.diff(shard.offsets))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    sample = Shard(shard.number, offsets, shard.words, shard.position[keep], shard.counts[keep])
+    weights = None if shard.weights is None else shard.weights[keep]
+    sample = Shard(shard.number, offsets, shard.words, shard.position[keep], shard.counts[keep], weights=weights)
     word_active, block_active = (np.zeros((shard.words.size, topics), dtype=np.float32) for _ in range(2))
     block = CollapsedRows(word_active=word_active, block_active=block_active, word_rest=np.zeros(shard.words.size))
     settings = ActiveSettings(
@@ -171,7 +172,8 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
         local, delta = active_responsibilities.sweep(sample, local, block, now)
     block, _ = fold_active(block, Delta(delta.parts, {"word": np.arange(shard.words.size)}), now)
     expected = expected_counts(block, settings.following, settings.even).astype(np.float64)
-    return np.maximum(expected * (shard.tokens / max(sample.tokens, 1)), 0.0).astype(np.float32)
+    tokens = float(shard.weighted_lengths.sum()) / max(float(sample.weighted_lengths.sum()), 1e-300)
+    return np.maximum(expected * tokens, 0.0).astype(np.float32)
 
 
 def blend(block: CollapsedRows, delta: Delta) -> tuple[CollapsedRows, Delta]:

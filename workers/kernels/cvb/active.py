@@ -6,7 +6,9 @@ Teh 2009): an active topic weighs (a_k + E'[n_dk]) (b_w + E'[n_kw]) / (B + E'[n_
 S_w = sum_k a_k phi_kw: inactive topics share the document's background in proportion to a_k.
 
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
-order of addition changes them. The rest that truncation leaves belongs to the background.
+order of addition changes them. The rest that truncation leaves belongs to the background. Where tokens are weighted,
+responsibilities are multiplied by the weight of a token as they are read: the own copy that is excluded is one token of
+that weight, and counts are sums of weights, which are rounded.
 
 Topics of a document are processed eight at a time (`lanes`), in groups that have all their numbers side by side. Rows
 of the next pairs are prefetched, as a document's pairs have different words. A helper updates all pairs of a document
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Float32Vector, Number
+from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
@@ -25,7 +27,6 @@ from collapsium.workers.kernels.cvb.records import (
     FlatRows,
     NewActiveState,
     Priors,
-    RowChanges,
     RunningCounts,
     SweepRows,
 )
@@ -77,53 +78,6 @@ ROUNDING = np.float32(1e-5)
 
 MIN_INACTIVE_PRIOR = 1e-9
 """Share of the prior below which the inactive topics of a document have no background."""
-
-
-@kernel
-def initialise(
-    pairs: DocumentPairs, active: ActiveTopics, noise: Float32Vector, state: NewActiveState, rows: RowChanges
-) -> None:
-    """Fill equal responsibilities of all pairs of a document, in proportion to noise; twin: `naive.active.initialise`.
-
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    active : ActiveTopics
-        Their active topics.
-    noise : float32, shape (active,)
-        Positive numbers.
-    state : NewActiveState
-        Filled.
-    rows : RowChanges
-        Increased by the counts by words.
-    """
-    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
-    active_offsets, active_topics, starts = active.offsets, active.topics, state.starts
-    responsibilities, active_counts, background = state.responsibilities, state.counts, state.background
-    row_active, row_background = rows.active, rows.background
-    steps = np.empty(row_active.shape[1], dtype=np.uint16)
-    for document in range(offsets.size - 1):
-        begin, at = active_offsets[document], starts[document]
-        size = active_offsets[document + 1] - begin
-        total, left, tokens = ZERO, UNIT, 0
-        for j in range(size):
-            total += noise[begin + j]
-        for j in range(size):
-            steps[j] = np.int64(noise[begin + j] * (NEARLY / total))
-            left -= steps[j]
-        for pair in range(offsets[document], offsets[document + 1]):
-            row, each = position[pair], counts[pair] / UNIT
-            tokens += counts[pair]
-            for j in range(size):
-                responsibilities[at + j] = steps[j]
-            for j in range(size):
-                row_active[row, active_topics[begin + j]] += np.float32(each * steps[j])
-            row_background[row] += each * left
-            at += size
-        background[document] = np.float32(tokens * left / UNIT)
-        for j in range(size):
-            active_counts[begin + j] = np.float32(tokens * np.int64(steps[j]) / UNIT)
 
 
 @kernel
@@ -196,6 +150,9 @@ def sweep_active(
         after.background[document] = max(tokens, ZERO)
         for j in range(size):
             count = cells[place_of(j) + HERE]
+            if pairs.weights.size:
+                # Sums of weights are rounded.
+                count = max(count, ZERO)
             totals[active_topics[begin + j]] += count - counts[begin + j]
             new_counts[begin + j] = count
 
@@ -226,11 +183,14 @@ def _update_document(
     for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
         ahead = min(pair + AHEAD, pairs.position.size - 1)
         _prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, size, work, rows)
-        row, count = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair])
+        row, count, own = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair]), ONE
+        if pairs.weights.size:
+            own = pairs.weights[pair]
+            _weigh_steps(size, own, work)
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
         others = ZERO
         if size < rows.topics:
-            others = _background_weight(rows.background_weight[row], known, tokens - ONE + held, growth)
+            others = _background_weight(rows.background_weight[row], known, tokens - own + held, growth)
         if work.power != ONE:
             total, others = _temper(size, rows.topics, total, others, work)
         scale = NEARLY / max(total + others, MIN_TOTAL)
@@ -239,6 +199,16 @@ def _update_document(
         rows.background_change[row] += float(count) * float(change)
         at += size
     return tokens
+
+
+@borrower
+def _weigh_steps(size: int, own: Number, work: DocumentWorkspace) -> None:
+    """Set the value of a step of a responsibility to that of a pair whose tokens have a weight."""
+    step, complete = spread_evenly(STEP * own), size // LANES
+    for group in range(complete):
+        store(work.cells, group * LANES * FIELDS + UNITS, step)
+    for j in range(complete * LANES, size):
+        work.cells[place_of(j) + UNITS] = STEP * own
 
 
 @borrower

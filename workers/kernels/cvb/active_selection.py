@@ -46,7 +46,7 @@ from collapsium.workers.kernels.cvb.records import (
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.lane_code import LANES
 from collapsium.workers.kernels.lanes import gather, load, prefetch, spread_evenly, sum_of
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 MIN_PSEUDO_COUNT = 0.5
 """Excess of a document's count over its responsibilities that is no rounding, in tokens."""
@@ -198,7 +198,8 @@ def _background_counts(
         at += size
         left = rows.background_weight[row] - known
         if left > rows.background_weight[row] * ROUNDING:  # below, rounding alone: the background weighs nothing
-            each[pair] = np.float32(pairs.counts[begin + pair]) * max(ONE - held, ZERO) / left
+            tokens = np.float32(pairs.counts[begin + pair] * token_weight(pairs.weights, begin + pair))
+            each[pair] = tokens * max(ONE - held, ZERO) / left
         bottom += each[pair] * np.float32(rows.word_prior[row])
     sums.plain[:] = ZERO
     for pair in range(0, length, 4):
@@ -327,7 +328,8 @@ def carry(
         rest, at, there = 0.0, before.starts[document], after.starts[document]
         count[:] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
-            row, each, left = position[pair], counts[pair] / UNIT, np.int64(UNIT)
+            row, left = position[pair], np.int64(UNIT)
+            each = counts[pair] * token_weight(pairs.weights, pair) / UNIT
             if at < 0 or there < 0:
                 break
             for i in range(stay):

@@ -16,8 +16,8 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.jit import kernel
-from collapsium.workers.kernels.moments import LARGEST, expected_tables, positive, power
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.moments import LARGEST, absence, expected_tables, positive
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 
 @kernel
@@ -61,10 +61,12 @@ def active_tables(
         absent[:size] = 1.0
         variance[:size] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
+            weight = token_weight(pairs.weights, pair)
+            single = counts[pair] == 1 and weight == 1.0
             for j in range(size):
                 q = min(float(responsibilities[at + j]) / UNIT, LARGEST)
-                absent[j] *= 1.0 - q if counts[pair] == 1 else power(1.0 - q, counts[pair])
-                variance[j] += counts[pair] * q * (1.0 - q)
+                absent[j] *= 1.0 - q if single else absence(1.0 - q, counts[pair], weight)
+                variance[j] += counts[pair] * weight * q * (1.0 - q)
             at += size
         for j in range(size):
             k, mean = active_topics[begin + j], float(active_counts[begin + j])
@@ -111,7 +113,7 @@ def active_moments(
         begin, at = active_offsets[document], starts[document]
         size = active_offsets[document + 1] - begin
         for pair in range(offsets[document], offsets[document + 1]):
-            row, tokens = position[pair], sign * counts[pair]
+            row, tokens = position[pair], sign * counts[pair] * token_weight(pairs.weights, pair)
             for j in range(size):
                 q, k = steps[responsibilities[at + j]], active_topics[begin + j]
                 row_variance[row, k] += tokens * q * (1.0 - q)

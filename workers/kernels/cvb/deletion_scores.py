@@ -23,7 +23,7 @@ from collapsium.workers.kernels.cvb.active import ROUNDING, UNIT, ZERO
 from collapsium.workers.kernels.cvb.merge_scores import fill_probabilities, fill_proportions, log_ratio
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 
 class Deletions(NamedTuple):
@@ -133,7 +133,7 @@ def _reassign(
         others = 0.0 if others < model.background_weight[row] * ROUNDING else others * growth
         total += others
         if total > 0.0:
-            each = counts[pair] * float(steps) / UNIT / total
+            each = counts[pair] * token_weight(documents.pairs.weights, pair) * float(steps) / UNIT / total
             for j in range(size):
                 k = topic[begin + j]
                 if j != place:

@@ -28,7 +28,7 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Priors
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 MIN_PRIOR = np.float32(1e-12)  # products and squares of two are still numbers in float32
 MAX_EXPONENT = np.float32(60.0)  # of the second order: beyond it a topic is certain or out of the question
@@ -179,58 +179,71 @@ def sweep_zeroth(
         for pair in range(first, last):
             row = position[pair]
             b = max(np.float32(word_prior[row]), MIN_PRIOR)
-            scale = _weigh_zeroth(here, own_prior, rows[row], b, row_change[row], inverse, pair_topic[pair], weight)
-            _move(scale, counts[pair], pair_topic[pair], weight, new_pair_topic[pair], here, row_change[row])
-        _recount(first, last, counts, new_pair_topic, recounted)
+            own, base, changed, old = token_weight(pairs.weights, pair), rows[row], row_change[row], pair_topic[pair]
+            if pairs.weights.size:
+                scale = _weigh_zeroth(here, own_prior, base, (b, np.float32(own)), changed, inverse, old, weight)
+            else:
+                scale = _weigh_zeroth(here, own_prior, base, (b, np.float32(1.0)), changed, inverse, old, weight)
+            _move(scale, own * counts[pair], old, weight, new_pair_topic[pair], here, changed)
+        _recount(first, last, pairs, new_pair_topic, recounted)
         for k in range(topics):
             running[k] += recounted[k] - document_topic[document, k]
             new_document_topic[document, k] = recounted[k]
         if table_prior.size and last > first:
-            document_moments(first, last, counts, new_pair_topic, variance, absent)
+            document_moments(first, last, pairs, new_pair_topic, variance, absent)
             _add_tables(recounted, variance, absent, table_prior, False, table_sums, unused)
 
 
 @helper
 def _weigh_zeroth(
-    here: Array, prior: Array, base: Array, b: Number, changed: Array, inverse: Array, old: Array, weight: Array
+    here: Array,
+    prior: Array,
+    base: Array,
+    word: tuple[Number, Number],
+    changed: Array,
+    inverse: Array,
+    old: Array,
+    weight: Array,
 ) -> Number:
     """Fill a pair's update before it is normalised, and return what normalises it.
 
     Priors are added after the own copy is taken out: in float32 a small one would be lost beside it. Excluding the
-    copy from N = B + E[n_k] takes no division: with x = q/N, 1 / (N - q) is (1 + x) (1 + x^2) / N to within x^4.
+    copy from N = B + E[n_k] takes no division: with x = q/N, 1 / (N - q) is (1 + x) (1 + x^2) / N to within x^4. The
+    responsibilities of the copy are multiplied by the weight of a token, which `word` has behind the word's prior.
     """
+    b, own = word
     total = np.float32(0.0)
     for k in range(weight.size):
-        q = old[k]
+        q = old[k] * own
         rows = max(base[k] + np.float32(changed[k]) - q, np.float32(0.0)) + b
         x = q * inverse[k]
-        own = max(here[k] - q, np.float32(0.0)) + prior[k]
-        value = own * rows * inverse[k] * (np.float32(1.0) + x) * (np.float32(1.0) + x * x)
+        documents = max(here[k] - q, np.float32(0.0)) + prior[k]
+        value = documents * rows * inverse[k] * (np.float32(1.0) + x) * (np.float32(1.0) + x * x)
         weight[k] = value
         total += value
     return np.float32(1.0) / total
 
 
 @helper
-def _move(scale: Number, count: Number, old: Array, weight: Array, new: Array, here: Array, row_change: Array) -> None:
+def _move(scale: Number, tokens: Number, old: Array, weight: Array, new: Array, here: Array, row_change: Array) -> None:
     """Store a pair's new responsibilities and move its tokens in the running counts."""
-    tokens = np.float32(count)
+    rounded = np.float32(tokens)
     for k in range(weight.size):
         value = weight[k] * scale
         new[k] = value
-        weight[k] = tokens * (value - old[k])
+        weight[k] = rounded * (value - old[k])
     for k in range(weight.size):
-        row_change[k] += count * (np.float64(new[k]) - np.float64(old[k]))
+        row_change[k] += tokens * (np.float64(new[k]) - np.float64(old[k]))
     for k in range(weight.size):
         here[k] += weight[k]
 
 
 @helper
-def _recount(first: int, last: int, counts: Array, pair_topic: Array, document_topic: Array) -> None:
+def _recount(first: int, last: int, pairs: DocumentPairs, pair_topic: Array, document_topic: Array) -> None:
     """Sum a document's counts anew, so that rounding does not gather over the sweeps."""
     document_topic[:] = np.float32(0.0)
     for pair in range(first, last):
-        tokens = np.float32(counts[pair])
+        tokens = np.float32(pairs.counts[pair] * token_weight(pairs.weights, pair))
         for k in range(document_topic.size):
             document_topic[k] += tokens * pair_topic[pair, k]
 
@@ -295,41 +308,43 @@ def sweep_second(
         first, last = offsets[document], offsets[document + 1]
         for k in range(topics):
             here[k] = document_topic[document, k]
-        document_moments(first, last, counts, pair_topic, variance, absent)
+        document_moments(first, last, pairs, pair_topic, variance, absent)
         spread[:] = variance
         for pair in range(first, last):
             row, old = position[pair], pair_topic[pair]
             b = max(np.float32(word_prior[row]), MIN_PRIOR)
             words = WordRow(base[row], row_change[row], base_variance[row], variance_change[row])
-            scale = _weigh_second(work, words, b, old, weight)
-            _move(scale, counts[pair], old, weight, new_pair_topic[pair], here, row_change[row])
-            _spread(counts[pair], old, new_pair_topic[pair], spread, variance_change[row])
-        _recount(first, last, counts, new_pair_topic, recounted)
+            own = token_weight(pairs.weights, pair)
+            tokens = own * counts[pair]
+            scale = _weigh_second(work, words, b, old, np.float32(own), weight)
+            _move(scale, tokens, old, weight, new_pair_topic[pair], here, row_change[row])
+            _spread(tokens, old, new_pair_topic[pair], spread, variance_change[row])
+        _recount(first, last, pairs, new_pair_topic, recounted)
         for k in range(topics):
             running[k] += recounted[k] - document_topic[document, k]
             running_variance[k] += spread[k] - variance[k]
             new_document_topic[document, k] = recounted[k]
         if last > first:
-            document_moments(first, last, counts, new_pair_topic, variance, absent)
+            document_moments(first, last, pairs, new_pair_topic, variance, absent)
             _add_tables(recounted, variance, absent, prior, True, tables, sums)
-            sums[1] += _entropy(first, last, counts, new_pair_topic)
+            sums[1] += _entropy(first, last, pairs, new_pair_topic)
 
 
 @borrower
-def _weigh_second(work: DocumentWork, row: WordRow, b: Number, old: Array, weight: Array) -> Number:
+def _weigh_second(work: DocumentWork, row: WordRow, b: Number, old: Array, own: Number, weight: Array) -> Number:
     """Fill a pair's second-order update before it is normalised, and return what normalises it."""
     zero = np.float32(0.0)
     total = zero
     for k in range(weight.size):
-        q = old[k]
-        own = q * (np.float32(1.0) - q)
+        q = old[k] * own
+        spread = q * (np.float32(1.0) - old[k])
         documents = max(work.mean[k] - q, zero) + work.prior[k]
         words = max(row.mean[k] + np.float32(row.mean_change[k]) - q, zero) + b
         topic = max(np.float32(work.total[k]) - q, MIN_PRIOR)
         exponent = np.float32(0.5) * (
-            max(np.float32(work.total_variance[k]) - own, zero) / (topic * topic)
-            - max(np.float32(work.variance[k]) - own, zero) / (documents * documents)
-            - max(row.variance[k] + np.float32(row.variance_change[k]) - own, zero) / (words * words)
+            max(np.float32(work.total_variance[k]) - spread, zero) / (topic * topic)
+            - max(np.float32(work.variance[k]) - spread, zero) / (documents * documents)
+            - max(row.variance[k] + np.float32(row.variance_change[k]) - spread, zero) / (words * words)
         )
         steep = np.float32(math.exp(min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT)))
         # Topics of which no token is expected get no less than this, so that something is left to normalise.
@@ -340,17 +355,17 @@ def _weigh_second(work: DocumentWork, row: WordRow, b: Number, old: Array, weigh
 
 
 @helper
-def _spread(count: int, old: Array, new: Array, spread: Array, variance_change: Array) -> None:
+def _spread(tokens: float, old: Array, new: Array, spread: Array, variance_change: Array) -> None:
     """Move a pair's variances in the running sums."""
     for k in range(spread.size):
         before, after = np.float64(old[k]), np.float64(new[k])
-        moved = count * (after * (1.0 - after) - before * (1.0 - before))
+        moved = tokens * (after * (1.0 - after) - before * (1.0 - before))
         spread[k] += moved
         variance_change[k] += moved
 
 
 @helper
-def _entropy(first: int, last: int, counts: Array, pair_topic: Array) -> float:
+def _entropy(first: int, last: int, pairs: DocumentPairs, pair_topic: Array) -> float:
     """Return - sum c q log q over a document."""
     total = 0.0
     for pair in range(first, last):
@@ -359,5 +374,5 @@ def _entropy(first: int, last: int, counts: Array, pair_topic: Array) -> float:
             q = np.float64(pair_topic[pair, k])
             if q > 0.0:
                 inner += q * math.log(q)
-        total -= counts[pair] * inner
+        total -= pairs.counts[pair] * token_weight(pairs.weights, pair) * inner
     return total

@@ -9,8 +9,8 @@ import numpy as np
 from collapsium.workers.kernels.argument_types import Array, Float64Vector, Number, OutFloat32Matrix, OutFloat64Vector
 from collapsium.workers.kernels.cvb.records import Priors
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.moments import LARGEST, expected_tables, positive, power
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.moments import LARGEST, absence, expected_tables, positive
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 MIN_TOTAL = np.float32(1e-30)
 
@@ -61,6 +61,8 @@ class _Document(NamedTuple):
     ----------
     counts : numpy.ndarray of int32, shape (pairs,)
         Tokens of the pairs.
+    weights : numpy.ndarray of float32, shape (pairs,) or (0,)
+        Weights of these tokens.
     phi : numpy.ndarray, shape (pairs, topics)
         phi_kw of the pairs.
     prior : numpy.ndarray, shape (topics,)
@@ -72,6 +74,7 @@ class _Document(NamedTuple):
     """
 
     counts: Array
+    weights: Array
     phi: Array
     prior: Array
     expected: Array
@@ -122,7 +125,7 @@ def sweep_stochastic(
     tables : float64, shape (topics,) or (0,)
         Increased by the sums over documents of E[s_dk], unless it is empty.
     """
-    offsets, position, tokens = pairs.offsets, pairs.position, pairs.counts
+    offsets, position, tokens, weights = pairs.offsets, pairs.position, pairs.counts, pairs.weights
     prior, word_prior, rates, scales = priors.topics, priors.words, batches.rates, batches.scales
     row_topic, totals, decay = counts.rows, counts.totals, counts.decay
     topics, size = prior.size, batches.documents
@@ -140,7 +143,7 @@ def sweep_stochastic(
                 inverse[k] = np.float32(1.0 / (priors.words_total + totals[k]))
             words = position[first:last]
             phi = np.empty((last - first, topics), dtype=np.float32)
-            here = _Document(tokens[first:last], phi, own, document_topic[document], share)
+            here = _Document(tokens[first:last], weights[first:last], phi, own, document_topic[document], share)
             _probabilities(words, word_prior, row_topic, np.float32(decay[0]), inverse, phi)
             _expect(here, batches.passes)
             step = rate * scales[number]
@@ -164,10 +167,10 @@ def _probabilities(
 @borrower
 def _expect(document: _Document, passes: int) -> None:
     """Fill a document's counts: each pass starts from the proportions of the pass before."""
-    counts, phi, own, here, share = document
+    counts, weights, phi, own, here, share = document
     topics, tokens = own.size, np.float32(0.0)
     for pair in range(counts.size):
-        tokens += np.float32(counts[pair])
+        tokens += np.float32(counts[pair] * token_weight(weights, pair))
     prior_total = np.float32(0.0)
     for k in range(topics):
         prior_total += own[k]
@@ -179,7 +182,7 @@ def _expect(document: _Document, passes: int) -> None:
             total = MIN_TOTAL
             for k in range(topics):
                 total += (own[k] + here[k]) * phi[pair, k]
-            each = np.float32(counts[pair]) / total
+            each = np.float32(counts[pair] * token_weight(weights, pair)) / total
             for k in range(topics):
                 share[k] += each * phi[pair, k]
         for k in range(topics):
@@ -189,14 +192,14 @@ def _expect(document: _Document, passes: int) -> None:
 @borrower
 def _add(document: _Document, position: Array, step: float, stored: float, row_topic: Array, totals: Array) -> None:
     """Add a document's expectation to the rows of its words, and to the totals."""
-    counts, phi, own, here, share = document
+    counts, weights, phi, own, here, share = document
     topics = own.size
     share[:] = np.float32(0.0)
     for pair in range(counts.size):
         row, total = position[pair], MIN_TOTAL
         for k in range(topics):
             total += (own[k] + here[k]) * phi[pair, k]
-        each = np.float32(counts[pair]) / total
+        each = np.float32(counts[pair] * token_weight(weights, pair)) / total
         added = each * np.float32(stored)
         for k in range(topics):
             row_topic[row, k] += added * (own[k] + here[k]) * phi[pair, k]
@@ -209,7 +212,7 @@ def _add(document: _Document, position: Array, step: float, stored: float, row_t
 @borrower
 def _document_tables(document: _Document, moments: _Moments, prior: Array, tables: Array) -> None:
     """Add a document's E[s_dk], all moments being those of the same q: the mean too, as n_dk is one pass behind."""
-    counts, phi, own, here, share = document
+    counts, weights, phi, own, here, share = document
     absent, variance, mean = moments
     absent[:] = 1.0
     variance[:] = 0.0
@@ -219,8 +222,8 @@ def _document_tables(document: _Document, moments: _Moments, prior: Array, table
         for k in range(own.size):
             share[k] = (own[k] + here[k]) * phi[pair, k]
             total += share[k]
-        count = counts[pair]
-        if count == 1:
+        count, weight = counts[pair], token_weight(weights, pair)
+        if count == 1 and weight == 1.0:
             for k in range(own.size):
                 q = min(float(share[k] / total), LARGEST)
                 absent[k] *= 1.0 - q
@@ -229,9 +232,9 @@ def _document_tables(document: _Document, moments: _Moments, prior: Array, table
         else:
             for k in range(own.size):
                 q = min(float(share[k] / total), LARGEST)
-                absent[k] *= power(1.0 - q, count)
-                variance[k] += count * q * (1.0 - q)
-                mean[k] += count * q
+                absent[k] *= absence(1.0 - q, count, weight)
+                variance[k] += count * weight * q * (1.0 - q)
+                mean[k] += count * weight * q
     for k in range(own.size):
         present, tokens, spread = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])
         if present > 0.0:

@@ -26,7 +26,7 @@ from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RowChanges
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import mixed
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
@@ -206,7 +206,8 @@ def move_responsibilities(
             place[new_topics[new_begin + j]] = j
         held[:] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
-            row, each, had = position[pair], counts[pair] / UNIT, (counts[pair] - released[pair]) / UNIT
+            row, weight = position[pair], token_weight(pairs.weights, pair)
+            each, had = weight * counts[pair] / UNIT, weight * (counts[pair] - released[pair]) / UNIT
             left, new_left = np.int64(UNIT), np.int64(UNIT)
             for j in range(size):
                 steps, k = np.int64(responsibilities[at + j]), np.int64(active_topics[begin + j])

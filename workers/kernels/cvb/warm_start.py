@@ -1,19 +1,19 @@
-"""First responsibilities from a fitted model: q_dwk ~ theta_dk phi_kw.
+"""First responsibilities: random, or from a fitted model, q_dwk ~ theta_dk phi_kw.
 
-Weights are single precision and their sums double, so that a pair's steps never exceed one.
+Of a model, weights are single precision and their sums double, so that a pair's steps never exceed one.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, OutFloat32Matrix, OutFloat64Matrix
-from collapsium.workers.kernels.cvb.active import UNIT
+from collapsium.workers.kernels.argument_types import Array, Float32Vector, OutFloat32Matrix, OutFloat64Matrix
+from collapsium.workers.kernels.cvb.active import NEARLY, UNIT, ZERO
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, NewActiveState, RowChanges
 from collapsium.workers.kernels.jit import helper, kernel
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
-NEARLY = UNIT - 0.01  # steps of a pair, so that rounding never makes their sum exceed UNIT
+BELOW_UNIT = UNIT - 0.01  # steps of a pair, so that rounding never makes their sum exceed UNIT
 
 
 @helper
@@ -23,6 +23,54 @@ def _total(theta: Array, phi: Array, document: int, row: int) -> float:
     for k in range(theta.shape[1]):
         total += float(theta[document, k] * phi[row, k])
     return total
+
+
+@kernel
+def initialise(
+    pairs: DocumentPairs, active: ActiveTopics, noise: Float32Vector, state: NewActiveState, rows: RowChanges
+) -> None:
+    """Fill equal responsibilities of all pairs of a document, in proportion to noise; twin: `naive.active.initialise`.
+
+    Parameters
+    ----------
+    pairs : DocumentPairs
+        The documents.
+    active : ActiveTopics
+        Their active topics.
+    noise : float32, shape (active,)
+        Positive numbers.
+    state : NewActiveState
+        Filled.
+    rows : RowChanges
+        Increased by the counts by words.
+    """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    active_offsets, active_topics, starts = active.offsets, active.topics, state.starts
+    responsibilities, active_counts, background = state.responsibilities, state.counts, state.background
+    row_active, row_background = rows.active, rows.background
+    steps = np.empty(row_active.shape[1], dtype=np.uint16)
+    for document in range(offsets.size - 1):
+        begin, at = active_offsets[document], starts[document]
+        size = active_offsets[document + 1] - begin
+        total, left, tokens = ZERO, UNIT, 0.0
+        for j in range(size):
+            total += noise[begin + j]
+        for j in range(size):
+            steps[j] = np.int64(noise[begin + j] * (NEARLY / total))
+            left -= steps[j]
+        for pair in range(offsets[document], offsets[document + 1]):
+            row, weighted = position[pair], counts[pair] * token_weight(pairs.weights, pair)
+            each = weighted / UNIT
+            tokens += weighted
+            for j in range(size):
+                responsibilities[at + j] = steps[j]
+            for j in range(size):
+                row_active[row, active_topics[begin + j]] += np.float32(each * steps[j])
+            row_background[row] += each * left
+            at += size
+        background[document] = np.float32(tokens * left / UNIT)
+        for j in range(size):
+            active_counts[begin + j] = np.float32(tokens * (np.int64(steps[j]) / UNIT))
 
 
 @kernel
@@ -46,7 +94,7 @@ def expected_counts(pairs: DocumentPairs, model: DocumentModel, document_topic: 
             row = position[pair]
             total = _total(theta, phi, document, row)
             if total > 0.0:
-                each = counts[pair] / total
+                each = counts[pair] * token_weight(pairs.weights, pair) / total
                 for k in range(theta.shape[1]):
                     document_topic[document, k] += each * float(theta[document, k] * phi[row, k])
 
@@ -101,17 +149,18 @@ def initialise_active(
     responsibilities, active_counts, background = state.responsibilities, state.counts, state.background
     row_active, row_background = rows.active, rows.background
     known = theta.shape[1]
-    tokens = np.zeros(row_active.shape[1], dtype=np.int64)
+    tokens = np.zeros(row_active.shape[1])
     for document in range(offsets.size - 1):
         begin, at = active_offsets[document], starts[document]
         size = active_offsets[document + 1] - begin
-        rest = np.int64(0)
+        rest = 0.0
         for j in range(size):
-            tokens[j] = 0
+            tokens[j] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
-            row, count, left = position[pair], np.int64(counts[pair]), np.int64(UNIT)
+            row, left = position[pair], np.int64(UNIT)
+            count = counts[pair] * token_weight(pairs.weights, pair)
             total = _total(theta, phi, document, row)
-            scale = NEARLY / total if total > 0.0 else 0.0
+            scale = BELOW_UNIT / total if total > 0.0 else 0.0
             for j in range(size):
                 k, steps = np.int64(active_topics[begin + j]), np.int64(0)
                 if k < known:
@@ -153,7 +202,8 @@ def count_active(pairs: DocumentPairs, active: ActiveTopics, state: ActiveState,
         begin, at = active_offsets[document], starts[document]
         size = active_offsets[document + 1] - begin
         for pair in range(offsets[document], offsets[document + 1]):
-            row, count, left = position[pair], np.int64(counts[pair]), np.int64(UNIT)
+            row, left = position[pair], np.int64(UNIT)
+            count = counts[pair] * token_weight(pairs.weights, pair)
             for j in range(size):
                 steps = np.int64(responsibilities[at + j])
                 left -= steps

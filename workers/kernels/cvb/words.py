@@ -8,6 +8,7 @@ import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
     Float32Matrix,
+    Float32Vector,
     Float64Vector,
     Int32Vector,
     OutFloat64Matrix,
@@ -17,19 +18,24 @@ from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.moments import (
     LARGEST,
+    absence,
     expected_log_beta,
     expected_log_rising,
     expected_tables,
     positive,
-    power,
 )
+from collapsium.workers.kernels.records import token_weight
 
 MIN_ABSENT = 1e-300  # smallest probability of absence of a shard: below, a count is positive for certain
 
 
 @kernel
 def add_log_absent(
-    position: Int32Vector, counts: Int32Vector, pair_topic: Float32Matrix, row_topic: OutFloat64Matrix
+    position: Int32Vector,
+    counts: Int32Vector,
+    weights: Float32Vector,
+    pair_topic: Float32Matrix,
+    row_topic: OutFloat64Matrix,
 ) -> None:
     """Fill Z[n_kw] = sum c log(1 - q) over a shard's pairs of each word; twin: `naive.words.log_absent`.
 
@@ -40,6 +46,8 @@ def add_log_absent(
     ----------
     position, counts : int32, shape (pairs,)
         Row and count of each pair.
+    weights : float32, shape (pairs,) or (0,)
+        Weights of their tokens; see `DocumentPairs`.
     pair_topic : float32, shape (pairs, topics)
         Responsibilities.
     row_topic : float64, shape (shard words, topics)
@@ -47,10 +55,10 @@ def add_log_absent(
     """
     row_topic[:] = 1.0
     for pair in range(position.size):
-        row, count = position[pair], counts[pair]
+        row, count, weight = position[pair], counts[pair], token_weight(weights, pair)
         for k in range(row_topic.shape[1]):
             absent = 1.0 - min(float(pair_topic[pair, k]), LARGEST)
-            row_topic[row, k] = max(row_topic[row, k] * power(absent, count), MIN_ABSENT)
+            row_topic[row, k] = max(row_topic[row, k] * absence(absent, count, weight), MIN_ABSENT)
     for row in range(row_topic.shape[0]):
         for k in range(row_topic.shape[1]):
             row_topic[row, k] = math.log(row_topic[row, k])
@@ -60,6 +68,7 @@ def add_log_absent(
 def add_counts(
     position: Int32Vector,
     counts: Int32Vector,
+    weights: Float32Vector,
     pair_topic: Float32Matrix,
     row_topic: OutFloat64Matrix,
     row_variance: OutFloat64Matrix,
@@ -70,6 +79,8 @@ def add_counts(
     ----------
     position, counts : int32, shape (pairs,)
         Row and count of each pair.
+    weights : float32, shape (pairs,) or (0,)
+        Weights of their tokens; see `DocumentPairs`.
     pair_topic : float32, shape (pairs, topics)
         Responsibilities.
     row_topic : float64, shape (shard words, topics)
@@ -78,7 +89,7 @@ def add_counts(
         Increased by sum c q (1 - q), unless it is empty.
     """
     for pair in range(position.size):
-        row, tokens = position[pair], float(counts[pair])
+        row, tokens = position[pair], counts[pair] * token_weight(weights, pair)
         for k in range(row_topic.shape[1]):
             row_topic[row, k] += tokens * pair_topic[pair, k]
         if row_variance.size:

@@ -128,7 +128,7 @@ def sweep_gamma_proportions(
         Increased by sum_mk (log G(a) - log G(g) - a log b) + sum_m (N - N log(N / u)), and by -sum c q log q without
         the part that is linear in the logarithms of `word_expected`.
     """
-    offsets, position, counts = documents
+    offsets = documents.offsets
     word_expected, prior, _ = topics
     label_offsets, label, value, label_rates = labels
     document_topic, word_topic = expected
@@ -148,7 +148,7 @@ def sweep_gamma_proportions(
         topic_counts[:] = before[document]
         u = _fit_document(first, last, documents, topics, limits, space, rates)
         if last > first:
-            bound[0] += add_pairs(first, last, position, counts, weight, norm, word_topic)
+            bound[0] += add_pairs(first, last, documents, weight, norm, word_topic)
             for k in range(size):
                 bound[0] -= topic_counts[k] * log_weight[k]
         for k in range(size):
@@ -179,7 +179,6 @@ def _fit_document(
     rates: Rates,
 ) -> float:
     """Update q(pi) and the responsibilities of a document until its E[n_mk] have converged; return its u."""
-    _, position, counts = documents
     word_expected, prior, topic_log = topics
     topic_counts, shape, weight, log_weight, new, work, bits, norm = space
     rate, both = rates
@@ -195,7 +194,7 @@ def _fit_document(
             log_weight[k] -= new[k] + topic_log[k]
         rescale(log_weight)
         exponentials(log_weight, work, bits, weight)
-        count_topics(first, last, position, counts, word_expected, weight, norm, new)
+        count_topics(first, last, documents, word_expected, weight, norm, new)
         if replace_counts(topic_counts, new) < limits.tolerance * prior.size:
             break
     return u

@@ -21,7 +21,7 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 from collapsium.workers.kernels.special import digamma
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits, Workspace
 from collapsium.workers.kernels.vb.vector_functions import digammas, exponentials, log_gammas, logarithms
@@ -59,7 +59,7 @@ def sweep_mean_field(
         Increased by the documents' part of the bound: sum_dk log G(a_k + n_dk)/G(a_k) - sum_d log G(A + n_d)/G(A), and
         -sum c q log q without the part that is linear in the logarithms of `word_expected`.
     """
-    offsets, position, counts = documents
+    offsets, counts, weights = documents.offsets, documents.counts, documents.weights
     word_expected, prior, _ = topics
     document_topic, word_topic = expected
     size, all_prior, at_prior = prior.size, prior.sum(), np.zeros(prior.size)
@@ -74,10 +74,10 @@ def sweep_mean_field(
             continue
         topic_counts[:] = before[document]
         _fit_document(first, last, documents, topics, limits, space)
-        bound[0] += add_pairs(first, last, position, counts, weight, norm, word_topic)
+        bound[0] += add_pairs(first, last, documents, weight, norm, word_topic)
         tokens = 0.0
         for pair in range(first, last):
-            tokens += counts[pair]
+            tokens += counts[pair] * token_weight(weights, pair)
         for k in range(size):
             document_topic[document, k] = topic_counts[k]
         for k in range(size):
@@ -108,7 +108,6 @@ def _fit_document(
     first: int, last: int, documents: DocumentPairs, topics: MeanFieldTopics, limits: PassLimits, space: Workspace
 ) -> None:
     """Update a document's gamma and responsibilities until its E[n_dk] have converged."""
-    _, position, counts = documents
     word_expected, prior, topic_log = topics
     topic_counts, shape, weight, log_weight, new, work, bits, norm = space
     for _ in range(limits.passes):
@@ -119,7 +118,7 @@ def _fit_document(
             log_weight[k] -= topic_log[k]
         rescale(log_weight)
         exponentials(log_weight, work, bits, weight)
-        count_topics(first, last, position, counts, word_expected, weight, norm, new)
+        count_topics(first, last, documents, word_expected, weight, norm, new)
         if replace_counts(topic_counts, new) < limits.tolerance * prior.size:
             break
 
@@ -139,7 +138,7 @@ def count_products(
     expected : ExpectedCounts
         Filled.
     """
-    offsets, position, counts = documents
+    offsets = documents.offsets
     document_topic, word_topic = expected
     topics = document_weight.shape[1]
     topic_counts = np.zeros(topics)
@@ -147,23 +146,22 @@ def count_products(
     word_topic[:] = 0.0
     for document in range(offsets.size - 1):
         first, last, weight = offsets[document], offsets[document + 1], document_weight[document]
-        count_topics(first, last, position, counts, word_weight, weight, norm, topic_counts)
-        add_pairs(first, last, position, counts, weight, norm, word_topic)
+        count_topics(first, last, documents, word_weight, weight, norm, topic_counts)
+        add_pairs(first, last, documents, weight, norm, word_topic)
         for k in range(topics):
             document_topic[document, k] = topic_counts[k]
     finish_words(word_weight, word_topic)
 
 
 @helper
-def add_pairs(
-    first: int, last: int, position: Array, counts: Array, weight: Array, norm: Array, word_topic: Array
-) -> float:
+def add_pairs(first: int, last: int, documents: DocumentPairs, weight: Array, norm: Array, word_topic: Array) -> float:
     """Add a document's pairs to the words' counts, but for the words' weights; return sum c log norm."""
     logs = 0.0
     for pair in range(first, last):
-        row, total = position[pair], norm[pair - first]
-        each = counts[pair] / total
-        logs += counts[pair] * math.log(total)
+        row, total = documents.position[pair], norm[pair - first]
+        tokens = documents.counts[pair] * token_weight(documents.weights, pair)
+        each = tokens / total
+        logs += tokens * math.log(total)
         for k in range(weight.size):
             word_topic[row, k] += each * weight[k]
     return logs
@@ -181,8 +179,7 @@ def finish_words(word_weight: Array, word_topic: Array) -> None:
 def count_topics(
     first: int,
     last: int,
-    position: Array,
-    counts: Array,
+    documents: DocumentPairs,
     word_expected: Array,
     weight: Array,
     norm: Array,
@@ -191,11 +188,11 @@ def count_topics(
     """Fill E[n_dk] of a document, and the sum over the topics of each of its pairs' unnormalised responsibilities."""
     topic_counts[:] = 0.0
     for pair in range(first, last):
-        row, total = position[pair], 0.0
+        row, total = documents.position[pair], 0.0
         for k in range(weight.size):
             total += weight[k] * word_expected[row, k]
         norm[pair - first] = total
-        each = counts[pair] / total
+        each = documents.counts[pair] * token_weight(documents.weights, pair) / total
         for k in range(weight.size):
             topic_counts[k] += each * word_expected[row, k]
     for k in range(weight.size):

@@ -32,7 +32,7 @@ def check_equal(found, expected):
 
 def arrays_of(chunk):
     """A chunk's arrays by their names."""
-    offsets, position, counts = chunk.pairs
+    offsets, position, counts, _ = chunk.pairs
     lists, topic = chunk.active
     _, share, count, rest = chunk.state
     arrays = {"offsets": offsets, "position": position, "counts": counts, "lists": lists, "topic": topic}

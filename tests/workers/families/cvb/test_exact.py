@@ -21,6 +21,7 @@ from collapsium.pipeline.families.cvb.lda import Lda
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
@@ -102,7 +103,7 @@ def cells(shard, q, a):
     for document, (first, last) in enumerate(itertools.pairwise(shard.offsets)):
         if last == first:
             continue
-        document_moments(first, last, shard.counts, counted, variance, absent)
+        document_moments(first, last, document_pairs(shard), counted, variance, absent)
         mean = (shard.counts[first:last, np.newaxis] * q[first:last]).sum(axis=0)
         for k in range(q.shape[1]):
             moments = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import stochastic
 from collapsium.workers.kernels.cvb.records import Priors
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import stochastic as naive
-from tests.strategies import bags, documents_of
+from tests.strategies import bags, documents_of, pair_totals, weighed
 
 pytestmark = pytest.mark.kernels
 
@@ -30,7 +31,7 @@ class Steps:
 
     @property
     def given(self):
-        return self.shard.offsets, self.shard.position, self.shard.counts, self.rows["b"], self.rows["a"]
+        return self.shard.offsets, self.shard.position, pair_totals(self.shard), self.rows["b"], self.rows["a"]
 
 
 @st.composite
@@ -59,9 +60,9 @@ def run(state, tables=True):
     totals, left = state.rows["totals"].copy(), np.array([state.left])
     found = np.full((state.shard.documents, state.topics), np.nan, dtype=np.float32)
     sums = np.zeros(state.topics if tables else 0)
-    offsets, position, counts, b, a = state.given
+    *_, b, a = state.given
     stochastic.sweep_stochastic(
-        DocumentPairs(offsets, position, counts),
+        document_pairs(state.shard),
         Priors(a, b, state.rows["total"]),
         stochastic.Batches(state.batch, state.passes, state.rates, state.scales),
         stochastic.MovingCounts(stored, totals, left),
@@ -78,8 +79,10 @@ def run_twin(state):
     )  # fmt: skip
 
 
-@given(steps())
-def test_sweep__equals_its_twin(state):
+@pytest.mark.parametrize("weights", [False, True])
+@given(state=steps(), seed=st.integers(0, 1000))
+def test_sweep__equals_its_twin(state, seed, weights):
+    state = replace(state, shard=weighed(state.shard, seed)) if weights else state
     row_topic, totals, left, document_topic, tables = run(state)
     twin = run_twin(state)
     most = max(twin[1].max(), 1.0)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import starts_of
-from collapsium.workers.kernels.cvb import active
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.cvb import active, warm_start
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
@@ -20,7 +21,7 @@ from collapsium.workers.kernels.cvb.records import (
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive
 from tests.naive import background as naive_background
-from tests.strategies import documents_of
+from tests.strategies import documents_of, pair_totals, weighed
 
 pytestmark = pytest.mark.kernels
 
@@ -44,7 +45,7 @@ class Listed:
 
     @property
     def given(self):
-        return self.shard.offsets, self.shard.position, self.shard.counts
+        return self.shard.offsets, self.shard.position, pair_totals(self.shard)
 
     @property
     def starts(self):
@@ -56,7 +57,7 @@ class Listed:
 
     @property
     def pairs(self):
-        return DocumentPairs(*self.given)
+        return document_pairs(self.shard)
 
     @property
     def active(self):
@@ -73,7 +74,7 @@ class Listed:
     @property
     def counts(self):
         """E[n_dk] of the lists and background tokens, as the kernels store them."""
-        found = naive.document_counts(self.shard.offsets, self.shard.counts, *self.where)
+        found = naive.document_counts(self.shard.offsets, pair_totals(self.shard), *self.where)
         return found[0].astype(np.float32), found[1].astype(np.float32)
 
     def rows(self, extra):
@@ -115,6 +116,11 @@ def listed_shards(draw, max_count=4):
     return Listed(Shard.of(0, documents_of(rows)), topics, lists, *joined, noise)
 
 
+def weighed_shards(**kwargs):
+    """The same, of weighted tokens."""
+    return listed_shards(**kwargs).map(lambda state: replace(state, shard=weighed(state.shard, state.lists.size)))
+
+
 def priors_of(rows, total=0.0):
     """Priors of topics and words."""
     return Priors(rows["a"], rows["b"], total)
@@ -142,7 +148,7 @@ def run_twin(state, rows, power=1.0):
     """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
     return naive.sweep(
         *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], power, *state.where,
-        rows["totals"], rows["row_topic"], rows.get("moved", 0.0),
+        rows["totals"], rows["row_topic"], rows.get("moved", 0.0), state.shard.weights,
     )  # fmt: skip
 
 
@@ -172,7 +178,7 @@ def test_initialise__equals_its_twin_and_counts_every_token(state):
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
     listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
     made = NewActiveState(state.starts, share, *counts)
-    active.initialise(state.pairs, state.active, noise, made, RowChanges(listed, rest))
+    warm_start.initialise(state.pairs, state.active, noise, made, RowChanges(listed, rest))
     assert difference(share, naive.initialise(state.shard.offsets, state.lists, noise)) <= 1
     begun = replace(state, share=share)
     for found, exact in zip(counts, begun.counts, strict=True):
@@ -234,6 +240,52 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
         (share, moved, rest_moved, now, *found), (whole.share, row_change, rest_change, running, *counts), strict=True
     ):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 0.875])
+@given(weighed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]))
+def test_sweep__of_weighted_tokens_equals_its_twin_and_loses_no_weight(power, state, extra):
+    rows = state.rows(extra)
+    new, row_change, rest_change, running, counts = run(state, rows, power)
+    share, _, _ = run_twin(state, rows, power)
+    steps = STEPS if power == 1.0 else TEMPERED_STEPS
+    assert difference(new.share, share) <= steps
+    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    np.testing.assert_allclose(row_change, after[0] - before[0], atol=1e-4)
+    np.testing.assert_allclose(rest_change, after[1] - before[1], atol=1e-4)
+    np.testing.assert_allclose(running - rows["totals"], (after[0] - before[0]).sum(axis=0), atol=1e-3)
+    for found, exact in zip(counts, new.counts, strict=True):
+        np.testing.assert_allclose(found, exact, atol=1e-4)
+        assert (found >= 0.0).all()
+
+
+@given(weighed_shards(max_count=9))
+def test_sweep__of_tokens_that_all_weigh_one_gives_the_bits_of_plain_tokens(state):
+    rows = state.rows(3.0)
+    ones = replace(state, shard=replace(state.shard, weights=np.ones(state.shard.pairs, dtype=np.float32)))
+    plain = replace(state, shard=replace(state.shard, weights=None))
+    for one, other in zip(run(ones, rows), run(plain, rows), strict=True):
+        if isinstance(one, Listed):
+            np.testing.assert_array_equal(one.share, other.share)
+        elif isinstance(one, tuple):
+            for found, expected in zip(one, other, strict=True):
+                np.testing.assert_array_equal(found, expected)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+@given(weighed_shards())
+def test_initialise__of_weighted_tokens_equals_a_recount(state):
+    noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
+    share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
+    changes = RowChanges(np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0]))
+    warm_start.initialise(state.pairs, state.active, noise, NewActiveState(state.starts, share, *counts), changes)
+    begun = replace(state, share=share)
+    for found, exact in zip(counts, begun.counts, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+    recount = naive.word_counts(state.shape, *state.given, *begun.where)
+    for found, exact in zip(changes, recount, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("power", [2.0, 0.875, 0.5])

@@ -8,17 +8,17 @@ from collapsium.workers.kernels.cvb import active_sums as sums
 from collapsium.workers.kernels.cvb.records import ActiveTopics, TopicCounts
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active_topics as naive
-from tests.strategies import documents_of
-from tests.workers.kernels.cvb.test_active import Listed, listed_shards, priors_of
+from tests.strategies import documents_of, pair_totals
+from tests.workers.kernels.cvb.test_active import Listed, listed_shards, priors_of, weighed_shards
 
 pytestmark = pytest.mark.kernels
 
 
-@given(listed_shards(max_count=9))
+@given(listed_shards(max_count=9) | weighed_shards(max_count=9))
 def test_active_tables__equal_their_twin(state):
     prior = state.noise.uniform(0.1, 2.0, state.topics)
     tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
-    given_ = state.shard.offsets, state.shard.counts, *state.where
+    given_ = state.shard.offsets, pair_totals(state.shard), *state.where
     sums.active_tables(state.pairs, state.active, state.sparse, prior, tables, grown)
     twin, twin_grown = naive.tables(*given_, prior)
     np.testing.assert_allclose(tables - 1, twin, rtol=1e-4, atol=1e-6)
@@ -27,10 +27,10 @@ def test_active_tables__equal_their_twin(state):
     listed = np.bincount(state.topic, weights=state.counts[0], minlength=state.topics)
     every = (np.diff(state.lists) == state.topics) * state.counts[1]
     tokens = listed.sum() + (prior * twin_grown).sum() + every.sum()
-    np.testing.assert_allclose(tokens, state.shard.lengths.sum(), rtol=1e-6)
+    np.testing.assert_allclose(tokens, state.shard.weighted_lengths.sum(), rtol=1e-6)
 
 
-@given(listed_shards(max_count=9), st.sampled_from([1.0, -1.0]))
+@given(listed_shards(max_count=9) | weighed_shards(max_count=9), st.sampled_from([1.0, -1.0]))
 def test_active_moments__equal_their_twin(state, sign):
     variance, log_absent = np.ones(state.shape), np.ones(state.shape)
     sums.active_moments(state.pairs, state.active, state.sparse, sign, variance, log_absent)

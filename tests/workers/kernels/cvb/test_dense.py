@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb.dense import (
     BoundTerms,
     MomentChanges,
@@ -12,28 +13,29 @@ from collapsium.workers.kernels.cvb.dense import (
     sweep_zeroth,
 )
 from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Priors
-from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import assign as naive
 from tests.naive import moments as exact
-from tests.strategies import shards
+from tests.strategies import pair_totals, shards, weighed
 
 pytestmark = pytest.mark.kernels
 
 
 def state(shard, q, extra, seed):
     """Counts of the shard and of other shards, whose words and topics `extra` scales."""
+    # The kernel divides by a topic's tokens without a copy by a series, which is exact to the fourth power of its share.
+    prior_total = 7.0 if shard.weights is None else 40.0
     generator = np.random.default_rng(seed)
     rows, topics = shard.words.size, q.shape[1]
     other = extra * generator.random((rows, topics))
-    mean = naive.word_topic(rows, shard.position, shard.counts, q)
-    variance = naive.word_variance(rows, shard.position, shard.counts, q)
+    mean = naive.word_topic(rows, shard.position, pair_totals(shard), q)
+    variance = naive.word_variance(rows, shard.position, pair_totals(shard), q)
     return {
         "word": mean + other,
         "variance": variance + 0.3 * other,
         "a": generator.uniform(0.05, 2.0, topics),
         "b": generator.uniform(0.01, 1.0, rows),
         "totals": np.stack(
-            [mean.sum(axis=0) + other.sum(axis=0) + 7.0, variance.sum(axis=0) + 0.3 * other.sum(axis=0)]
+            [mean.sum(axis=0) + other.sum(axis=0) + prior_total, variance.sum(axis=0) + 0.3 * other.sum(axis=0)]
         ),
     }
 
@@ -48,11 +50,11 @@ def outputs(shard, topics):
 
 def run(order, shard, q, given_state):
     topics = q.shape[1]
-    document_topic = naive.document_topic(shard.offsets, shard.counts, q).astype(np.float32).reshape(-1, topics)
+    document_topic = naive.document_topic(shard.offsets, pair_totals(shard), q).astype(np.float32).reshape(-1, topics)
     base = given_state["word"].astype(np.float32)
     new, counts, change = outputs(shard, topics)
     tables, sums, spread = np.zeros(topics), np.zeros(2), np.zeros_like(change)
-    pairs = DocumentPairs(shard.offsets, shard.position, shard.counts)
+    pairs = document_pairs(shard)
     a, totals = given_state["a"], given_state["totals"]
     priors, before, after = Priors(a, given_state["b"], 0.0), DenseState(q, document_topic), NewDenseState(new, counts)
     if order == 0:
@@ -65,33 +67,36 @@ def run(order, shard, q, given_state):
 
 
 @pytest.mark.parametrize("order", [0, 2])
+@pytest.mark.parametrize("weights", [False, True])
 @given(shards(), st.sampled_from([0.0, 1.0, 50.0]), st.integers(0, 1000))
-def test_sweep__equals_its_twin(order, drawn, extra, seed):
+def test_sweep__equals_its_twin(order, weights, drawn, extra, seed):
     shard, q = drawn
+    shard = weighed(shard, seed) if weights else shard
+    counts_of_pairs = pair_totals(shard)
     given_state = state(shard, q, extra, seed)
     new, counts, change, spread, tables, sums = run(order, shard, q, given_state)
     twin = naive.sweep(
-        order, shard.offsets, shard.position, shard.counts, given_state["word"], given_state["variance"],
-        given_state["a"], given_state["b"], given_state["totals"], q,
+        order, shard.offsets, shard.position, counts_of_pairs, given_state["word"], given_state["variance"],
+        given_state["a"], given_state["b"], given_state["totals"], q, shard.weights,
     )  # fmt: skip
     np.testing.assert_allclose(new, twin, rtol=2e-3, atol=2e-5)
     np.testing.assert_allclose(new.sum(axis=1), 1.0, rtol=1e-5)
 
     rows = shard.words.size
-    recount = [naive.word_topic(rows, shard.position, shard.counts, one) for one in (new, q)]
+    recount = [naive.word_topic(rows, shard.position, counts_of_pairs, one) for one in (new, q)]
     np.testing.assert_allclose(change, recount[0] - recount[1], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(
-        counts, naive.document_topic(shard.offsets, shard.counts, new).reshape(counts.shape), rtol=1e-5, atol=1e-6
+        counts, naive.document_topic(shard.offsets, counts_of_pairs, new).reshape(counts.shape), rtol=1e-5, atol=1e-6
     )
     documents = list(zip(shard.offsets, shard.offsets[1:], strict=False))
-    moments = [exact.moments(new[i:j], shard.counts[i:j]) for i, j in documents if j > i]
+    moments = [exact.moments(new[i:j], counts_of_pairs[i:j]) for i, j in documents if j > i]
     expected = sum(exact.tables(given_state["a"], *one) for one in moments)
     np.testing.assert_allclose(tables, expected, rtol=1e-4, atol=1e-6)
     if order == 2:
-        widths = [naive.word_variance(rows, shard.position, shard.counts, one) for one in (new, q)]
+        widths = [naive.word_variance(rows, shard.position, counts_of_pairs, one) for one in (new, q)]
         np.testing.assert_allclose(spread, widths[0] - widths[1], rtol=1e-6, atol=1e-9)
         rising = sum(exact.log_rising(given_state["a"], *one).sum() for one in moments)
-        entropy = -(shard.counts[:, np.newaxis] * new * np.log(np.maximum(new, 1e-300), dtype=np.float64)).sum()
+        entropy = -(counts_of_pairs[:, np.newaxis] * new * np.log(np.maximum(new, 1e-300), dtype=np.float64)).sum()
         np.testing.assert_allclose(sums, [rising, entropy], rtol=1e-4, atol=1e-4)
 
 

@@ -3,22 +3,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.families.document_pairs import pair_weights
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import WordMoments
+from collapsium.workers.kernels.records import UNWEIGHTED
 from tests.naive import assign as naive_assign
 from tests.naive import moments as exact
 from tests.naive import words as naive
-from tests.strategies import shards
+from tests.strategies import pair_totals, shards, weighed
 
 pytestmark = pytest.mark.kernels
 
 
-@given(shards(max_count=9))
-def test_log_absent__equals_its_twin(drawn):
+@pytest.mark.parametrize("weights", [False, True])
+@given(drawn=shards(max_count=9), seed=st.integers(0, 1000))
+def test_log_absent__equals_its_twin(drawn, seed, weights):
     shard, q = drawn
+    shard = weighed(shard, seed) if weights else shard
     found = np.empty((shard.words.size, q.shape[1]))
-    words.add_log_absent(shard.position, shard.counts, q, found)
-    twin = naive.log_absent(shard.words.size, shard.position, shard.counts, q)
+    words.add_log_absent(shard.position, shard.counts, pair_weights(shard), q, found)
+    twin = naive.log_absent(shard.words.size, shard.position, pair_totals(shard), q)
     np.testing.assert_allclose(np.exp(found), np.exp(twin), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found, twin, rtol=1e-3, atol=1e-6)
 
@@ -26,25 +30,27 @@ def test_log_absent__equals_its_twin(drawn):
 def test_log_absent__is_finite_where_a_word_is_certain():
     q = np.ones((1, 1), dtype=np.float32)
     found = np.empty((1, 1))
-    words.add_log_absent(np.zeros(1, dtype=np.int32), np.array([100000], dtype=np.int32), q, found)
+    words.add_log_absent(np.zeros(1, dtype=np.int32), np.array([100000], dtype=np.int32), UNWEIGHTED, q, found)
     assert np.isfinite(found).all()
     assert found[0, 0] < -600
 
 
-@given(shards())
-def test_counts__equal_their_twin(drawn):
+@pytest.mark.parametrize("weights", [False, True])
+@given(drawn=shards(), seed=st.integers(0, 1000))
+def test_counts__equal_their_twin(drawn, seed, weights):
     shard, q = drawn
+    shard = weighed(shard, seed) if weights else shard
     shape = (shard.words.size, q.shape[1])
     mean, variance, none = np.ones(shape), np.zeros(shape), np.zeros((0, 0))
-    words.add_counts(shard.position, shard.counts, q, mean, variance)
+    words.add_counts(shard.position, shard.counts, pair_weights(shard), q, mean, variance)
     np.testing.assert_allclose(
-        mean - 1, naive_assign.word_topic(shape[0], shard.position, shard.counts, q), rtol=1e-7, atol=1e-12
+        mean - 1, naive_assign.word_topic(shape[0], shard.position, pair_totals(shard), q), rtol=1e-7, atol=1e-12
     )
     np.testing.assert_allclose(
-        variance, naive_assign.word_variance(shape[0], shard.position, shard.counts, q), rtol=1e-7, atol=1e-12
+        variance, naive_assign.word_variance(shape[0], shard.position, pair_totals(shard), q), rtol=1e-7, atol=1e-12
     )
     again = np.ones(shape)
-    words.add_counts(shard.position, shard.counts, q, again, none)
+    words.add_counts(shard.position, shard.counts, pair_weights(shard), q, again, none)
     np.testing.assert_array_equal(again, mean)
 
 

@@ -7,7 +7,7 @@ from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.vb.mean_field import MIN_LOG_WEIGHT, count_products, fold_words, sweep_mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 from tests.naive import mean_field as naive
-from tests.strategies import shards
+from tests.strategies import pair_totals, shards, weighed
 
 pytestmark = pytest.mark.kernels
 
@@ -24,6 +24,8 @@ def inputs_for(shard, topics, seed):
 @given(shards(some_token=False), st.integers(0, 1000), st.integers(1, 4), st.sampled_from([0.0, 0.3]), st.booleans())
 def test_sweep__equals_its_twin_and_counts_every_token(drawn, seed, passes, tolerance, wanted):
     shard, q = drawn
+    # Half of the examples have weights of words.
+    shard = weighed(shard, seed) if seed % 2 else shard
     topics = q.shape[1]
     expected, prior, topic_log, before = inputs_for(shard, topics, seed)
     by_document, by_word = np.full(before.shape, np.nan, dtype="f4"), np.full(expected.shape, np.nan)
@@ -31,14 +33,15 @@ def test_sweep__equals_its_twin_and_counts_every_token(drawn, seed, passes, tole
     topics_, limits = MeanFieldTopics(expected, prior, topic_log), PassLimits(passes, tolerance)
     inputs = document_pairs(shard), topics_, before, limits
     sweep_mean_field(*inputs, ExpectedCounts(by_document, by_word), log_theta, bound)
-    twin_document, twin_word, twin_theta, twin_bound = naive.sweep(*inputs)
+    totals = shard.offsets, shard.position, pair_totals(shard)
+    twin_document, twin_word, twin_theta, twin_bound = naive.sweep(totals, *inputs[1:])
     np.testing.assert_allclose(by_document, twin_document, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(by_word, twin_word, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(bound[0] - 1.0, twin_bound, rtol=1e-9, atol=1e-9)
     if wanted:
         np.testing.assert_allclose(log_theta - 1.0, twin_theta, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(by_document.sum(axis=1), shard.lengths, rtol=1e-6)
-    words = np.bincount(shard.position, shard.counts, minlength=shard.words.size)
+    np.testing.assert_allclose(by_document.sum(axis=1), shard.weighted_lengths, rtol=1e-6, atol=1e-9)
+    words = np.bincount(shard.position, pair_totals(shard), minlength=shard.words.size)
     np.testing.assert_allclose(by_word.sum(axis=1), words, rtol=1e-12)
 
 
@@ -78,12 +81,13 @@ def test_fold__equals_its_twin(words, topics, seed):
 @given(shards(some_token=False), st.integers(0, 1000))
 def test_products__equal_their_twin_and_count_every_token(drawn, seed):
     shard, q = drawn
+    shard = weighed(shard, seed) if seed % 2 else shard
     topics, generator = q.shape[1], np.random.default_rng(seed)
     theta = generator.dirichlet(np.full(topics, 0.3), size=shard.documents) + 1e-100
     phi = generator.random((shard.words.size, topics)) + 1e-100
     by_document, by_word = np.empty(theta.shape, dtype="f4"), np.empty(phi.shape)
     count_products(document_pairs(shard), theta, phi, ExpectedCounts(by_document, by_word))
-    twin = naive.products(document_pairs(shard), theta, phi)
+    twin = naive.products((shard.offsets, shard.position, pair_totals(shard)), theta, phi)
     np.testing.assert_allclose(by_document, twin[0], rtol=1e-6, atol=1e-30)
     np.testing.assert_allclose(by_word, twin[1], rtol=1e-9, atol=1e-30)
-    np.testing.assert_allclose(by_document.sum(axis=1), shard.lengths, rtol=1e-6)
+    np.testing.assert_allclose(by_document.sum(axis=1), shard.weighted_lengths, rtol=1e-6)
