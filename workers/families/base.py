@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from collapsium.storage.corpus.shard import Shard
     from collapsium.workers.arrays.array_fields import FamilyArrays
     from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
@@ -238,6 +239,10 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
             Topics of positive prior; those that do not exist yet are together the last one.
         """
         raise NotImplementedError
+
+    def weighed(self, shard: Shard, rows: RowsT) -> Shard:
+        """Return a shard with the weights of its words, if they have any."""
+        return shard
 
     def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:
         """Return the expected tokens of each word, whose sum is the corpus's; None if the model has no such counts."""

@@ -37,6 +37,9 @@ MAX_SWEEPS = 10_000
 UNIT = 1 << 15
 """Responsibility of 1 in 16 bits, as in `kernels.cvb.active`."""
 
+MIN_WEIGHT = 1e-30
+"""Smallest weight of a word: counts are divided by it, in single precision."""
+
 MIN_POSITIVE = 1e-300
 """Smallest parameter of a prior, or rate: kernels divide by it."""
 
@@ -103,6 +106,7 @@ COLLAPSED = ArrayGroup({
         "seed_topics": indices("i8", "seed", "topic"),
         "seed_counts": counts("f8", "seed"),
     }),
+    "topic_plain": ArrayField(("f8",), ("topic",), 0, optional=True),
     **optional(HELD),
     **optional(COOLING),
 })  # fmt: skip
@@ -157,8 +161,10 @@ def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
 
 
 def _by_word(global_state: Arrays) -> dict[str, ArrayField]:
-    """Return the declaration of what families with seeds or keywords keep of each word."""
+    """Return the declaration of what families with seeds, keywords or weights keep of each word."""
     pseudo = {"word_pseudo": counts("f8", "word")} if "seed_counts" in global_state else {}
+    if "topic_plain" in global_state:
+        pseudo |= same_field("word_weight word_mean", numbers("f4", "word", MIN_WEIGHT))
     return pseudo | ({"word_number": counts("i8", "word")} if "keyword_counts" in global_state else {})
 
 
@@ -193,6 +199,7 @@ KEYWORDS = {
     "keyword_words": counts("i8", "keyword"),
     "keyword_topics": indices("i8", "keyword", "topic"),
     "keyword_counts": counts("f8", "keyword"),
+    "keyword_means": ArrayField(("f8",), ("keyword",), MIN_WEIGHT, optional=True),
     "switch_prior": numbers("f8", "2", MIN_POSITIVE),
     **scalars("f8", "keyword_beta", MIN_POSITIVE),
 }
@@ -214,9 +221,10 @@ VB_LDA_ARRAYS = FamilyArrays(
         **flags("further_sweep"),
         "topic_log": numbers("f8", "topic"),
         "topic_total": counts("f8", "topic"),
+        "topic_plain": ArrayField(("f8",), ("topic",), 0, optional=True),
     }),
-    lambda global_state: MEAN_FIELD_ROWS,  # noqa: ARG005
-    lambda global_state: MEAN_FIELD_BLOCKS,  # noqa: ARG005
+    lambda global_state: ArrayGroup({**MEAN_FIELD_ROWS.fields, **_by_word(global_state)}),
+    lambda global_state: ArrayGroup({**MEAN_FIELD_BLOCKS.fields, **_by_word(global_state)}),
     lambda global_state: ArrayGroup({**BY_DOCUMENT, **scalars("i8", "even_sweeps_left", 0, MAX_SWEEPS)}),  # noqa: ARG005
 )  # fmt: skip
 

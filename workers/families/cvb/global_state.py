@@ -8,7 +8,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.state import GlobalState, State
+from collapsium.workers.arrays.state import State
+from collapsium.workers.families.plain_tokens import WeighedGlobalState
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -66,7 +67,7 @@ class CoolingState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollapsedGlobalState(GlobalState):
+class CollapsedGlobalState(WeighedGlobalState):
     """Global state of all families of collapsed topics.
 
     Attributes
@@ -135,6 +136,11 @@ class CollapsedGlobalState(GlobalState):
         """E[n_k] without pseudo-counts, shape (topics,)."""
         tokens: Vector = np.maximum(self.topic_moments[0] - self.pseudo_counts, 0.0)
         return tokens
+
+    @property
+    def plain_ratio(self) -> Vector | None:
+        """(B + plain tokens) / (B + E[n_k]) of each topic; None without weights of words."""
+        return self.ratio_of_plain(self.beta, self.topic_moments[0])
 
     @property
     def searching(self) -> bool:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
-from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.cvb.states import CollapsedRows, Counts
 from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
+from collapsium.workers.families.plain_tokens import plain_counts
 from collapsium.workers.kernels.cvb import background
 from collapsium.workers.kernels.cvb.active_selection import SelectionRows
 from collapsium.workers.kernels.cvb.records import (
@@ -57,6 +58,10 @@ class CollapsedOptions(Protocol):
     @property
     def needs_tables(self) -> bool:
         """True if sweeps sum E[s_k]."""
+
+    @property
+    def log_counts(self) -> bool:
+        """True if the tokens of a pair weigh log(1 + c) times the weight of the word; see `document_pairs.weighed`."""
 
 
 @dataclass(frozen=True)
@@ -273,3 +278,26 @@ def _added(values: Vector | None, ids: npt.NDArray[np.int64], changes: Vector | 
     after = np.array(values)
     after[ids] += changes
     return after
+
+
+def counts_of(rows: CollapsedRows, parameters: Parameters, *, folded: bool = False) -> Counts:
+    """Return E[n_kw] of rows, shape (words at hand, topics); `folded` rows are those before the next update."""
+    if rows.word_topic is not None:
+        return np.asarray(rows.word_topic, dtype=np.float32)
+    settings = parameters.active_settings
+    return expected_counts(rows, settings.following if folded else settings.weight, settings.even)
+
+
+def word_probability(rows: CollapsedRows, global_state: CollapsedGlobalState, parameters: Parameters) -> Vector:
+    """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words at hand, topics)."""
+    counts = counts_of(rows, parameters) if rows.word_topic is None else rows.word_topic
+    smoothed = np.maximum(np.asarray(counts, dtype=np.float64), 0.0) + parameters.words[:, np.newaxis]
+    probability: Vector = smoothed / (parameters.total + global_state.topic_moments[0])
+    return probability
+
+
+def plain_rows(rows: CollapsedRows, parameters: Parameters) -> CollapsedRows:
+    """Return rows with counts of plain tokens; the same rows without weights of words."""
+    if rows.word_mean is None:
+        return rows
+    return CollapsedRows(word_topic=plain_counts(counts_of(rows, parameters), rows.word_mean))

@@ -17,6 +17,7 @@ from collapsium.workers.families.cvb.parameters import CollapsedOptions
 from collapsium.workers.families.cvb.shard_model import NO_ROWS, CollapsedShardModel, Local
 from collapsium.workers.families.cvb.states import CollapsedDocuments, CollapsedRows
 from collapsium.workers.families.document_entries import DocumentEntries
+from collapsium.workers.families.plain_tokens import plain_sums, weighed_rows
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -34,19 +35,25 @@ class PlainTopicsShardModel(
 
     def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> CollapsedRows:
         """Return the rows of the words `low` to `high` - 1 before the first document, with pseudo-counts of seeds."""
-        return seeded_rows(self.initial_rows(high - low, global_state), low, high, global_state)
+        rows = weighed_rows(self.initial_rows(high - low, global_state), low, high, global_state)
+        return seeded_rows(rows, low, high, global_state)
 
     def step(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Delta:
         """Return the stochastic step of a shard."""
-        return stochastic.step(shard, rows, global_state, stream, self.update_parameters(rows, global_state))
+        parameters = self.update_parameters(rows, global_state)
+        return stochastic.step(self.weighed(shard, rows), rows, global_state, stream, parameters)
 
     def blend(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
         """Return a block after a minibatch's stochastic steps."""
-        return stochastic.blend(block, delta)
+        after, folded = stochastic.blend(block, delta)
+        if after.word_mean is None:
+            return after, folded
+        return after, folded + Delta(plain_sums(after.dense_counts, after.word_mean))
 
     def rows_for_steps(self, rows: CollapsedRows, factor: float) -> CollapsedRows:
         """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
-        return CollapsedRows(word_topic=(rows.dense_counts * factor).astype(np.float32))
+        counts = (rows.dense_counts * factor).astype(np.float32)
+        return CollapsedRows(word_topic=counts, word_weight=rows.word_weight, word_mean=rows.word_mean)
 
     def topic_prior(self, global_state: GlobalStateT) -> Vector:
         """Return a_k in prediction."""

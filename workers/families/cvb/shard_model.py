@@ -21,13 +21,19 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import Growing, Resumable
 from collapsium.workers.families.cvb import active, dense, topic_moves, warm_start
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, MovesState, Vector
-from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, expected_counts, fold_active
+from collapsium.workers.families.cvb.parameters import (
+    CollapsedOptions,
+    Parameters,
+    counts_of,
+    fold_active,
+    plain_rows,
+    word_probability,
+)
 from collapsium.workers.families.cvb.states import (
     ActiveDocuments,
     ActiveLocal,
     CollapsedDocuments,
     CollapsedRows,
-    Counts,
     DenseDocuments,
     DenseLocal,
     SpilledLocal,
@@ -35,8 +41,9 @@ from collapsium.workers.families.cvb.states import (
 )
 from collapsium.workers.families.cvb.sums import RowChanges
 from collapsium.workers.families.dirichlet import dirichlet_topics
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_pairs import document_pairs, weighed
 from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts
+from collapsium.workers.families.plain_tokens import normalised, plain_sums
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.cvb import active as active_kernels
 from collapsium.workers.kernels.cvb import active_sums, words
@@ -70,6 +77,17 @@ class CollapsedShardModel(
     @abstractmethod
     def predictive_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
         """Return the Dirichlet parameters of prediction, for the words of the rows."""
+
+    def weighed(self, shard: Shard, rows: CollapsedRows) -> Shard:
+        """Return a shard with the weights of its words, if they have any."""
+        return weighed(shard, rows.word_weight, log_counts=self.options.log_counts)
+
+    def _weighed_part(self, part: Shard, shard: Shard, rows: CollapsedRows) -> Shard:
+        """Return some of a shard's documents with the weights of their words; the rows are those of the shard."""
+        if rows.word_weight is None:
+            return part
+        place = np.searchsorted(shard.words, part.words)
+        return weighed(part, rows.word_weight[place], log_counts=self.options.log_counts)
 
     def moves(self, global_state: GlobalStateT) -> MovesState | None:
         """Return the moves of topics; None where topics do not move."""
@@ -127,7 +145,7 @@ class CollapsedShardModel(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[Local, Delta]:
         """Return a shard's first local state, drawn at random or from another run, and its counts."""
-        shard = topic_moves.counted_part(shard, global_state.held)
+        shard = topic_moves.counted_part(self.weighed(shard, rows), global_state.held)
         if warm is not None:
             return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
         topics, moments = self.options.topics, global_state.moments
@@ -140,6 +158,7 @@ class CollapsedShardModel(
         self, shard: Shard, saved: Arrays, rows: CollapsedRows, global_state: GlobalStateT
     ) -> tuple[Local, Delta]:
         """Return the local state that another run saved of the shard, and its counts."""
+        shard = self.weighed(shard, rows)
         if global_state.active:
             return active.continue_from(shard, saved, self.options.topics, moments=global_state.moments)
         return dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=global_state.moments)
@@ -192,7 +211,7 @@ class CollapsedShardModel(
         joining: Shard | None = None,
     ) -> tuple[Local, Delta]:
         began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
-        tables, bound = None, np.zeros(2)
+        shard, tables, bound = self.weighed(shard, rows), None, np.zeros(2)
         if isinstance(local, DenseLocal):
             new: Local
             new, parts, tables, bound = dense.sweep(shard, local, rows, global_state.topic_moments, parameters)
@@ -201,9 +220,11 @@ class CollapsedShardModel(
         else:
             held, state = global_state.held, self.moves(global_state)
             moving = topic_moves.moving(shard, held, state, self.options.topics)
-            sums = topic_moves.statistics(shard, held, state, searching=global_state.searching)
+            sums = topic_moves.statistics(shard, global_state, state)
             shard = topic_moves.counted_part(shard, held)
-            joining = None if joining is None else topic_moves.counted_part(joining, held)
+            joining = (
+                None if joining is None else topic_moves.counted_part(self._weighed_part(joining, shard, rows), held)
+            )
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
         parts.update(_document_sums(shard, parameters, tables, bound))
@@ -249,12 +270,14 @@ class CollapsedShardModel(
             after, parts = fold_active(block, delta, parameters)
             state = self.moves(global_state)
             if state is not None and state.ask == 1:
-                parts.update(topic_moves.products(_counts(after, parameters, folded=True)))
+                parts.update(topic_moves.products(counts_of(after, parameters, folded=True)))
         else:
             after, parts = dense.fold(block, delta)
         if parameters.moments:
             after, sums = _word_sums(after, parameters)
             parts.update(sums)
+        if after.word_mean is not None:
+            parts.update(plain_sums(counts_of(after, parameters, folded=True), after.word_mean))
         return after, Delta(parts)
 
     def finished_rows(self, block: CollapsedRows, global_state: GlobalStateT) -> CollapsedRows:
@@ -262,44 +285,51 @@ class CollapsedShardModel(
         parameters = self.update_parameters(block, global_state)
         if parameters.active is None:
             return block
-        counts = _counts(block, parameters)
+        counts = counts_of(block, parameters)
         return CollapsedRows(
             word_topic=counts,
             word_tables=block.word_tables,
             word_pseudo=block.word_pseudo,
             word_number=block.word_number,
+            word_weight=block.word_weight,
+            word_mean=block.word_mean,
         )
 
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
-        parameters = self.predictive_parameters(rows, global_state)
-        return DenseDocuments(fold_in_counts(shard, _phi(rows, global_state, parameters), parameters.topics))
+        parameters, shard = self.predictive_parameters(rows, global_state), self.weighed(shard, rows)
+        return DenseDocuments(
+            fold_in_counts(shard, word_probability(rows, global_state, parameters), parameters.topics)
+        )
 
     def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
         """Return the probability of each held-out pair, sum_k theta_dk phi_kw + theta_rest tau_w."""
         # The mass beyond the truncation, theta_rest = (A - sum_k a_k) / (A + n_d), predicts with b_w / B, so that
         # probabilities sum to one.
         parameters, documents = self.predictive_parameters(rows, global_state), local.loaded()
+        rows, ratio = plain_rows(rows, parameters), global_state.plain_ratio
+        plain = None if ratio is None else documents.mean(parameters.topics, parameters.concentration, ratio)
         if isinstance(documents, ActiveDocuments):
-            counts = _counts(rows, parameters)
-            return {
-                "probability": active.probability(heldout, documents, counts, global_state.topic_moments, parameters)
-            }
+            counts, totals = counts_of(rows, parameters), global_state.topic_moments
+            probability = active.probability(heldout, documents, counts, totals, parameters)
+            return {"probability": normalised(probability, heldout, plain)}
         theta = _proportions(documents, parameters)
         rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
-        pairs, phi = document_pairs(heldout), _phi(rows, global_state, parameters)
+        pairs, phi = document_pairs(heldout), word_probability(rows, global_state, parameters)
         rest_word = parameters.words / parameters.total
         prediction.pair_probability(pairs.offsets, pairs.position, theta, phi, rest, rest_word, probability)
-        return {"probability": probability}
+        return {"probability": normalised(probability, heldout, plain)}
 
     def probabilities(self, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
         """Return phi_kw of the words of the rows, as used in prediction."""
-        return {"word_topic": _phi(rows, global_state, self.predictive_parameters(rows, global_state))}
+        return {"word_topic": word_probability(rows, global_state, self.predictive_parameters(rows, global_state))}
 
     def dirichlet_topics(self, rows: CollapsedRows, global_state: GlobalStateT) -> DirichletTopics:
         """Return phi_kw and a_k."""
         parameters = self.predictive_parameters(rows, global_state)
-        phi, rest_word = _phi(rows, global_state, parameters), parameters.words / parameters.total
+        rest_word, ratio = parameters.words / parameters.total, global_state.plain_ratio
+        phi = word_probability(plain_rows(rows, parameters), global_state, parameters)
+        phi = phi if ratio is None else phi / ratio
         return dirichlet_topics(phi, parameters.topics, parameters.concentration, rest_word)
 
     def infer(self, local: CollapsedDocuments, global_state: GlobalStateT) -> Arrays:
@@ -312,7 +342,8 @@ class CollapsedShardModel(
         if rows.word_topic is None:
             return None
         tokens: Vector = np.asarray(rows.word_topic, dtype=np.float64).sum(axis=1)
-        return tokens if rows.word_pseudo is None else tokens - rows.word_pseudo
+        tokens = tokens if rows.word_pseudo is None else tokens - rows.word_pseudo
+        return tokens if rows.word_mean is None else tokens / rows.word_mean
 
     def document_lengths(self, local: CollapsedDocuments) -> Vector:
         """Return the expected tokens of each document."""
@@ -326,7 +357,7 @@ NO_ROWS = CollapsedRows(word_topic=np.zeros((0, 0)), word_tables=np.zeros(0))
 def _document_sums(shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector) -> dict[str, Part]:
     """Return `SweepSums`."""
     eta = np.zeros(2)
-    words.log_eta(shard.lengths.astype(np.float64), np.array([parameters.concentration]), eta)
+    words.log_eta(shard.weighted_lengths, np.array([parameters.concentration]), eta)
     parts = {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}
     if parameters.tables or parameters.order == 2:
         parts["log_eta"] = fresh(eta[0])
@@ -342,7 +373,7 @@ def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedR
     mean = np.asarray(after.word_topic, dtype=np.float64)
     spread: npt.NDArray[Any] = np.zeros(())
     if parameters.active is not None:
-        mean = _counts(after, parameters, folded=True).astype(np.float64)
+        mean = counts_of(after, parameters, folded=True).astype(np.float64)
         spread = mean - after.active_counts
     variance, log_absent = after.variance + spread, after.log_absent - spread
     tables, bound = np.empty(parameters.words.size), np.zeros(1)
@@ -352,22 +383,6 @@ def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedR
         parts["topic_variance_total"] = fresh(variance.sum(axis=0), "topic")
         parts["topic_log_absent_total"] = fresh(log_absent.sum(axis=0), "topic")
     return replace(after, word_tables=tables), parts
-
-
-def _counts(rows: CollapsedRows, parameters: Parameters, *, folded: bool = False) -> Counts:
-    """Return E[n_kw] of rows, shape (words at hand, topics); `folded` rows are those before the next update."""
-    if rows.word_topic is not None:
-        return np.asarray(rows.word_topic, dtype=np.float32)
-    settings = parameters.active_settings
-    return expected_counts(rows, settings.following if folded else settings.weight, settings.even)
-
-
-def _phi(rows: CollapsedRows, global_state: CollapsedGlobalState, parameters: Parameters) -> Vector:
-    """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words at hand, topics)."""
-    counts = _counts(rows, parameters) if rows.word_topic is None else rows.word_topic
-    smoothed = np.maximum(np.asarray(counts, dtype=np.float64), 0.0) + parameters.words[:, np.newaxis]
-    probability: Vector = smoothed / (parameters.total + global_state.topic_moments[0])
-    return probability
 
 
 def _proportions(documents: CollapsedDocuments, parameters: Parameters) -> Vector:

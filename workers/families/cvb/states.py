@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.spill import SpillFiles
-from collapsium.workers.arrays.state import Array, LocalState, Rows, block_only
+from collapsium.workers.arrays.state import Array, LocalState, block_only
 from collapsium.workers.families.document_entries import DocumentEntries
+from collapsium.workers.families.plain_tokens import WeighedRows
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
 from collapsium.workers.kernels.cvb.records import ActiveTopics
 
@@ -23,7 +24,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollapsedRows(Rows):
+class CollapsedRows(WeighedRows):
     """Rows of words: E[n_kw] of all topics, or counts of active topics and background tokens.
 
     Attributes
@@ -137,6 +138,16 @@ class CollapsedDocuments(LocalState):
         """Return the expected tokens of each document, shape (documents,)."""
         raise NotImplementedError
 
+    def sums(self, prior: Vector, values: Vector) -> Vector:
+        """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
+        raise NotImplementedError
+
+    def mean(self, prior: Vector, concentration: float, values: Vector) -> Vector:
+        """Return sum_k theta_dk v_k + theta_rest of values of topics that are 1 beyond them, shape (documents,)."""
+        rest = max(concentration - float(prior.sum()), 0.0)
+        mean: Vector = (self.sums(prior, values) + rest) / (self.sums(prior, np.ones_like(values)) + rest)
+        return mean
+
     def entries(self) -> DocumentEntries:
         """Return the counts as sparse entries."""
         raise NotImplementedError
@@ -166,6 +177,11 @@ class DenseDocuments(CollapsedDocuments):
         """Return the expected tokens of each document, shape (documents,)."""
         lengths: Vector = np.asarray(self.document_topic, dtype=np.float64).sum(axis=1)
         return lengths
+
+    def sums(self, prior: Vector, values: Vector) -> Vector:
+        """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
+        sums: Vector = ((np.asarray(self.document_topic, dtype=np.float64) + prior) * values).sum(axis=1)
+        return sums
 
     def entries(self) -> DocumentEntries:
         """Return the counts as sparse entries."""
@@ -224,14 +240,26 @@ class ActiveDocuments(CollapsedDocuments):
 
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is inactive; shape (documents, topics)."""
+        owner, growth = self._owners_and_growth(prior)
+        counts: Vector = growth[:, np.newaxis] * prior
+        counts[owner, self.document_topics] = self.document_counts
+        return counts
+
+    def _owners_and_growth(self, prior: Vector) -> tuple[Ints, Vector]:
+        """Return the document of each active topic, and E[n_d,rest] / a_rest of each document."""
         starts, topics = self.document_lists, self.document_topics
         owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
         left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
         some = (left > MIN_INACTIVE_PRIOR * prior.sum()) & (np.diff(starts) < prior.size)
-        growth = np.where(some, self.document_rest / np.where(some, left, 1.0), 0.0)
-        counts: Vector = growth[:, np.newaxis] * prior
-        counts[owner, topics] = self.document_counts
-        return counts
+        return owner, np.where(some, self.document_rest / np.where(some, left, 1.0), 0.0)
+
+    def sums(self, prior: Vector, values: Vector) -> Vector:
+        """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
+        owner, growth = self._owners_and_growth(prior)
+        topics = self.document_topics
+        more = (self.document_counts - growth[owner] * prior[topics]) * values[topics]
+        every: Vector = (1.0 + growth) * float((prior * values).sum())
+        return every + np.bincount(owner, weights=more, minlength=growth.size)
 
     def lengths(self) -> Vector:
         """Return the expected tokens of each document, shape (documents,)."""

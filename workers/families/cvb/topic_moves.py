@@ -18,7 +18,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.active_topics import DocumentChunk, Ints, Selected, starts_of
-from collapsium.workers.families.cvb.global_state import HeldTokens, MovesState
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, HeldTokens, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
@@ -83,15 +83,18 @@ class HeldScore:
         All tokens of its documents.
     held : HeldTokens
         The tokens.
+    plain_ratio : numpy.ndarray of float64, shape (topics,) or (0,)
+        See `CollapsedGlobalState`; empty without weights of words.
     """
 
-    def __init__(self, shard: Shard, held: HeldTokens) -> None:
+    def __init__(self, shard: Shard, held: HeldTokens, plain_ratio: Vector) -> None:
         self._held, self._score = held_out(shard, held, held.held_share), np.zeros(2)
+        self._plain_ratio = plain_ratio
 
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
         """Add the sums of a chunk."""
         held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
-        merges = merge_scores.Merges(none, none, np.zeros(0), np.zeros(0))
+        merges = merge_scores.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
         documents = chunk.active, chunk.state
         merge_scores.score_merges(chunk.pairs, held, *documents, parameters.priors, working.topics, merges, self._score)
 
@@ -199,9 +202,12 @@ class MoveStatistics:
         Tokens that score moves.
     state : MovesState
         Candidates for moves.
+    plain_ratio : numpy.ndarray of float64, shape (topics,) or (0,)
+        As for `HeldScore`.
     """
 
-    def __init__(self, shard: Shard, held: HeldTokens, state: MovesState) -> None:
+    def __init__(self, shard: Shard, held: HeldTokens, state: MovesState, plain_ratio: Vector) -> None:
+        self._plain_ratio = plain_ratio
         self._ask, topics = state.ask, state.topic_alive.size
         self._surviving, self._merged = np.ascontiguousarray(state.merge_candidates)
         self._deletes, self._spilt = state.delete_candidates, state.delete_spill
@@ -221,7 +227,7 @@ class MoveStatistics:
             candidates = self._number, self._spill
             deletion_scores.reassign(chunk.pairs, *documents, priors, working.topics, weight, *candidates)
             return
-        merges = merge_scores.Merges(self._surviving, self._merged, *self._sums[0])
+        merges = merge_scores.Merges(self._surviving, self._merged, self._plain_ratio, *self._sums[0])
         merge_scores.score_merges(chunk.pairs, held, *documents, priors, working.topics, merges, self._score)
         deletions = deletion_scores.Deletions(self._number, self._spilt, *self._sums[1])
         deletion_scores.score_deletions(chunk.pairs, held, *documents, priors, working.topics, weight, deletions)
@@ -240,15 +246,15 @@ class MoveStatistics:
         }
 
 
-def statistics(
-    shard: Shard, held: HeldTokens | None, state: MovesState | None, *, searching: bool
-) -> Sequence[Statistics]:
+def statistics(shard: Shard, global_state: CollapsedGlobalState, state: MovesState | None) -> Sequence[Statistics]:
     """Return the sums that the next update needs: of the search for the power of the weights, and of moves."""
     sums: list[Statistics] = []
-    if held is not None and searching:
-        sums.append(HeldScore(shard, held))
+    held, ratio = global_state.held, global_state.plain_ratio
+    plain_ratio = np.zeros(0) if ratio is None else ratio
+    if held is not None and global_state.searching:
+        sums.append(HeldScore(shard, held, plain_ratio))
     if held is not None and state is not None and state.ask:
-        sums.append(MoveStatistics(shard, held, state))
+        sums.append(MoveStatistics(shard, held, state, plain_ratio))
     return sums
 
 

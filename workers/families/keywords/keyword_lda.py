@@ -28,6 +28,7 @@ from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, I
 from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, active_settings
 from collapsium.workers.families.cvb.shard_model import CollapsedShardModel, Local
 from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.plain_tokens import weighed_rows
 from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
@@ -64,6 +65,8 @@ class KeywordGlobalState(CollapsedGlobalState):
         Word and topic of each keyword.
     keyword_counts : numpy.ndarray of float64, shape (keywords,)
         E[m_kw].
+    keyword_means : numpy.ndarray of float64, shape (keywords,), optional
+        With weights of words, the mean weight of a token of each keyword.
     keyword_beta : float
         c, the Dirichlet parameter of each keyword in its topic.
     switch_prior : numpy.ndarray of float64, shape (2,)
@@ -76,6 +79,7 @@ class KeywordGlobalState(CollapsedGlobalState):
     keyword_counts: Vector
     keyword_beta: float
     switch_prior: Vector
+    keyword_means: Vector | None = None
 
     def by_topic(self, values: Vector) -> Vector:
         """Return sums of keywords' values by topic, shape (topics,)."""
@@ -161,6 +165,10 @@ def effective(rows: CollapsedRows, global_state: KeywordGlobalState) -> tuple[Co
     ahead = global_state.topic_ahead + totals - global_state.beta - global_state.topic_moments[0]
     moments = np.stack([totals - global_state.beta, global_state.topic_moments[1]])
     after = replace(global_state, topic_moments=moments, topic_ahead=np.maximum(ahead, 0.0))
+    if global_state.topic_plain is not None and global_state.keyword_means is not None:
+        switched = global_state.keyword_probability * totals[global_state.keyword_topics] - global_state.keyword_counts
+        plain = global_state.topic_plain + global_state.by_topic(switched / global_state.keyword_means)
+        after = replace(after, topic_plain=plain)
     if rows.word_number is None:
         return rows, after
     place, inside = _places(rows.word_number, global_state)
@@ -206,7 +214,8 @@ class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState
 
     def first_rows(self, low: int, high: int, global_state: KeywordGlobalState) -> CollapsedRows:
         """Return the rows of the words `low` to `high` - 1 before the first document, with their numbers."""
-        return replace(self.initial_rows(high - low, global_state), word_number=np.arange(low, high))
+        rows = weighed_rows(self.initial_rows(high - low, global_state), low, high, global_state)
+        return replace(rows, word_number=np.arange(low, high))
 
     def start(
         self,
@@ -226,7 +235,7 @@ class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState
             phi[np.unique(place)] *= 1.0 - START.keyword_share
             np.add.at(phi, (place, global_state.keyword_topics[inside]), START.keyword_share / owners[place])
             warm = {"document_topic": theta, "word_topic": phi}
-        return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
+        return warm_start.start(self.weighed(shard, rows), self.update_parameters(rows, global_state), warm)
 
     def _sweep(
         self,

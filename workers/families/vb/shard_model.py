@@ -22,6 +22,7 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.fold_in import pair_probability
+from collapsium.workers.families.plain_tokens import normalised, plain_counts, plain_sums, weighed_rows
 from collapsium.workers.families.vb.states import (
     Counts,
     DocumentTopics,
@@ -89,6 +90,10 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
         shape = words, global_state.topic_total.size
         return MeanFieldRows(word_expected=np.ones(shape), block_topic=np.zeros(shape))
 
+    def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> MeanFieldRows:
+        """Return the rows of the words `low` to `high` - 1 before the first document, with their weights if any."""
+        return weighed_rows(self.initial_rows(high - low, global_state), low, high, global_state)
+
     def advance(
         self, rows: MeanFieldRows, delta: Delta, global_state: GlobalStateT
     ) -> tuple[MeanFieldRows, GlobalStateT]:
@@ -123,11 +128,13 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
         folded = FoldSums(counts.sum(axis=0), float(np.abs(counts - before).sum()), float(sums[0]), float(sums[1]))
         dims = {"topic_total": ("topic",)}
         parts = {name: fresh(values, *dims.get(name, ())) for name, values in folded.to_arrays().items()}
-        return MeanFieldRows(word_expected=expected, block_topic=counts), Delta(parts)
+        if block.word_mean is not None:
+            parts.update(plain_sums(counts, block.word_mean))
+        return replace(block, word_expected=expected, block_topic=counts), Delta(parts)
 
     def finished_rows(self, block: MeanFieldRows, global_state: GlobalStateT) -> MeanFieldRows:
         """Return the rows as a finished model saves them: E[n_kw]."""
-        return MeanFieldRows(word_topic=block.counts)
+        return MeanFieldRows(word_topic=block.counts, word_weight=block.word_weight, word_mean=block.word_mean)
 
     def fixed_weights(self, rows: MeanFieldRows, global_state: GlobalStateT) -> tuple[Vector, Vector]:
         """Return exp(psi(lambda_kw)) and psi(sum_w lambda_kw) of a model's topics."""
@@ -145,8 +152,10 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
         self, heldout: Shard, local: LocalT, rows: MeanFieldRows, global_state: GlobalStateT
     ) -> Mapping[str, npt.NDArray[Any]]:
         """Return each held-out pair's probability sum_k theta_dk phi_kw, theta and phi being expectations."""
-        theta, phi = self.proportions(local, global_state), self.word_probability(rows, global_state)
-        return {"probability": pair_probability(heldout, theta, phi, 0.0)}
+        theta, phi = self.proportions(local, global_state), self.word_probability(plain_rows(rows), global_state)
+        probability, ratio = pair_probability(heldout, theta, phi, 0.0), global_state.plain_ratio
+        plain = None if ratio is None else (theta * ratio).sum(axis=1)
+        return {"probability": normalised(probability, heldout, plain)}
 
     def probabilities(self, rows: MeanFieldRows, global_state: GlobalStateT) -> Mapping[str, npt.NDArray[Any]]:
         """Return phi_kw, which is an expectation."""
@@ -159,12 +168,19 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
     def word_tokens(self, rows: MeanFieldRows) -> Vector:
         """Return the tokens that a model expects of each word."""
         tokens: Vector = rows.counts.sum(axis=1)
-        return tokens
+        return tokens if rows.word_mean is None else tokens / rows.word_mean
 
     def document_lengths(self, local: LocalT) -> Vector:
         """Return the tokens that a local state expects of each document."""
         lengths: Vector = np.asarray(local.document_topic, dtype=np.float64).sum(axis=1)
         return lengths
+
+
+def plain_rows(rows: MeanFieldRows) -> MeanFieldRows:
+    """Return rows with counts of plain tokens; the same rows without weights of words."""
+    if rows.word_mean is None:
+        return rows
+    return MeanFieldRows(word_topic=plain_counts(rows.counts, rows.word_mean).astype(np.float64))
 
 
 def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | None) -> tuple[Counts, Vector]:
@@ -229,7 +245,7 @@ def _with_topics(probability: npt.NDArray[Any], topics: int) -> Vector:
 
 def even_counts(shard: Shard, topics: int) -> Counts:
     """Return E[n_dk] of even proportions."""
-    return np.repeat((shard.lengths / topics).astype(np.float32)[:, np.newaxis], topics, axis=1)
+    return np.repeat((shard.weighted_lengths / topics).astype(np.float32)[:, np.newaxis], topics, axis=1)
 
 
 def sweep_delta(

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State, block_only
+from collapsium.workers.arrays.state import LocalState, State, block_only
 from collapsium.workers.families.dirichlet import DirichletPriors
+from collapsium.workers.families.plain_tokens import WeighedGlobalState, WeighedRows
 
 Counts: TypeAlias = npt.NDArray[np.float32]
 Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanFieldGlobalState(GlobalState):
+class MeanFieldGlobalState(WeighedGlobalState):
     """Global state of all families of mean-field topics.
 
     Attributes
@@ -36,6 +37,11 @@ class MeanFieldGlobalState(GlobalState):
     topic_total: Vector
     topic_log: Vector
     further_sweep: bool = False
+
+    @property
+    def plain_ratio(self) -> Vector | None:
+        """(B + plain tokens) / (B + E[n_k]) of each topic; None without weights of words."""
+        return self.ratio_of_plain(self.priors.total, self.topic_total)
 
     @property
     def priors(self) -> DirichletPriors:
@@ -192,7 +198,7 @@ class HdspGlobalState(MeanFieldGlobalState):
 
 
 @dataclass(frozen=True)
-class MeanFieldRows(Rows):
+class MeanFieldRows(WeighedRows):
     """Weights of words during a fit, and their counts.
 
     Attributes

@@ -20,7 +20,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_pairs import document_pairs, weighed
 from collapsium.workers.families.topic_arrays import VB_LDA_ARRAYS
 from collapsium.workers.families.vb.shard_model import (
     FOLD_IN_LIMITS,
@@ -28,6 +28,7 @@ from collapsium.workers.families.vb.shard_model import (
     MeanFieldShardModel,
     even_counts,
     initial_counts,
+    plain_rows,
     start_delta,
     sweep_delta,
 )
@@ -59,6 +60,10 @@ class VbLdaOptions(MeanFieldOptions, Protocol):
     def learns_alpha(self) -> bool:
         """True if a_k is learned."""
 
+    @property
+    def log_counts(self) -> bool:
+        """True if the tokens of a pair weigh log(1 + c) times the weight of the word; see `document_pairs.weighed`."""
+
 
 class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaLocal]):
     """Latent Dirichlet allocation by mean-field variational Bayes, on a shard."""
@@ -71,6 +76,10 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
         """Return the kernels that a fit calls in every iteration."""
         return [*super().kernels(global_state), mean_field.sweep_mean_field]
 
+    def weighed(self, shard: Shard, rows: MeanFieldRows) -> Shard:
+        """Return a shard with the weights of its words, if they have any."""
+        return weighed(shard, rows.word_weight, log_counts=self.options.log_counts)
+
     def start(
         self,
         shard: Shard,
@@ -80,6 +89,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
         warm: Arrays | None = None,
     ) -> tuple[VbLdaLocal, Delta]:
         """Draw a shard's initial responsibilities, or take another run's; see `initial_counts`."""
+        shard = self.weighed(shard, rows)
         document_topic, word_topic = initial_counts(shard, global_state.alpha.size, stream, warm)
         even = self.options.even_sweeps if warm is None else 0
         return VbLdaLocal(document_topic, even), start_delta(shard, word_topic)
@@ -115,7 +125,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
         delta : Delta
             Fresh `WordCounts` and `VbLdaSums`.
         """
-        began, topics = time.perf_counter(), global_state.alpha.size
+        began, topics, shard = time.perf_counter(), global_state.alpha.size, self.weighed(shard, rows)
         log_theta = np.zeros(topics if self.options.learns_alpha else 0)
         even = local.even_sweeps_left > 0
         from_even = even and not global_state.further_sweep
@@ -142,6 +152,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
     ) -> VbLdaLocal:
         """Fit gamma of unseen documents under fixed topics, from even proportions."""
         expected, topic_log = self.fixed_weights(rows, global_state)
+        shard = self.weighed(shard, rows)
         model, before = (
             MeanFieldTopics(expected, global_state.alpha, topic_log),
             even_counts(shard, global_state.alpha.size),
@@ -151,7 +162,8 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
 
     def dirichlet_topics(self, rows: MeanFieldRows, global_state: VbLdaGlobalState) -> DirichletTopics:
         """Return phi_kw and a_k."""
-        return DirichletTopics(self.word_probability(rows, global_state), global_state.alpha)
+        phi, ratio = self.word_probability(plain_rows(rows), global_state), global_state.plain_ratio
+        return DirichletTopics(phi if ratio is None else phi / ratio, global_state.alpha)
 
     def proportions(self, local: DocumentTopics, global_state: VbLdaGlobalState) -> Vector:
         """Return theta_dk = gamma_dk / sum_k gamma_dk."""

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Int32Vector, Int64Vector, Number, OutFloat64Vector
+from collapsium.workers.kernels.argument_types import (
+    Array,
+    Float64Vector,
+    Int32Vector,
+    Int64Vector,
+    Number,
+    OutFloat64Vector,
+)
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.jit import helper, kernel
@@ -26,12 +33,15 @@ class Merges(NamedTuple):
     ----------
     retained, merged : int64, shape (candidates,)
         Topics k and l of each candidate.
+    plain_ratio : float64, shape (topics,) or (0,)
+        With weights of words, (B + plain tokens) / (B + E[n_k]) of each topic; empty without.
     gain, square : float64, shape (candidates,)
         Increased by sum c delta and sum c delta^2 over held-out tokens, delta being the gain of one.
     """
 
     retained: Int64Vector
     merged: Int64Vector
+    plain_ratio: Float64Vector
     gain: OutFloat64Vector
     square: OutFloat64Vector
 
@@ -101,7 +111,8 @@ def score_merges(
     merges : Merges
         Candidates, whose gains are increased.
     score : float64, shape (2,)
-        Increased by sum c log p, p being the probability of a held-out token's word before the move, and sum c.
+        Increased by sum c log p, p being the probability of a held-out token's word before the move, and sum c. With
+        weights of words, p is short of a factor of the word.
     """
     offsets, position, active_offsets, active_topics = pairs.offsets, pairs.position, active.offsets, active.topics
     prior, word_prior, row_topic, totals = priors.topics, priors.words, topics.rows, topics.totals
@@ -119,6 +130,10 @@ def score_merges(
                 own, count = active_topics[first:last], active_counts[first:last]
                 fill_proportions(own, count, background[document], prior, all_prior, theta)
                 known, mass = True, theta.sum()
+                if merges.plain_ratio.size:
+                    mass = 0.0
+                    for k in range(theta.size):
+                        mass += theta[k] * merges.plain_ratio[k]
             row, b = position[pair], word_prior[position[pair]]
             s = fill_probabilities(row, b, theta, totals, row_topic, each)
             score[0] += held_out[pair] * np.log(s / mass)

@@ -19,7 +19,7 @@ from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive_active
 from tests.naive import topic_moves as naive
 from tests.strategies import bags, documents_of
-from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards, priors_of
+from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards, priors_of, weighed_shards
 
 # Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
 pytestmark = [pytest.mark.kernels, pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")]
@@ -86,10 +86,11 @@ def merges(state, rows, held, kept, gone):
     return judged(state, rows, held, kept, gone)[0]
 
 
-def judged(state, rows, held, kept, gone):
+def judged(state, rows, held, kept, gone, ratio=None):
     """What merging gains, and squares; and what the tokens score as things are, and their number."""
+    ratio = np.zeros(0) if ratio is None else ratio
     gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones(2)
-    candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), gain, square)
+    candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), ratio, gain, square)
     priors, topics = priors_of(rows, rows["b"].sum()), TopicCounts(rows["row_topic"], rows["totals"])
     merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
     return np.stack([gain, square]) - 1, score - 1
@@ -109,6 +110,16 @@ def test_score_merges__equals_its_twin(state, extra, key, share):
     twin = naive.score_merges(*where, *parts, rows["b"].sum(), kept, gone)
     np.testing.assert_allclose(found, twin, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(score, naive.score(*where, *parts), rtol=1e-7, atol=1e-10)
+
+
+@given(weighed_shards(), KEYS)
+def test_score_merges__divides_by_the_plain_tokens_of_topics_of_weighted_words(state, key):
+    rows, held = state.rows(5.0), held_out(state.shard, key, 0.5)
+    ratio = state.noise.uniform(0.2, 3.0, state.topics)
+    score = judged(state, rows, held, [], [], ratio)[1]
+    where = *state.given[:2], held, state.lists, state.topic, *state.counts
+    twin = naive.score(*where, rows["a"], rows["b"], rows["totals"], rows["row_topic"], ratio)
+    np.testing.assert_allclose(score, twin, rtol=1e-7, atol=1e-10)
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), KEYS)
@@ -179,7 +190,7 @@ def drawn_candidates(state, data):
 LOST = {"rtol": 2e-4, "atol": 2e-4}
 
 
-@given(listed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]), st.data())
+@given(listed_shards(max_count=9) | weighed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]), st.data())
 def test_reassign__equals_its_twin(state, extra, data):
     rows, (gone, number) = state.rows(extra), drawn_candidates(state, data)
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
@@ -296,6 +307,20 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
         RowChanges(change, rest_change), MovedState(starts, share, count, rest),
     )  # fmt: skip
     return Listed(state.shard, state.topics, lists, topic, share, state.noise), change, rest_change, count, rest
+
+
+@given(weighed_shards(max_count=9), KEYS, st.sampled_from([0.0, 0.3, 1.0]), st.data())
+def test_moved_states__of_weighted_tokens_equal_their_twin(state, key, share, data):
+    into, split = data.draw(moves_of(state.topics))
+    more = held_out(state.shard, key, share)
+    new, change, rest_change, count, rest = carried(state, more, into, split, key)
+    weights = more * state.shard.weights.astype(np.float64)
+    _, shares, twin, twin_rest = naive.moved(state.shape, *state.given, weights, *state.where, into, split, key, 0)
+    np.testing.assert_array_equal(new.share, shares)
+    np.testing.assert_allclose(change, twin, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(rest_change, twin_rest, rtol=1e-5, atol=1e-4)
+    for found, exact in zip((count, rest), new.counts, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-4)
 
 
 @given(listed_shards(max_count=9), KEYS, st.integers(0, 5), st.sampled_from([0.0, 0.3, 1.0]), st.data())

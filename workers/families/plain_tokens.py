@@ -1,0 +1,126 @@
+"""Weights of words in states, and predictions of plain tokens by topics of weighted ones.
+
+Fits with and without weights are compared by the probabilities of plain tokens. A fit with weights expects n_kw / m_w
+tokens of word w in topic k, where n_kw is the sum of their weights and m_w the mean weight of a token of w in the
+corpus. Its topics of plain tokens are phi'_kw = (b_w + n_kw / m_w) / (B + n'_k), with n'_k = sum_w n_kw / m_w. A
+document has theta_k of its weights in topic k, and of its tokens theta'_k in proportion to
+theta_k (B + n'_k) / (B + n_k). Then sum_k theta'_k phi'_kw is proportional to sum_k theta_k (b_w + n_kw / m_w) /
+(B + n_k), and the sum of that over the words is sum_k theta_k (B + n'_k) / (B + n_k).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.delta import Part, fresh
+from collapsium.workers.arrays.state import GlobalState, Rows, State
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+Floats = npt.NDArray[np.floating[Any]]
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WordWeights:
+    """Weights by which the tokens of words count.
+
+    Attributes
+    ----------
+    weights : numpy.ndarray of float32, shape (words,)
+        Weight of each word.
+    means : numpy.ndarray of float32, shape (words,)
+        Mean weight of its tokens in the corpus, which differs where the tokens of a pair weigh log(1 + c).
+    """
+
+    weights: npt.NDArray[np.float32]
+    means: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighedGlobalState(GlobalState):
+    """Global state of families that take weights of words.
+
+    Attributes
+    ----------
+    topic_plain : numpy.ndarray of float64, shape (topics,), optional
+        With weights of words, the expected tokens of each topic without them.
+    first_weights, first_means : numpy.ndarray of float32, shape (words,), optional
+        Before the first update, `word_weight` and `word_mean` of the rows to come.
+    """
+
+    topic_plain: Vector | None = None
+    first_weights: npt.NDArray[np.float32] | None = None
+    first_means: npt.NDArray[np.float32] | None = None
+
+    def ratio_of_plain(self, prior_total: float, topic_total: Vector) -> Vector | None:
+        """Return (B + n'_k) / (B + E[n_k]) of each topic; None without weights of words."""
+        if self.topic_plain is None:
+            return None
+        ratio: Vector = (prior_total + np.maximum(self.topic_plain, 0.0)) / (prior_total + topic_total)
+        return ratio
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighedRows(Rows):
+    """Rows of families that take weights of words.
+
+    Attributes
+    ----------
+    word_weight, word_mean : numpy.ndarray of float32, shape (words,), optional
+        With weights of words, the weight of each, and the mean weight of its tokens in the corpus.
+    """
+
+    word_weight: npt.NDArray[np.float32] | None = None
+    word_mean: npt.NDArray[np.float32] | None = None
+
+
+RowsT = TypeVar("RowsT", bound=WeighedRows)
+
+
+def weighed_rows(rows: RowsT, low: int, high: int, global_state: WeighedGlobalState) -> RowsT:
+    """Return the first rows of the words `low` to `high` - 1 with their weights, if words have any."""
+    if global_state.topic_plain is None:
+        return rows
+    if global_state.first_weights is None or global_state.first_means is None:
+        # The words joined the vocabulary after the model was fitted.
+        ones = np.ones(high - low, dtype=np.float32)
+        return replace(rows, word_weight=ones, word_mean=ones)
+    weights, means = global_state.first_weights[low:high], global_state.first_means[low:high]
+    return replace(rows, word_weight=weights, word_mean=means)
+
+
+@dataclass(frozen=True)
+class PlainSums(State):
+    """Sums over words where these are weighted.
+
+    Attributes
+    ----------
+    topic_plain : numpy.ndarray of float64, shape (topics,)
+        Expected tokens of each topic without the weights.
+    """
+
+    topic_plain: Vector
+
+
+def plain_counts(counts: Floats, word_mean: Floats) -> npt.NDArray[np.float32]:
+    """Return the expected plain tokens of words by topic, n_kw / m_w, shape (words, topics)."""
+    return (np.maximum(counts, 0.0) / word_mean[:, np.newaxis]).astype(np.float32)
+
+
+def plain_sums(counts: Floats, word_mean: Floats) -> dict[str, Part]:
+    """Return the sums of `plain_counts` over the words, ``topic_plain``."""
+    return {"topic_plain": fresh(plain_counts(counts, word_mean).sum(axis=0, dtype=np.float64), "topic")}
+
+
+def normalised(probability: Vector, heldout: Shard, sums: Vector | None) -> Vector:
+    """Return numbers of held-out pairs divided by the sums of their documents, if there are any; shape (pairs,)."""
+    if sums is None:
+        return probability
+    result: Vector = probability / np.repeat(sums, np.diff(heldout.offsets))
+    return result
