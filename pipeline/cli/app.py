@@ -277,8 +277,9 @@ def _unreadable(flag: str, text: str, command: Command) -> str:
 def _unknown(word: str, error: UnknownOptionError, command: Command, words: Sequence[str]) -> str:
     """Return the message about an unknown option: the family may be wrong, or the option."""
     flag = word.partition("=")[0]
-    wrong, hint = ("", "") if command.family is None else command.family.unknown(words)
+    wrong, hint = ("", "") if command.family is None else command.family.unknown(words, flag)
     if wrong:
         return f"argument --family: {wrong}"
     known = [name for argument in error.argument_collection for name in argument.names if name.startswith("-")]
-    return f"unknown option {flag}{suggestion(flag, [*known, '--help'])}{hint}"
+    of_others = hint.startswith("; families")
+    return f"unknown option {flag}{'' if of_others else suggestion(flag, [*known, '--help'])}{hint}"

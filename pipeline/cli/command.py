@@ -127,8 +127,8 @@ class FamilySource(Protocol):
     def config(self, words: Sequence[str]) -> tuple[str, type[BaseModel]]:
         """Return the heading and the options of the family."""
 
-    def unknown(self, words: Sequence[str]) -> tuple[str, str]:
-        """Return an error about the family's name and a hint for unknown options; empty strings if there is none."""
+    def unknown(self, words: Sequence[str], flag: str) -> tuple[str, str]:
+        """Return an error about the family's name and a hint for an unknown option; empty strings if there is none."""
 
 
 class Flag(NamedTuple):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from collapsium.pipeline.cli.command import OPTIONS, Flags
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, read_config, read_toml
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.families.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Texts, Value, parse_setting
 from collapsium.storage.errors import CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
@@ -55,13 +55,14 @@ class NamedFamily:
         config = load_family(str(family)).Options
         return f"options of {family} ({config.model_config.get('title', '')})", config
 
-    def unknown(self, words: Sequence[str]) -> tuple[str, str]:
-        """Return an error about the family's name and a hint for unknown options; empty strings if there is none."""
+    def unknown(self, words: Sequence[str], flag: str) -> tuple[str, str]:
+        """Return an error about the family's name and a hint for an unknown option; empty strings if there is none."""
         family = requested_family(words)
         if family is None:
             return "", "; options of a family need --family"
-        known = family in family_names()
-        return "" if known else f"unknown family {family!r}{suggestion(family, family_names())}", ""
+        if family in family_names():
+            return "", elsewhere(flag.removeprefix("--").replace("-", "_"))
+        return f"unknown family {family!r}{suggestion(family, family_names())}", ""
 
 
 def _value_behind(words: Sequence[str], flag: str) -> str | None:

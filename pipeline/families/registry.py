@@ -156,7 +156,7 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
     declared = load_family(family).Options
     for name in options:
         if name not in declared.model_fields:
-            near = suggestion(name, (*declared.model_fields, *others))
+            near = elsewhere(name) or suggestion(name, (*declared.model_fields, *others))
             raise OptionError(f"unknown option '{name}' of family '{family}'{near}")
     try:
         return declared.model_validate(dict(options))
@@ -166,6 +166,12 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
         if first["type"] == "missing":
             raise OptionError(f"`{name}` is required: {declared.model_fields[name].description}") from None
         raise OptionError(f"{_expected(first)}, found {reprlib.repr(first['input'])}", name) from None
+
+
+def elsewhere(option: str) -> str:
+    """Return the families that have an option, as the end of an error; empty if none has."""
+    names = [name for name in family_names() if option in load_family(name).Options.model_fields]
+    return f"; families with it: {', '.join(names)}" if names else ""
 
 
 def _expected(error: ErrorDetails) -> str:
