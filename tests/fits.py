@@ -6,6 +6,7 @@ from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.word_weights import weights_of
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import Summary
@@ -34,9 +35,10 @@ def problem_of(
     words = manifest.vocabulary.words
     more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
     more |= {"labels": labels_of(opened, family, config), "growing": growth is not None}
+    shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
+    more["weights"] = weights_of(opened, config, executor, shards)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     global_state = half.initialise(summary, config, stream)
-    shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
     model, bounds = half.make_shard_model(config), cuts or (0, words)
     problem = Problem(family, half, model, config, shards, [], bounds, stream, scratch, growth=growth)
     return problem, executor, global_state
@@ -46,6 +48,14 @@ def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
     problem, executor, global_state = problem_of(corpus, family, options, cuts)
     return problem, list(run(problem, executor, global_state, Limits(iterations=iterations)))
+
+
+def weights_by_pair(config, rows, shard):
+    """The weight of all tokens of each pair of a shard, by the rows of all words."""
+    counts = shard.counts.astype(np.float64)
+    if "word_weight" not in rows:
+        return counts
+    return rows["word_weight"][shard.words[shard.position]] * (np.log1p(counts) if config.log_counts else counts)
 
 
 def counts_of(rows):

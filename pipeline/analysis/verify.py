@@ -283,23 +283,24 @@ def _invariants(model: Model, findings: Findings) -> Iterator[str]:
     url = model.folder.url
     blocks = [tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)]
     for number, block in enumerate(blocks):
-        arrays = block.rows.to_arrays()
-        sound = all(np.isfinite(values).all() for values in arrays.values() if values.dtype.kind == "f")
-        rows = next(iter(arrays.values())).shape[:1] == (block.high - block.low,)
+        sound = all(np.isfinite(values).all() for values in block.rows.to_arrays().values() if values.dtype.kind == "f")
+        rows = next(iter(block.rows.to_arrays().values())).shape[:1] == (block.high - block.low,)
         yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
     corpus, sample = _corpus_of(model, findings)
     family = load_family(model.record.family)
     stochastic = isinstance(family, Stochastic) and family.is_stochastic(model.global_state)
-    if corpus is not None and not stochastic and corpus.holds != VECTORS:
+    # The mean weight of a word's tokens is known of all documents, not of a sample.
+    known = sample is None or not model.record.options.get("weights")
+    if corpus is not None and known and not stochastic and corpus.holds != VECTORS:
         yield from _word_tokens(model, blocks, tokens_of_sample(corpus, sample))
     if not model.fitted:
         return
     for number in range(len(model.record.shards)):
         shard = None
         if corpus is not None:
-            shard = corpus.references[number].load(**document_parts(model.shard_model))
-            model.check_local(number, shard)
-            shard = shard if sample is None else sample.of(shard)
+            loaded = corpus.references[number].load(**document_parts(model.shard_model))
+            model.check_local(number, loaded)
+            shard = loaded if sample is None else sample.of(loaded)
         yield _document_fault(model, blocks, number, shard)
 
 
@@ -341,7 +342,7 @@ def _waiting(model: Model) -> float:
     return load_family(model.record.family).uncounted_tokens(model.global_state)
 
 
-def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[np.int64], model: Model) -> npt.NDArray[np.bool_]:
+def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[Any], model: Model) -> npt.NDArray[np.bool_]:
     """Return where expected counts differ from the tokens or, while tokens are uncounted, exceed them."""
     apart = expected - true
     off: npt.NDArray[np.bool_] = (apart if _waiting(model) > 0 else np.abs(apart)) > TOLERANCE * np.maximum(true, 1)
@@ -359,15 +360,14 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
         return f"{path}: expected proportions that sum to one at most"
     if load_family(model.record.family).corpus_kind == VECTORS:
         return _error_fault(model, blocks, local, shard, path)
-    if shard is not None:
+    if isinstance(shard, Shard):
         tokens = half.document_lengths(local)
-        wrong = _off(tokens, shard.lengths, model)
+        lengths = half.weighed(shard, tasks.gather(blocks, shard.words, complete=True)).weighted_lengths
+        wrong = _off(tokens, lengths, model)
         if wrong.any():
             at = int(np.argmax(wrong))
-            return (
-                f"{path}: expected counts are not conserved: document {at} has {shard.lengths[at]} tokens, over its "
-                f"topics {tokens[at]:.3f}"
-            )
+            fault = f"document {at} has {lengths[at]:.10g} tokens, over its topics {tokens[at]:.3f}"
+            return f"{path}: expected counts are not conserved: {fault}"
     return _probability_fault(model, blocks, local, documents, path)
 
 

@@ -137,6 +137,9 @@ class TopicEstimator(DocumentEstimator):
                 if before is None:
                     raise InputError("X", "expected at least one document with a word")
                 return self
+            if before is None and getattr(config, "weights", None) is not None:
+                # They are computed from all documents.
+                raise OptionError("expected an estimator that was fitted, as `partial_fit` sees a minibatch", "weights")
             self._step(before, config, shard)
         return self
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
     from collapsium.workers.families.base import AnyShardModel
+    from collapsium.workers.families.plain_tokens import WordWeights
 
 FILE_START = "file"
 """Start of a fit from a file of proportions."""
@@ -78,6 +79,8 @@ class Summary:
         Pseudo-counts of seeded topics; None without seeds.
     start : int
         Topics of the proportions that the documents of a new fit begin with; 0 where they begin at random.
+    weights : WordWeights or None
+        Weights of words; None where all tokens count as one.
     """
 
     documents: int
@@ -93,6 +96,7 @@ class Summary:
     growing: int = 0
     seeds: SeedTable | None = None
     start: int = 0
+    weights: WordWeights | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,6 +157,10 @@ class FamilyOptions(BaseModel):
         """True if a fit with these options uses labels, of a family that can."""
         return True
 
+    def for_tasks(self) -> Self:
+        """Return the options that travel with tasks: without what is large, and is part of the state."""
+        return self
+
     @field_validator("*", mode="before")
     @classmethod
     def _as_tuple(cls, value: object, info: ValidationInfo) -> object:
@@ -205,7 +213,7 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
 
     def make_shard_model(self, options: OptionsT) -> AnyShardModel:
         """Return the half for the shards with its options; options may select another class than `shard_model`."""
-        return self.shard_model(options)
+        return self.shard_model(options.for_tasks())
 
     @abstractmethod
     def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> GlobalStateT:

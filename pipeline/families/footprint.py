@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,11 @@ class Footprint:
     first_pair: float = 0.0
     carried: float = 0.0
     proportions: float = 0.0
+
+
+def weighed(footprint: Footprint, pairs: int, weights: object) -> Footprint:
+    """Return a footprint with the weights of words, if there are any: 8 bytes a word and, during a sweep, 12 a pair."""
+    if weights is None:
+        return footprint
+    rows, shown, swept = (size + 8.0 for size in (footprint.rows, footprint.shown, footprint.swept))
+    return replace(footprint, rows=rows, shown=shown, swept=swept, chunk=footprint.chunk + 12.0 * pairs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from collapsium.pipeline.engine.setup.word_weights import unknown_words
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
@@ -70,7 +71,7 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
 
 
 def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[str]:
-    """Return a line for each input that a family uses and a corpus does not have.
+    """Return a line for each input that a family uses and a corpus does not have, and for weights of other words.
 
     Parameters
     ----------
@@ -82,7 +83,8 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
     list of str
         Empty if the corpus has all inputs.
     """
-    lines = []
+    unknown = unknown_words(corpus, config)
+    lines = [] if unknown is None else [unknown]
     if (
         load_family(family).shard_model.uses_segments
         and config.takes_segments

@@ -20,6 +20,7 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.seeds import seeds_of
 from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
+from collapsium.pipeline.engine.setup.word_weights import weights_of
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.base import FILE_START, Summary
@@ -95,6 +96,8 @@ class LoadedCorpus:
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()
+        weights = weights_of(request.corpus, request.config, executor, self._shards)
+        self._summary = replace(self._summary, weights=weights)
 
     def problem(self, seed: int, member: int = 0) -> tuple[Problem, GlobalState]:
         """Return the problem of a seed, and its first global state.

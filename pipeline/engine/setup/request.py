@@ -13,6 +13,7 @@ from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.seeds import seeds_of
+from collapsium.pipeline.engine.setup.word_weights import unknown_words
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import family_names, load_family, require_corpus, require_schedule
 from collapsium.storage.corpus.corpus import Corpus
@@ -33,7 +34,7 @@ BITS = ("collapsium", "numba", "numpy", "python")
 """Packages of which another version may give other bits."""
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 """Options of the loop that determine its states; they may not change when a run is resumed."""
-ADDED = ("seeds",)
+ADDED = ("seeds", "weights")
 """Options of families that 0.1 did not have; where they are empty, digests are those of 0.1."""
 KEEPS = ("all", "best")
 COMBINES = ("predictions", CONSENSUS)
@@ -97,6 +98,7 @@ class Request:
         require_schedule(self.family, self.limits.schedule)
         require_labels(self.corpus, self.family, self.config)
         seeds_of(self.corpus, self.config)
+        unknown_words(self.corpus, self.config)
         if type(self.seed) is not int:
             raise OptionError(f"expected a whole number, found {self.seed!r}", "seed")
         if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:

@@ -14,7 +14,7 @@ from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, Resumable, Simulates, Stochastic, Summary
 from collapsium.pipeline.families.cvb import cooling, updates
 from collapsium.pipeline.families.cvb.seeds import SeededOptions
-from collapsium.pipeline.families.footprint import Footprint
+from collapsium.pipeline.families.footprint import Footprint, weighed
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -123,7 +123,8 @@ class CollapsedFamily(
 
     def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
         """Return the memory that the state of a fit takes."""
-        return footprint(summary, options, moments=options.needs_moments)
+        sizes = footprint(summary, options, moments=options.needs_moments)
+        return weighed(sizes, summary.pairs, options.weights)
 
     def corpus_tokens(self, global_state: GlobalStateT) -> float:
         """Return the tokens of the whole corpus."""
@@ -142,9 +143,11 @@ class CollapsedFamily(
     ) -> GlobalStateT:
         """Return the global state of a fitted model for further steps, with its counts scaled to the new corpus."""
         moments = np.array(global_state.topic_moments)
-        moments *= summary.tokens / max(float(moments[0].sum()), 1.0)
+        scale = summary.tokens / max(float(moments[0].sum()), 1.0)
+        moments *= scale
         return replace(
             global_state,
+            topic_plain=None if global_state.topic_plain is None else global_state.topic_plain * scale,
             active=options.active and not summary.stochastic,
             rows_ahead=rows_ahead(summary, options),
             stochastic=summary.stochastic,
@@ -199,6 +202,9 @@ class InitialCounts(TypedDict):
     topic_log_absent: Vector
     topic_ahead: Vector
     spread_weight: Vector
+    topic_plain: Vector | None
+    first_weights: npt.NDArray[np.float32] | None
+    first_means: npt.NDArray[np.float32] | None
     held: HeldTokens | None
     cooling: CoolingState | None
 
@@ -206,6 +212,7 @@ class InitialCounts(TypedDict):
 def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) -> InitialCounts:
     """Return the fields of the global state that describe counts, before any document was swept."""
     search = cooling.initial_state(summary) if options.active and options.flatten is None else None
+    weights = summary.weights
     return {
         "vocabulary": float(summary.words),
         "active": options.active and not summary.stochastic,
@@ -218,6 +225,9 @@ def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) 
         "topic_log_absent": np.zeros(options.topics),
         "topic_ahead": np.zeros(options.topics),
         "spread_weight": np.ones(options.topics),
+        "topic_plain": None if weights is None else np.zeros(options.topics),
+        "first_weights": None if weights is None else weights.weights,
+        "first_means": None if weights is None else weights.means,
         "held": None if search is None else cooling.held_tokens(summary, stream.seed),
         "cooling": search,
     }

@@ -14,7 +14,8 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from collapsium.pipeline.families.base import FamilyOptions, Summary
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.word_weights import WeightedOptions
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
@@ -99,8 +100,8 @@ def _topic(fields: object) -> SeededTopic:
         raise ValueError(f"topic {str(fields.get('name', ''))!r}: {place}: {reason}") from None
 
 
-class SeededOptions(FamilyOptions):
-    """Options of families whose topics may be seeded."""
+class SeededOptions(WeightedOptions):
+    """Options of families whose topics may be seeded, and whose words may be weighted."""
 
     topics: int
     seeds: tuple[SeededTopic, ...] = Field(
@@ -162,7 +163,9 @@ def with_seeds(global_state: GlobalStateT, summary: Summary, options: SeededOpti
     if summary.seeds is None:
         return global_state
     seeds = summary.seeds
-    after = replace(global_state, seed_words=seeds.words, seed_topics=seeds.topics, seed_counts=seeds.counts)
+    # Pseudo-counts are multiples of what a word's tokens weigh.
+    counts = seeds.counts if summary.weights is None else seeds.counts * summary.weights.means[seeds.words]
+    after = replace(global_state, seed_words=seeds.words, seed_topics=seeds.topics, seed_counts=counts)
     if after.active:
         # Totals of active topics are summed from the rows.
         return after

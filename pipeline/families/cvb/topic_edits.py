@@ -26,6 +26,8 @@ def uneditable(global_state: CollapsedGlobalState) -> str | None:
     """Return the reason for which the topics of a model cannot be edited; None if they can."""
     if global_state.seed_topics is not None:
         return "the word priors of seeded topics do not move with them"
+    if global_state.topic_plain is not None:
+        return "counts are sums of weights of words"
     if global_state.moments:
         return "variances of counts, for `order` 2 or learned parameters of words, do not add up"
     if global_state.stochastic:

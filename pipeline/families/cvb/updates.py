@@ -13,6 +13,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TopicChanges, TopicTotals
+from collapsium.workers.families.plain_tokens import PlainSums
 
 Vector = npt.NDArray[np.float64]
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
@@ -78,20 +79,25 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
     CollapsedGlobalState
         `after` with the counts.
     """
-    totals = delta.read(TopicTotals)
+    totals, plain = delta.read(TopicTotals), delta.read(PlainSums)
     counted = replace(
         after,
         topic_moments=moved_moments(after, delta),
         topic_log_absent=moved_log_absent(after, delta),
         topic_ahead=after.topic_ahead if totals is None else totals.topic_ahead,
         spread_weight=after.spread_weight if parameters.active is None else parameters.active.following,
+        topic_plain=after.topic_plain if plain is None else plain.topic_plain,
+        # The rows have them from here on.
+        first_weights=None,
+        first_means=None,
     )
     if before.held is None:
         return counted
     swept, held = delta.read(SweepSums), replace(before.held, held_before=before.held.held_share)
     tokens = 0.0
     if held.held_share:
-        tokens = after.corpus_tokens - (float(np.rint(counted.tokens.sum())) if swept is None else swept.tokens)
+        counts = counted.tokens if plain is None else plain.topic_plain
+        tokens = max(after.corpus_tokens - (float(np.rint(counts.sum())) if swept is None else swept.tokens), 0.0)
     return cooling.next_state(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
 
 

@@ -16,7 +16,7 @@ from collapsium.pipeline.families.base import FILE_START, Description, Resumable
 from collapsium.pipeline.families.cvb import collapsed, updates
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedOptions
 from collapsium.pipeline.families.cvb.seeds import SeededTopic
-from collapsium.pipeline.families.footprint import Footprint
+from collapsium.pipeline.families.footprint import Footprint, weighed
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.shard_model import NO_ROWS
@@ -103,11 +103,12 @@ class KeywordLda(Resumable[KeywordOptions, KeywordGlobalState, CollapsedRows]):
             keyword_counts=np.zeros(words.size),
             keyword_beta=options.keyword_beta,
             switch_prior=np.array([options.switch_yes, options.switch_no]),
+            keyword_means=None if summary.weights is None else summary.weights.means[words].astype(np.float64),
         )
 
     def footprint(self, summary: Summary, options: KeywordOptions) -> Footprint:
         """Return the memory that the state of a fit takes."""
-        return collapsed.footprint(summary, options, moments=False)
+        return weighed(collapsed.footprint(summary, options, moments=False), summary.pairs, options.weights)
 
     def word_concentration(self, global_state: KeywordGlobalState) -> float:
         """Return B."""

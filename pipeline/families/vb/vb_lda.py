@@ -14,12 +14,14 @@ from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families import hyperparameters as dirichlet
-from collapsium.pipeline.families.base import FamilyOptions, Simulates, Summary
-from collapsium.pipeline.families.footprint import Footprint
+from collapsium.pipeline.families.base import Simulates, Summary
+from collapsium.pipeline.families.footprint import Footprint, weighed
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS, MeanFieldFamily, topics_footprint, totals_bound
+from collapsium.pipeline.families.word_weights import WeightedOptions
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.vb.states import FoldSums, MeanFieldRows, VbLdaGlobalState, VbLdaSums, Vector
 from collapsium.workers.families.vb.vb_lda import VbLdaShardModel
 from collapsium.workers.special_functions import digamma
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 Learned = Literal["alpha", "beta", "asymmetric-alpha"]
 
 
-class VbLdaOptions(FamilyOptions, title="latent Dirichlet allocation, mean-field variational Bayes"):
+class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-field variational Bayes"):
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
@@ -97,6 +99,9 @@ class VbLda(
             beta=options.beta,
             topic_total=np.zeros(options.topics),
             topic_log=np.full(options.topics, digamma(options.beta)),
+            topic_plain=None if summary.weights is None else np.zeros(options.topics),
+            first_weights=None if summary.weights is None else summary.weights.weights,
+            first_means=None if summary.weights is None else summary.weights.means,
         )
 
     def carry(
@@ -111,7 +116,7 @@ class VbLda(
 
     def footprint(self, summary: Summary, options: VbLdaOptions) -> Footprint:
         """Return the memory that the state of a fit takes."""
-        return topics_footprint(options.topics, summary)
+        return weighed(topics_footprint(options.topics, summary), summary.pairs, options.weights)
 
     def update(
         self,
@@ -146,6 +151,10 @@ class VbLda(
             raise ValueError("expected a delta that was folded into rows")
         topic_log = digamma(global_state.beta + folded.topic_total)
         after = replace(global_state, topic_total=folded.topic_total, topic_log=topic_log)
+        plain = delta.read(PlainSums)
+        if plain is not None:
+            # The rows have the weights of words from here on.
+            after = replace(after, topic_plain=plain.topic_plain, first_weights=None, first_means=None)
         if swept is None or swept.even > 0:
             return after
         if swept.log_theta is not None and swept.occupied:

@@ -13,7 +13,10 @@ class TestHDP(Responsibilities):
         {"topics": 5, "hold": 0, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
         {"topics": 4, "order": 2, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
         {"topics": 1, "order": 2},
+        {"topics": 6, "weights": "log-tf-idf", "learn": ("alpha", "gamma", "beta")},
+        {"topics": 140, "weights": "idf"},
+        {"topics": 5, "weights": "entropy", "responsibilities": "dense", "hold": 0},
     )
     # With one topic the responsibilities cannot move: what is left is coordinate ascent of the hyperparameters.
     ascends = ({"topics": 1, "order": 2},)
-    stochastic = ({"topics": 6}, {"topics": 140, "hold": 3})
+    stochastic = ({"topics": 6}, {"topics": 140, "hold": 3}, {"topics": 6, "weights": "idf"})

@@ -24,6 +24,7 @@ class TestKeywordLda(Conformance):
     matrix = (
         {"topics": 4, "seeds": SEEDS},
         {"topics": 4, "seeds": SEEDS, "responsibilities": "dense", "learn": ("alpha",)},
+        {"topics": 4, "seeds": SEEDS, "weights": "log-tf-idf"},
     )
 
 

@@ -37,6 +37,7 @@ class TestMeanFieldLDA(Conformance):
         {"topics": 3, "even_sweeps": 2, "document_sweeps": 1, "document_tolerance": 0.0},
         {"topics": 12, "even_sweeps": 0, "learn": ("asymmetric-alpha", "beta")},
         {"topics": 4, "even_sweeps": 0, "learn": ("alpha",)},
+        {"topics": 4, "even_sweeps": 0, "weights": "log-tf-idf"},
     )
     ascends = tuple(row for row in matrix if row.get("even_sweeps") == 0)
     # Nothing is kept of a pair, so that there are no active responsibilities.
@@ -52,17 +53,21 @@ class TestMeanFieldLDA(Conformance):
         tokens = Corpus(small[0]).manifest.vocabulary
         for number, (state, _) in enumerate(found):
             counts = np.zeros((tokens.words, problem.config.topics))
-            for place, shard in enumerate(one.value for one in problem.shards):
+            of_words = state.blocks[0].value.rows
+            for place, plain in enumerate(one.value for one in problem.shards):
+                shard = problem.shard_model.weighed(plain, of_words.of_words(plain.words, complete=True))
                 local = state.swept[place].value.local
                 by_document, by_word = self.again(
                     shard, place, problem, found[number - 1][0] if number else None, local
                 )
                 np.testing.assert_allclose(local.document_topic, by_document, rtol=1e-4, atol=1e-4)
-                np.testing.assert_allclose(local.document_topic.sum(axis=1), shard.lengths, rtol=1e-6)
+                np.testing.assert_allclose(local.document_topic.sum(axis=1), shard.weighted_lengths, rtol=1e-6)
                 counts[shard.words] += by_word
             rows = state.blocks[0].value.rows.block_topic
             np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
-            np.testing.assert_allclose(rows.sum(axis=1), Corpus(small[0]).vocabulary.tokens, rtol=1e-9)
+            mean = np.ones(len(rows)) if of_words.word_mean is None else of_words.word_mean
+            rounding = 1e-9 if of_words.word_mean is None else 1e-5
+            np.testing.assert_allclose(rows.sum(axis=1), mean * Corpus(small[0]).vocabulary.tokens, rtol=rounding)
             np.testing.assert_allclose(state.global_state.topic_total, rows.sum(axis=0), rtol=1e-12)
 
     def again(self, shard, place, problem, before, local):
@@ -112,7 +117,9 @@ def model_of(topics, **options):
 
 
 def start(shard, topics, warm=None, **options):
-    return model_of(topics, **options).start(shard, None, global_state_of(topics, **options), Stream(3), warm)
+    return model_of(topics, **options).start(
+        shard, MeanFieldRows(), global_state_of(topics, **options), Stream(3), warm
+    )
 
 
 def part_of(shard, first, last):

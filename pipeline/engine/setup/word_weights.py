@@ -1,0 +1,157 @@
+"""Weights of the words of a corpus, by which its tokens count in a fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.errors import OptionError, near
+from collapsium.workers import special_functions as special
+from collapsium.workers.families.plain_tokens import WordWeights
+from collapsium.workers.shard_loading import ShardOnDisk, open_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collapsium.pipeline.engine.state import Shards
+    from collapsium.pipeline.executors.base import Executor
+    from collapsium.storage.corpus.vectors import AnyShard
+    from collapsium.storage.corpus.vocabulary import Vocabulary
+
+Vector = npt.NDArray[np.float64]
+OPTION = "weights"
+
+
+@dataclass(frozen=True)
+class WeightLimits:
+    """Limits of weights, and of unknown words."""
+
+    smallest: float = 1e-3
+    """Least weight of a word, as a share of the mean over the tokens.
+
+    A word in all documents then still has responsibilities, from which its plain tokens in each topic are known."""
+    unknown_share: float = 0.5
+    """Share of a table's words that the vocabulary may lack: more are a table for another vocabulary."""
+    named: int = 5
+    """Unknown words that a message names."""
+
+
+LIMITS = WeightLimits()
+
+
+def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
+    """Return a line on the words of a table of weights that a vocabulary does not have; None if it has all.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The training corpus.
+    config : FamilyOptions
+        Options of the family.
+
+    Returns
+    -------
+    str or None
+        The line.
+
+    Raises
+    ------
+    OptionError
+        Most words of the table are unknown.
+    """
+    table = getattr(config, OPTION, None)
+    if not isinstance(table, WeightTable):
+        return None
+    vocabulary = corpus.vocabulary.words
+    known = set(vocabulary)
+    unknown = [word for word in table.words if word not in known]
+    if not unknown:
+        return None
+    named = [f"{word!r}{_near(word, vocabulary)}" for word in unknown[: LIMITS.named]]
+    more = f" and {len(unknown) - LIMITS.named:,} more" if len(unknown) > LIMITS.named else ""
+    if len(unknown) > LIMITS.unknown_share * len(table.words):
+        raise OptionError(
+            f"expected words of the vocabulary of {corpus.url}; it lacks {len(unknown):,} of {len(table.words):,}: "
+            f"{', '.join(named)}{more}",
+            OPTION,
+        )
+    return f"weights of words that the vocabulary does not have are left out: {', '.join(named)}{more}"
+
+
+def _near(word: str, words: Sequence[str]) -> str:
+    """Return the nearest words of a vocabulary, among those that begin with the same letter."""
+    return near(word, [one for one in words if one[:1] == word[:1]], 2)
+
+
+def weights_of(corpus: Corpus, config: FamilyOptions, executor: Executor, shards: Shards) -> WordWeights | None:
+    """Return the weights of the words of a corpus, scaled so that all tokens together weigh as many as they are.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The training corpus.
+    config : FamilyOptions
+        Options of the family.
+    executor : Executor
+        Executor of the passes over the shards.
+    shards : list of futures
+        The shards.
+
+    Returns
+    -------
+    WordWeights or None
+        None if the options name no weights.
+    """
+    if not isinstance(config, WeightedOptions) or config.weights is None:
+        return None
+    sums = np.zeros((2, corpus.manifest.vocabulary.words))
+    if config.weights in (LOG_TF_IDF, "entropy"):
+        # In the order of the shards, so that sums have the same bits for any executor.
+        for words, of_shard in executor.collect([executor.submit(count_sums, shard) for shard in shards]):
+            sums[:, words] += of_shard
+    weights = _formula(config.weights, corpus.vocabulary, corpus.manifest.documents, sums[1])
+    tokens = corpus.vocabulary.tokens.astype(np.float64)
+    # Tokens of a pair of one token each weigh log 2 for words that do not occur.
+    counted = np.where(tokens > 0, sums[0], special.log(2.0)) if config.log_counts else np.maximum(tokens, 1.0)
+    each = counted / np.maximum(tokens, 1.0)
+    total = float(tokens.sum())
+    mean = float((weights * tokens).sum()) / total
+    weights = np.maximum(weights, LIMITS.smallest * mean) if mean > 0.0 else np.ones_like(weights)
+    weights *= total / float((weights * each * tokens).sum())
+    return WordWeights(weights.astype(np.float32), (weights * each).astype(np.float32))
+
+
+def count_sums(shard: AnyShard | ShardOnDisk) -> tuple[npt.NDArray[np.int32], Vector]:
+    """Return the words of a shard and, for each, the sums over its pairs of log(1 + c) and of c log c."""
+    opened = open_shard(shard)
+    if not isinstance(opened, Shard):
+        raise TypeError("expected a shard of documents")
+    counts = opened.counts.astype(np.float64)
+    terms = special.log1p(counts), counts * special.log(counts)
+    sums = [np.bincount(opened.position, weights=values, minlength=opened.words.size) for values in terms]
+    return opened.words, np.stack(sums)
+
+
+def _formula(weights: str | WeightTable, vocabulary: Vocabulary, documents: int, count_logs: Vector) -> Vector:
+    """Return the weights of words before they are scaled."""
+    # idf is log(D / D_w), of D documents of which D_w have word w; Sparck Jones (1972). The entropy's is
+    # 1 + sum_d p_dw log p_dw / log D, with p_dw the share of w's tokens that document d has; Dumais (1991).
+    if isinstance(weights, WeightTable):
+        named = dict(zip(weights.words, weights.weights, strict=True))
+        return np.array([named.get(word, 1.0) for word in vocabulary.words])
+    if documents < 2:
+        return np.ones(len(vocabulary.words))
+    tokens = np.maximum(vocabulary.tokens.astype(np.float64), 1.0)
+    if weights == "entropy":
+        shares = (special.log(tokens) - count_logs / tokens) / special.log(float(documents))
+        return np.maximum(1.0 - np.asarray(shares), 0.0)
+    occurrences = np.clip(vocabulary.documents.astype(np.float64), 1.0, documents)
+    idf: Vector = np.asarray(special.log(documents / occurrences))
+    return idf

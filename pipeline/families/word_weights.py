@@ -1,0 +1,156 @@
+"""Weights of words: expected counts are then sums of weights, so that words in all documents count little.
+
+Families with `WeightedOptions` take them. In a fit, a token of word w weighs as the word does or, with ``log-tf-idf``,
+the c tokens of w in a document weigh log(1 + c) times the word's weight together. `collapsium.pipeline.engine.setup`
+computes the weights from the corpus.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.storage.errors import near
+
+LOG_TF_IDF = "log-tf-idf"
+FORMULAS = ("idf", LOG_TF_IDF, "entropy")
+MAX_WEIGHT = 1e12
+"""Largest weight of a word, which is far above any use; weights are scaled by their mean."""
+
+
+class WeightTable(BaseModel):
+    """Weights of words by name.
+
+    Attributes
+    ----------
+    words : tuple of str
+        The words, each once.
+    weights : tuple of float
+        Weight of each, 0 or more; one at least is above 0.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    words: tuple[str, ...]
+    weights: tuple[float, ...]
+
+
+class WeightedOptions(FamilyOptions):
+    """Options of families that take weights of words."""
+
+    weights: Literal["idf", "log-tf-idf", "entropy"] | WeightTable | None = Field(
+        None,
+        description="weights of words, by which tokens count: idf, log-tf-idf or entropy, computed from the corpus, or "
+        "a file with a word and its weight in each line (.tsv, .csv or .parquet; other words weigh 1). Words in most "
+        "documents then count little, so that topics need no list of stop words. Held-out scores stay those of plain "
+        "tokens (default: each token counts as one)",
+    )
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _as_table(cls, value: object) -> object:
+        if value is None or isinstance(value, WeightTable) or (isinstance(value, str) and value in FORMULAS):
+            return value
+        if isinstance(value, (str, os.PathLike)):
+            path = os.fspath(value)
+            return _table(_read(path))
+        if isinstance(value, Mapping):
+            if set(value) == {"words", "weights"} and all(
+                isinstance(column, (list, tuple)) for column in value.values()
+            ):
+                if len(value["words"]) != len(value["weights"]):
+                    raise ValueError("expected as many weights as words")
+                return _table(zip(value["words"], value["weights"], strict=True))
+            return _table(value.items())
+        raise ValueError(f"expected {', '.join(FORMULAS)}, a file, or weights by word")
+
+    @property
+    def log_counts(self) -> bool:
+        """True if the tokens of a pair weigh log(1 + c) times the weight of the word."""
+        return self.weights == LOG_TF_IDF
+
+    def for_tasks(self) -> Self:
+        """Return the options without a table of weights, as the rows of the words have them."""
+        return self.model_copy(update={"weights": None}) if isinstance(self.weights, WeightTable) else self
+
+
+def _read(path: str) -> Iterator[tuple[object, object]]:
+    """Yield the words and weights of a file."""
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        suggested = near(path, FORMULAS)
+        raise ValueError(f"expected {', '.join(FORMULAS)} or a file (there is no such file{suggested})") from None
+    except OSError as error:
+        raise ValueError(f"expected a file that can be read ({error.strerror})") from None
+    yield from _parquet_rows(content) if path.endswith(".parquet") else _text_rows(content)
+
+
+def _parquet_rows(content: bytes) -> Iterator[tuple[object, object]]:
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(io.BytesIO(content))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"expected a Parquet file ({str(error).splitlines()[0]})") from None
+    if table.num_columns != 2:
+        raise ValueError(f"expected two columns, a word and its weight ({table.num_columns} in the file)")
+    yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def _text_rows(content: bytes) -> Iterator[tuple[object, object]]:
+    """Yield the words and weights of lines with a tab or a comma between; the first line may be a heading."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"expected UTF-8 ({error.reason} at byte {error.start})") from None
+    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    except csv.Error as error:
+        raise ValueError(f"expected a word and its weight in each line ({error})") from None
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        if len(row) != 2:
+            raise ValueError(f"expected a word and its weight in each line ({len(row)} columns in line {number})")
+        try:
+            yield row[0], float(row[1])
+        except ValueError:
+            if number > 1:
+                raise ValueError(f"expected a number behind each word ({row[1]!r} in line {number})") from None
+
+
+def _table(rows: Iterable[tuple[object, object]]) -> WeightTable:
+    """Check weights by word, and return them as a table."""
+    weights: dict[str, float] = {}
+    for word, weight in rows:
+        if not isinstance(word, str) or isinstance(weight, bool) or not isinstance(weight, (int, float)):
+            raise ValueError(f"expected words and numbers ({word!r} with {weight!r})")
+        if word in weights:
+            raise ValueError(f"expected each word once ({word!r} is there twice)")
+        if not math.isfinite(weight) or not 0.0 <= weight <= MAX_WEIGHT:
+            raise ValueError(f"expected weights from 0 to {MAX_WEIGHT:g} ({weight} of {word!r})")
+        weights[word] = float(weight)
+    if not weights:
+        raise ValueError("expected a word and its weight (there is none)")
+    if not any(weights.values()):
+        raise ValueError("expected a weight above 0 (all are 0)")
+    return WeightTable(words=tuple(weights), weights=tuple(weights.values()))
+
+
+def shown(options: Mapping[str, object]) -> dict[str, object]:
+    """Return recorded options for people, with the size of a table of weights in its place."""
+    table = options.get("weights")
+    if not isinstance(table, Mapping):
+        return dict(options)
+    return {**options, "weights": f"a table of {len(table['words']):,} words"}
