@@ -198,8 +198,7 @@ def move_responsibilities(
     row_change, background_change = changes.active, changes.background
     place, held = np.empty(into.size, dtype=np.int64), np.empty(into.size)
     for document in range(offsets.size - 1):
-        begin, at = active_offsets[document], starts[document]
-        size = active_offsets[document + 1] - begin
+        begin, last, at = active_offsets[document], active_offsets[document + 1], starts[document]
         new_begin, new_size = new_offsets[document], new_offsets[document + 1] - new_offsets[document]
         to, in_half = new_starts[document], _in_half(moves.key, moves.first_document + document)
         for j in range(new_size):
@@ -209,7 +208,7 @@ def move_responsibilities(
             row, weight = position[pair], token_weight(pairs.weights, pair)
             each, had = weight * counts[pair] / UNIT, weight * (counts[pair] - released[pair]) / UNIT
             left, new_left = np.int64(UNIT), np.int64(UNIT)
-            for j in range(size):
+            for j in range(last - begin):
                 steps, k = np.int64(responsibilities[at + j]), np.int64(active_topics[begin + j])
                 target = _target(k, into, split, in_half)
                 left -= steps
@@ -226,9 +225,9 @@ def move_responsibilities(
                         row_change[row, target] += np.float32(each * steps)
             background_change[row] += each * new_left - had * left
             new_background[document] += each * new_left
-            at += size
+            at += last - begin
             to += new_size
-        for j in range(size):
+        for j in range(last - begin):
             extra, target = before.counts[begin + j] - held[j], _target(active_topics[begin + j], into, split, in_half)
             if extra > MIN_PSEUDO_COUNT and target >= 0:
                 new_counts[new_begin + place[target]] += extra

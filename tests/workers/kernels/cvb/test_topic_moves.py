@@ -1,5 +1,6 @@
 """Tokens held out, gains of moves on them, and states carried over: kernels beside their twins, and what must hold."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ from collapsium.workers.kernels.cvb.topic_moves import MovedState, Moves
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive_active
 from tests.naive import topic_moves as naive
-from tests.strategies import bags, documents_of
+from tests.strategies import bags, documents_of, pair_totals
 from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards, priors_of, weighed_shards
 
 # Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
@@ -289,7 +290,8 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
 
     Before, `more` tokens do not count, and the active topics have so many pseudo-counts.
     """
-    counted = naive_active.document_counts(state.shard.offsets, state.shard.counts - more, *state.where)[0]
+    counts = pair_totals(replace(state.shard, counts=state.shard.counts - more))
+    counted = naive_active.document_counts(state.shard.offsets, counts, *state.where)[0]
     sparse = state.sparse._replace(counts=(counted + pseudo).astype(np.float32))
     chosen, sizes = np.full_like(state.topic, 999), np.full(state.shard.documents, -1, dtype=np.int64)
     accepted = Moves(into, split, np.uint64(key), first)
