@@ -106,7 +106,7 @@ fit(
     topics=40,
     iterations=30,
     eta=0.25,
-    start="lda",
+    initial_topics="lda",
 )
 plot("scaled", "labels.svg", what=["labels"])
 

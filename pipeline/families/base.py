@@ -7,6 +7,7 @@ it names. `collapsium.pipeline.families.registry` maps names to classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 
@@ -137,10 +138,11 @@ class FamilyOptions(BaseModel):
 
     Warm starts and comparisons rely on some names. ``topics`` is the number of topics or its upper bound,
     ``start_topics`` the initial number of a family that infers it. ``labels`` are the fields of labels that are used,
-    by default all, and ``covariates`` the fields of numbers.
+    by default all, and ``covariates`` the fields of numbers. ``former_names`` are those of options in runs of 0.1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+    former_names: ClassVar[Mapping[str, str]] = {}
 
     @property
     def takes_segments(self) -> bool:

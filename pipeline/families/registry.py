@@ -154,6 +154,7 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
         An option is unknown, missing or out of range.
     """
     declared = load_family(family).Options
+    options = {declared.former_names.get(name, name): value for name, value in options.items()}
     for name in options:
         if name not in declared.model_fields:
             near = elsewhere(name) or suggestion(name, (*declared.model_fields, *others))

@@ -237,7 +237,10 @@ def fingerprint(record: JsonObject) -> str:
     limits = {name: record["limits"][name] for name in SHAPING}
     names = ("family", "options", "seed", "planned", "growth", "combine")
     named: JsonObject = {name: record[name] for name in names if name in record}
-    named["options"] = {name: value for name, value in record["options"].items() if value or name not in ADDED}
+    former = {new: old for old, new in load_family(record["family"]).Options.former_names.items()}
+    named["options"] = {
+        former.get(name, name): value for name, value in record["options"].items() if value or name not in ADDED
+    }
     if "warm" in record:
         named["warm"] = record["warm"]["digest"]
         named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})

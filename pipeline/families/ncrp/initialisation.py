@@ -50,7 +50,7 @@ def initial_global_state(summary: Summary, options: NcrpOptions) -> NcrpGlobalSt
     NcrpGlobalState
         The state.
     """
-    columns, gradual = options.max_nodes, options.start == "gradual"
+    columns, gradual = options.max_nodes, options.initial_tree == "gradual"
     nothing = np.zeros(columns)
     root = Tree(first_tree(columns, 0).parents, options.depth if gradual else 2)
     end_log = end_logs(root, sticks(root, nothing, nothing, options.gamma), options.gamma)
@@ -84,7 +84,7 @@ def initial_global_state(summary: Summary, options: NcrpOptions) -> NcrpGlobalSt
 
 def _initialisation(summary: Summary, options: NcrpOptions) -> Initialisation:
     """Return the state of the start before any document was swept."""
-    columns, gradual = options.max_nodes, options.start == "gradual"
+    columns, gradual = options.max_nodes, options.initial_tree == "gradual"
     leaves = options.leaves or min(MAX_LEAVES, -(-summary.documents // 2))
     most = columns // 2 if gradual else (columns - 1) * 4 // 5
     admits = gradual and summary.documents and not summary.warm
@@ -114,7 +114,7 @@ def with_candidates(
     none = np.zeros(0, dtype=np.int64)
     candidates = delta.ids.get("document", none)[: global_state.initialisation.max_seeds]
     start = replace(global_state.initialisation, seed_candidates=candidates, seeds_root=True)
-    if options.start == "gradual":
+    if options.initial_tree == "gradual":
         first = candidates[candidates <= start.hash_limit]
         return admit_seeds(
             replace(global_state, initialisation=start), Moves(global_state.upcoming.tree), first, stream

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ Learned = Literal["alpha", "eta", "gamma"]
 class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tree of topics, variational"):
     """Options of `Ncrp`."""
 
+    former_names: ClassVar[Mapping[str, str]] = {"start": "initial_tree", "grow": "new_paths"}
+
     depth: int = Field(
         3, ge=2, le=8, description="number of levels L of the tree; each document has one path of L nodes"
     )
@@ -27,7 +30,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         ge=1,
         description="number of documents that the initial clusters start from, each of which becomes a leaf "
         "(default: half of the documents, at most 300 and four fifths of max_nodes, or half of it "
-        "with start gradual)",
+        "with initial_tree gradual)",
     )
     alpha: tuple[float, ...] = Field(
         (),
@@ -54,9 +57,9 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         description="of the topics: point, the most probable value, which predicts better; dirichlet, a full "
         "posterior as in Wang and Blei, which uses fewer nodes",
     )
-    start: Literal["clustering", "gradual"] = Field(
+    initial_tree: Literal["clustering", "gradual"] = Field(
         "clustering",
-        description="initial tree: clustering, documents are clustered into leaves and these into groups; "
+        description="clustering, documents are clustered into leaves and these into groups; "
         "gradual, the documents are admitted over the first iterations, at least twice as many "
         "each time, and some open new paths, as in Wang and Blei",
     )
@@ -64,11 +67,11 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         (), description="hyperparameters to learn: alpha, eta (with posterior dirichlet), gamma"
     )
     document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
-    grow: int | None = Field(
+    new_paths: int | None = Field(
         None,
         ge=0,
         description="number of documents in an iteration that may open a new path, drawn from their q(c) "
-        "(default: 0, or 2 after start gradual)",
+        "(default: 0, or 2 with initial_tree gradual)",
     )
     prune: float = Field(1e-6, ge=0, description="remove a node whose expected number of documents is smaller")
     merge: float = Field(
@@ -104,7 +107,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
 
     def growing(self) -> int:
         """Return at how many documents the tree may grow."""
-        return self.grow if self.grow is not None else 2 if self.start == "gradual" else 0
+        return self.new_paths if self.new_paths is not None else 2 if self.initial_tree == "gradual" else 0
 
     def alphas(self) -> npt.NDArray[np.float64]:
         """Return alpha of each level."""

@@ -70,7 +70,7 @@ def move_nodes(
         clustering = False
     elif not clustering and options.growing():
         moves = moves.grown(_growing(sums, options, tree, moves, stream))
-    if options.start == "gradual" and start.hash_limit < ALL:
+    if options.initial_tree == "gradual" and start.hash_limit < ALL:
         limit = _next_limit(start.hash_limit, start.admission_factor)
         seeds = start.seed_candidates[(start.seed_candidates > start.hash_limit) & (start.seed_candidates <= limit)]
         admitting = replace(global_state, initialisation=replace(start, hash_limit=limit))

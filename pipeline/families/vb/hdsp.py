@@ -266,7 +266,7 @@ def _initial_log_rate(table: LabelTable, options: HdspOptions) -> Vector:
     values above its mean and below, of half its documents each.
     """
     log_rate = np.zeros((len(table), options.topics))
-    if options.start == "lda" or not len(table):
+    if options.initial_topics == "lda" or not len(table):
         return log_rate
     labels = [(row, -INITIAL_LOG_FACTOR, float(count)) for row, count in enumerate(table.documents)]
     for row, covariate in enumerate(table.numbers, start=len(table.names)):

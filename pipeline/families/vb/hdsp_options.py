@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,6 +19,8 @@ Learned = Literal["gamma", "alpha", "weights", "variance"]
 
 class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
     """Options of the family."""
+
+    former_names: ClassVar[Mapping[str, str]] = {"start": "initial_topics"}
 
     topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
     scaling: Literal["labels", "linear"] = Field(
@@ -56,9 +59,9 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         "weights; it shrinks towards zero if most labels are rare). The weights themselves are "
         "always learned",
     )
-    start: Literal["labels", "lda"] = Field(
+    initial_topics: Literal["labels", "lda"] = Field(
         "labels",
-        description="initial topics: labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
+        description="labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
         "of LDA without labels, as in the paper, which mostly gives poorer bounds and predictions",
     )
     lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="number of these sweeps, made in the first iteration")

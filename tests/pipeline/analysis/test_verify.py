@@ -23,7 +23,7 @@ FITS = (
     {"family": "gibbs-lda", "topics": 3},
     {"family": "gibbs-hdp", "start_topics": 2},
     {"family": "gibbs-ncrp"},
-    {"family": "ncrp", "start": "gradual"},
+    {"family": "ncrp", "initial_tree": "gradual"},
     {"family": "lda", "topics": 140},
     {"family": "vb-lda", "topics": 4},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "batch_shards": 2},

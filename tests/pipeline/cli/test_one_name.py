@@ -9,6 +9,7 @@ from collapsium.pipeline.cli.app import COMMANDS, load_command, parse
 from collapsium.pipeline.cli.reference import commands
 from collapsium.pipeline.corpora.ingest import reading_options
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
+from collapsium.pipeline.families.registry import family_names, load_family, make_options
 from collapsium.pipeline.options import names_of, option_names
 from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable
 from collapsium.pipeline.workflows.batch.job_file import reading_names
@@ -128,3 +129,15 @@ def test_help_of_ingest__shows_what_it_takes():
     parameters = inspect.signature(pipeline.ingest).parameters
     assert {"text", "labels", "stop_words", "segments"} <= set(parameters)
     assert "reading" not in parameters
+
+
+def test_no_option_of_a_family_has_the_name_of_an_option_of_all_fits():
+    for family in family_names():
+        shared = {*load_family(family).Options.model_fields} & {*option_names(pipeline.fit), *LIMIT_NAMES}
+        assert not shared, family
+
+
+def test_options_are_read_by_the_names_that_they_had_in_0_1():
+    ncrp = make_options("ncrp", {"start": "gradual", "grow": 2})
+    assert (ncrp.initial_tree, ncrp.new_paths) == ("gradual", 2)
+    assert make_options("hdsp", {"start": "lda"}).initial_topics == "lda"

@@ -28,9 +28,15 @@ class TestNCRP(Conformance):
     matrix = (
         {},
         {"form": "factorised", "depth": 2, "learn": ("alpha", "gamma")},
-        {"posterior": "dirichlet", "depth": 4, "learn": ("alpha", "eta", "gamma"), "grow": 2},
+        {"posterior": "dirichlet", "depth": 4, "learn": ("alpha", "eta", "gamma"), "new_paths": 2},
         {"depth": 4, "max_nodes": 9, "leaves": 4, "prune": 0.5, "compare": False},
-        {"start": "gradual", "form": "factorised", "posterior": "dirichlet", "max_nodes": 40, "document_sweeps": 3},
+        {
+            "initial_tree": "gradual",
+            "form": "factorised",
+            "posterior": "dirichlet",
+            "max_nodes": 40,
+            "document_sweeps": 3,
+        },
     )
 
     losing = (5, 6)  # a start takes three rounds
@@ -45,7 +51,7 @@ class TestNCRP(Conformance):
         """From the one before: each iteration's responsibilities are made again, by the twin, through all moves."""
         problem, found = states(small[0], self.family, options, 22)
         tokens = Corpus(small[0]).vocabulary.tokens
-        gradual = options.get("start") == "gradual"
+        gradual = options.get("initial_tree") == "gradual"
         assert len({state.global_state.fitted.depth for state, _ in found}) == (
             1 if gradual else min(2, problem.config.depth - 1)
         )
@@ -210,8 +216,8 @@ def test_planted_tree__is_recovered(planted, tmp_path):
 
 OPTIONS = [
     {"form": "conditional", "posterior": "point", "learn": ("alpha", "gamma")},
-    {"form": "factorised", "posterior": "point", "grow": 3},
-    {"form": "conditional", "posterior": "dirichlet", "grow": 3, "learn": ("eta",)},
+    {"form": "factorised", "posterior": "point", "new_paths": 3},
+    {"form": "conditional", "posterior": "dirichlet", "new_paths": 3, "learn": ("eta",)},
     {"form": "factorised", "posterior": "dirichlet", "learn": ("alpha", "eta", "gamma"), "document_sweeps": 2},
 ]
 
@@ -243,9 +249,9 @@ def test_shards__change_nothing_but_rounding(tmp_path, options):
 
 
 def test_trees__grow_where_documents_leave_them(small):
-    """From one leaf, by whole paths at the prior; without `grow` the tree stays as it is."""
+    """From one leaf, by whole paths at the prior; without `new_paths` the tree stays as it is."""
     for grow in (0, 3):
-        options = {"leaves": 1, "grow": grow, "gamma": 5.0, "compare": False, "merge": 1.0, "prune": 0.0}
+        options = {"leaves": 1, "new_paths": grow, "gamma": 5.0, "compare": False, "merge": 1.0, "prune": 0.0}
         _, found = states(small[0], "ncrp", options, 35)
         require_ascent(found)
         figures = [progress.figures for _, progress in found]
@@ -258,7 +264,7 @@ def test_trees__grow_where_documents_leave_them(small):
 
 def test_max_nodes__are_never_exceeded(small):
     for most in (3, 5, 20):
-        _, found = states(small[0], "ncrp", {"max_nodes": most, "grow": 5, "gamma": 10.0, "leaves": 50}, 25)
+        _, found = states(small[0], "ncrp", {"max_nodes": most, "new_paths": 5, "gamma": 10.0, "leaves": 50}, 25)
         for state, _ in found:
             for parents in (state.global_state.fitted.node_parent, state.global_state.upcoming.next_parent):
                 assert parents.size == most

@@ -42,7 +42,7 @@ class TestHDSP(Conformance):
     labelled, word_prior = True, {"eta": 0.1}
     matrix = (
         {"topics": 4},
-        {"topics": 3, "scaling": "linear", "lda_sweeps": 1, "document_sweeps": 1, "start": "lda"},
+        {"topics": 3, "scaling": "linear", "lda_sweeps": 1, "document_sweeps": 1, "initial_topics": "lda"},
         {"topics": 12, "learn": ["gamma", "weights"], "alpha": 5.0},
     )
     ascends = matrix
@@ -293,7 +293,7 @@ def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
 def test_planted_weights__keep_their_order(tmp_path):
     settings_ = {"documents": 600, "words": 60, "tokens": 60, "seed": 5}
     simulate(tmp_path / "c", family="hdsp", topics=4, eta=0.05, alpha=1.0, gamma=8.0, **settings_)
-    options = {"topics": 4, "eta": 0.05, "start": "lda", "alpha": 1.0}
+    options = {"topics": 4, "eta": 0.05, "initial_topics": "lda", "alpha": 1.0}
     model = fit(tmp_path / "c", tmp_path / "run", family="hdsp", scheduler="serial", iterations=60, **options)
     from collapsium.pipeline.families.model import Model
 
