@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 """Characters of sparklines, from low to high."""
 
@@ -61,3 +63,11 @@ def sample_text(share: float) -> str:
 def plain(text: str) -> str:
     """Return a text without control characters, which words and labels of a corpus may contain."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def shown_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Return recorded options for people, with the size of a table of weights in its place."""
+    table = options.get("weights")
+    if not isinstance(table, Mapping):
+        return dict(options)
+    return {**options, "weights": f"a table of {len(table['words']):,} words"}

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.families.word_weights import shown
+from collapsium.pipeline.formatting import shown_options
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST
@@ -106,7 +106,7 @@ def _run(run: Run) -> dict[str, Any]:
     ended = next((event["reason"] for event in reversed(events) if event.get("event") == "end"), None)
     facts: dict[str, Any] = {"kind": "run", "path": run.folder.url}
     facts.update({name: record.get(name) for name in ("family", "options", "limits", "seed", "corpus", "heldout")})
-    facts["options"] = None if facts["options"] is None else shown(facts["options"])
+    facts["options"] = None if facts["options"] is None else shown_options(facts["options"])
     facts["iterations"] = iterations[-1]["iteration"] if iterations else 0
     facts["score"] = next((event["score"] for event in reversed(iterations) if "score" in event), None)
     facts["ended"] = ended
@@ -146,7 +146,7 @@ def _model(model: Model) -> dict[str, Any]:
     figures = load_family(record.family).figures(model.global_state)
     return {
         "family": record.family,
-        "options": shown(record.options),
+        "options": shown_options(record.options),
         "iterations": record.iterations,
         "documents": sum(shard.documents for shard in record.shards),
         "words": record.vocabulary.words,

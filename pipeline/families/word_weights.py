@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from collapsium.pipeline.families.base import FamilyOptions
@@ -96,6 +95,7 @@ def _read(path: str) -> Iterator[tuple[object, object]]:
 
 
 def _parquet_rows(content: bytes) -> Iterator[tuple[object, object]]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
@@ -146,11 +146,3 @@ def _table(rows: Iterable[tuple[object, object]]) -> WeightTable:
     if not any(weights.values()):
         raise ValueError("expected a weight above 0 (all are 0)")
     return WeightTable(words=tuple(weights), weights=tuple(weights.values()))
-
-
-def shown(options: Mapping[str, object]) -> dict[str, object]:
-    """Return recorded options for people, with the size of a table of weights in its place."""
-    table = options.get("weights")
-    if not isinstance(table, Mapping):
-        return dict(options)
-    return {**options, "weights": f"a table of {len(table['words']):,} words"}

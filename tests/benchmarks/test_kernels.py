@@ -43,6 +43,7 @@ from collapsium.workers.kernels.cvb.stochastic import Batches, MovingCounts, swe
 from collapsium.workers.kernels.cvb.warm_start import expected_counts, initialise, initialise_active, initialise_dense
 from collapsium.workers.kernels.cvb.words import add_counts, add_log_absent, word_tables
 from collapsium.workers.kernels.prediction import fold_in, pair_probability
+from collapsium.workers.kernels.records import UNWEIGHTED
 from collapsium.workers.kernels.vb.mean_field import fold_words, sweep_mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 from tests.strategies import documents_of
@@ -74,10 +75,10 @@ def state():
     q /= q.sum(axis=1, keepdims=True)
     shape = (shard.words.size, TOPICS)
     mean, variance = np.zeros(shape), np.zeros(shape)
-    add_counts(shard.position, shard.counts, q, mean, variance)
+    add_counts(shard.position, shard.counts, UNWEIGHTED, q, mean, variance)
     owner = np.repeat(np.arange(shard.documents, dtype=np.int32), np.diff(shard.offsets))
     documents = np.zeros((shard.documents, TOPICS))
-    add_counts(owner, shard.counts, q, documents, np.zeros((0, 0)))
+    add_counts(owner, shard.counts, UNWEIGHTED, q, documents, np.zeros((0, 0)))
     return shard, q, mean, variance, documents.astype(np.float32)
 
 
@@ -114,20 +115,20 @@ def test_sweep_second(benchmark, state):
 
 def test_counts(benchmark, state):
     shard, q, mean, variance, _ = state
-    benchmark(add_counts, shard.position, shard.counts, q, np.zeros_like(mean), np.zeros_like(variance))
+    benchmark(add_counts, shard.position, shard.counts, UNWEIGHTED, q, np.zeros_like(mean), np.zeros_like(variance))
 
 
 def test_log_absent(benchmark, state):
     shard, q, mean, _, _ = state
     found = np.empty_like(mean)
-    benchmark(add_log_absent, shard.position, shard.counts, q, found)
+    benchmark(add_log_absent, shard.position, shard.counts, UNWEIGHTED, q, found)
     assert np.isfinite(found).all()
 
 
 def test_word_tables(benchmark, state):
     shard, q, mean, variance, _ = state
     absent, tables = np.empty_like(mean), np.empty(mean.shape[0])
-    add_log_absent(shard.position, shard.counts, q, absent)
+    add_log_absent(shard.position, shard.counts, UNWEIGHTED, q, absent)
     benchmark(word_tables, WordMoments(mean, variance, absent), np.full(mean.shape[0], 0.1), tables, np.zeros(1))
     assert (tables > 0).all()
 

@@ -13,8 +13,7 @@ from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
 from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.families.word_weights import shown
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import plain, shown_options
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.page import time as timeview
 from collapsium.pipeline.reporting.page.context import Material
@@ -344,7 +343,7 @@ def facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str, 
     groups = [
         ("Publication", _texts(facts_of(material.version))),
         ("Fit", _texts(fit)),
-        ("Options", _texts(shown(model.options).items())),
+        ("Options", _texts(shown_options(model.options).items())),
         ("Constant hyperparameters", [(name, figures.number(value)) for name, value in sorted(constant.items())]),
         ("Limits", _texts((record.get("limits") or {}).items())),
         ("Versions", _texts((record.get("versions") or {"collapsium": version("collapsium")}).items())),

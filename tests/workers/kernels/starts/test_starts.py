@@ -34,7 +34,7 @@ def test_cooccurrences__are_products_of_counts(seed, low, size):
     high = min(low + size, WORDS)
     together = np.ones((high - low, WORDS))
     word_vectors.cooccurrences(pairs, number, low, together)
-    np.testing.assert_allclose(together - 1.0, naive.cooccurrences(*pairs, number, WORDS)[low:high], atol=1e-12)
+    np.testing.assert_allclose(together - 1.0, naive.cooccurrences(*pairs[:3], number, WORDS)[low:high], atol=1e-12)
 
 
 @given(SEEDS)
@@ -92,7 +92,7 @@ def test_vectors_of_documents__are_weighed_sums(seed):
     weight, vectors = generator.random(number.size), generator.normal(size=(number.size, 5)).astype(np.float32)
     result = np.empty((pairs.offsets.size - 1, 5), dtype=np.float32)
     clusters.document_vectors(pairs, weight, vectors, result)
-    np.testing.assert_allclose(result, naive.document_vectors(*pairs, weight, vectors), atol=1e-5)
+    np.testing.assert_allclose(result, naive.document_vectors(*pairs[:3], weight, vectors), atol=1e-5)
 
 
 @given(SEEDS, st.integers(1, 12))
@@ -124,7 +124,7 @@ def test_a_mixture__is_that_of_plain_sums(seed, root_share, power):
     model = mixture.Mixture(np.ascontiguousarray(topics), root, generator.normal(size=3), root_share, power)
     shares = np.empty((pairs.offsets.size - 1, 3), dtype=np.float32)
     mixture.document_shares(pairs, number, model, shares)
-    counted = naive.table(*pairs, number, WORDS)
+    counted = naive.table(*pairs[:3], number, WORDS)
     np.testing.assert_allclose(shares, naive.document_shares(counted, *model), atol=1e-5)
     leaf, rest = np.zeros((WORDS, 3)), np.zeros(WORDS)
     mixture.count_words(pairs, number, model, shares, leaf, rest)
