@@ -60,8 +60,9 @@ def power(base: float, exponent: int) -> float:
     while exponent > 0:
         if exponent & 1:
             result *= base
-        base *= base
         exponent >>= 1
+        if exponent > 0:
+            base *= base
     return result
 
 
