@@ -7,18 +7,16 @@ computes the weights from the corpus.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.storage.errors import near
+from collapsium.storage.readers.weights_file import read_weights
 
 LOG_TF_IDF = "log-tf-idf"
 FORMULAS = ("idf", LOG_TF_IDF, "entropy")
@@ -61,7 +59,11 @@ class WeightedOptions(FamilyOptions):
             return value
         if isinstance(value, (str, os.PathLike)):
             path = os.fspath(value)
-            return _table(_read(path))
+            try:
+                return _table(read_weights(path))
+            except FileNotFoundError:
+                hint = near(path, FORMULAS)
+                raise ValueError(f"expected {', '.join(FORMULAS)} or a file (there is no such file{hint})") from None
         if isinstance(value, Mapping):
             if set(value) == {"words", "weights"} and all(
                 isinstance(column, (list, tuple)) for column in value.values()
@@ -80,54 +82,6 @@ class WeightedOptions(FamilyOptions):
     def for_tasks(self) -> Self:
         """Return the options without a table of weights, as the rows of the words have them."""
         return self.model_copy(update={"weights": None}) if isinstance(self.weights, WeightTable) else self
-
-
-def _read(path: str) -> Iterator[tuple[object, object]]:
-    """Yield the words and weights of a file."""
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        suggested = near(path, FORMULAS)
-        raise ValueError(f"expected {', '.join(FORMULAS)} or a file (there is no such file{suggested})") from None
-    except OSError as error:
-        raise ValueError(f"expected a file that can be read ({error.strerror})") from None
-    yield from _parquet_rows(content) if path.endswith(".parquet") else _text_rows(content)
-
-
-def _parquet_rows(content: bytes) -> Iterator[tuple[object, object]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(io.BytesIO(content))
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"expected a Parquet file ({str(error).splitlines()[0]})") from None
-    if table.num_columns != 2:
-        raise ValueError(f"expected two columns, a word and its weight ({table.num_columns} in the file)")
-    yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
-
-
-def _text_rows(content: bytes) -> Iterator[tuple[object, object]]:
-    """Yield the words and weights of lines with a tab or a comma between; the first line may be a heading."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"expected UTF-8 ({error.reason} at byte {error.start})") from None
-    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
-    except csv.Error as error:
-        raise ValueError(f"expected a word and its weight in each line ({error})") from None
-    for number, row in enumerate(rows, 1):
-        if not row:
-            continue
-        if len(row) != 2:
-            raise ValueError(f"expected a word and its weight in each line ({len(row)} columns in line {number})")
-        try:
-            yield row[0], float(row[1])
-        except ValueError:
-            if number > 1:
-                raise ValueError(f"expected a number behind each word ({row[1]!r} in line {number})") from None
 
 
 def _table(rows: Iterable[tuple[object, object]]) -> WeightTable:

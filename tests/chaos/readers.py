@@ -17,6 +17,7 @@ import zarr
 
 from collapsium.pipeline import ingest
 from collapsium.pipeline.engine.setup.limits import read_config
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.building.flatten import flattened
 from collapsium.storage.building.ingest import ingest_vectors
 from collapsium.storage.corpus.corpus import Corpus
@@ -33,6 +34,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
 from collapsium.storage.io.transactions import created
 from collapsium.storage.readers.open import TEXTS, ReadOptions, open_vectors
+from collapsium.storage.readers.proportions_file import read_proportions
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.comparison import row_of
@@ -159,8 +161,28 @@ def seeds_of(name):
         "model": lambda: [_model()],
         "summary": lambda: [_summary(), _summary(dates=_dates())],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
+        "weights": lambda: [b"word,weight\na,1.5\nb,2\n", b"a\t0\nb\t1e3\n"],
+        "weights-table": lambda: [_weights()],
+        "proportions": lambda: [_proportions(name) for name in PROPORTIONS],
         "config": lambda: [b'family = "lda"\ntopics = 3\niterations = 5\n'],
     }[name]()
+
+
+PROPORTIONS = {
+    "columns": {"topic_0": [0.25, 1.0], "topic_1": [0.75, 0.0]},
+    "lists": {"proportions": [[0.25, 0.75], [1.0, 0.0]]},
+    "sparse": {"topics": [[0, 1], [0]], "proportions": [[0.25, 0.75], [1.0]]},
+}
+
+
+def _proportions(name):
+    return encode_columns(
+        {"id": pa.array(["a", "b"]), **{key: pa.array(value) for key, value in PROPORTIONS[name].items()}}
+    )
+
+
+def _weights():
+    return encode_columns({"word": pa.array(["a", "b"]), "weight": pa.array([1.5, 2.0])})
 
 
 def _events():
@@ -319,8 +341,27 @@ READERS = {
     "model": lambda data, place: StoredModel(_put(MODEL, data, place).path),
     "summary": lambda data, place: _read_summary(data, place),
     "arrays": _arrays,
+    "weights": lambda data, place: _read_weights("weights.csv", data, place),
+    "weights-table": lambda data, place: _read_weights("weights.parquet", data, place),
+    "proportions": lambda data, place: _read_proportions(data, place),
     "config": lambda data, place: _config(data, place),
 }
+
+
+def _read_weights(name, data, place):
+    """Options with a file of weights: those of the options or an error of these."""
+    table = make_options("lda", {"topics": 2, "weights": str(Path(_put(name, data, place).path) / name)}).weights
+    assert all(0.0 <= weight < np.inf for weight in table.weights)
+    assert len(set(table.words)) == len(table.words) == len(table.weights)
+
+
+def _read_proportions(data, place):
+    """Proportions of which each document's add up to 1, of topics that are within the width."""
+    found = read_proportions(str(Path(_put("x.parquet", data, place).path) / "x.parquet")).proportions
+    owner = np.repeat(np.arange(found.documents), np.diff(found.offsets))
+    sums = np.bincount(owner, weights=found.shares, minlength=found.documents)
+    np.testing.assert_allclose(sums[found.known], 1.0, atol=1e-3)
+    assert ((found.topics >= 0) & (found.topics < found.width)).all()
 
 
 def _flat(documents):

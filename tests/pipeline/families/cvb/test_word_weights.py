@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import CollapsiumError, OptionError
+from collapsium.storage.readers import weights_file
 from collapsium.workers.families.document_pairs import weighed
 from tests.conftest import write_corpus, write_halves
 from tests.fits import arrays_of, bits, problem_of, scores_of
@@ -211,6 +213,21 @@ def test_files__of_another_kind_are_refused(small, tmp_path, content, ending):
     (tmp_path / f"bad.{ending}").write_bytes(content)
     with pytest.raises(OptionError, match="weights: expected"):
         fit(small[0], tmp_path / "run", family="lda", topics=3, weights=tmp_path / f"bad.{ending}")
+
+
+def test_files__that_are_no_files_or_swell_are_refused(tmp_path, monkeypatch):
+    """The name may come out of a record, so that a pipe must not be waited for, nor a bomb be decoded."""
+    os.mkfifo(tmp_path / "pipe.tsv")
+    for place in (tmp_path / "pipe.tsv", tmp_path):
+        with pytest.raises(OptionError, match="weights: expected a file .it is a folder, a pipe or a device"):
+            make_options("lda", {"topics": 3, "weights": str(place)})
+    swollen = pa.table({"word": ["a" * 10**8] * 40, "weight": np.ones(40)})
+    pq.write_table(swollen, tmp_path / "bomb.parquet", compression="zstd")
+    with pytest.raises(OptionError, match="weights: expected a Parquet file"):
+        make_options("lda", {"topics": 3, "weights": str(tmp_path / "bomb.parquet")})
+    monkeypatch.setattr(weights_file, "MAX_BYTES", 3)
+    with pytest.raises(OptionError, match="weights: expected a file of at most 3 bytes"):
+        make_options("lda", {"topics": 3, "weights": str(write_table(tmp_path / "w.csv", [("w1", 1)]))})
 
 
 @pytest.mark.parametrize("value", ["idff", 3, ["idf"], {"w0": "1"}, {"w0": True}, {1: 1.0}, {}])
