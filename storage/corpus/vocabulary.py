@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from collapsium.storage.corpus.manifest import VocabularyRecord
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.corpus.shard_columns import number_column, text_column
-from collapsium.storage.errors import DamagedError, InputError
+from collapsium.storage.errors import DamagedError, InputError, near
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet.bounded_file import BoundedFile
 from collapsium.storage.io.parquet.columns import number_array, string_array
@@ -23,6 +24,9 @@ from collapsium.storage.short_repr import short
 FILE = "vocabulary.parquet"
 MOST_COUNTED = 1 << 62
 """Largest number of documents or tokens of a word."""
+
+MAX_NAMED = 5
+"""Unknown words that a message names."""
 
 PARQUET_MAGIC = b"PAR1"
 COLUMNS = ("word", "words", "term", "terms", "token", "tokens")
@@ -75,6 +79,30 @@ class Vocabulary:
         file = FILE.replace(".", f"-{digest[:12]}.") if tagged else FILE
         folder.write(file, sink.getvalue())
         return VocabularyRecord(file=file, words=len(self), sha256=digest, words_sha256=words_digest(self.words))
+
+
+def named_unknown(unknown: Sequence[str], words: Sequence[str]) -> str:
+    """Return words that a vocabulary does not have, a few of them, each with the nearest words that it has.
+
+    Parameters
+    ----------
+    unknown : sequence of str
+        The unknown words.
+    words : sequence of str
+        Those of the vocabulary.
+
+    Returns
+    -------
+    str
+        Such as ``"'orbitt' (did you mean 'orbit'?) and 3 more"``.
+    """
+    named = []
+    for word in unknown[:MAX_NAMED]:
+        # Near words begin alike: a comparison with all would take long.
+        alike = [one for one in words if one[:1] == word[:1]]
+        named.append(f"{word!r}{near(word, alike, 2)}")
+    more = f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
+    return f"{', '.join(named)}{more}"
 
 
 def words_digest(words: list[str]) -> str:

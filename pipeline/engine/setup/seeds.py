@@ -10,11 +10,10 @@ import numpy as np
 
 from collapsium.pipeline.families.base import FamilyOptions, SeedTable
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.errors import OptionError, near
+from collapsium.storage.corpus.vocabulary import named_unknown
+from collapsium.storage.errors import OptionError
 
 SEEDS = "seeds"
-MAX_UNKNOWN = 5
-"""Unknown words that an error names."""
 
 
 def seeds_of(corpus: Corpus, config: FamilyOptions) -> SeedTable | None:
@@ -48,16 +47,10 @@ def _table(address: str, digest: str, seeds: Sequence[Any]) -> SeedTable:  # noq
     ids = {word: number for number, word in enumerate(vocabulary.words)}
     unknown = list(dict.fromkeys(word for topic in seeds for word in topic.words if word not in ids))
     if unknown:
-        named = [f"{word!r}{_near(word, vocabulary.words)}" for word in unknown[:MAX_UNKNOWN]]
-        more = f" and {len(unknown) - MAX_UNKNOWN} more" if len(unknown) > MAX_UNKNOWN else ""
-        raise OptionError(f"expected words of the vocabulary; it has no {', '.join(named)}{more}", SEEDS)
+        named = named_unknown(unknown, vocabulary.words)
+        raise OptionError(f"expected words of the vocabulary; it has no {named}", SEEDS)
     entries = [(k, ids[word], topic.strength) for k, topic in enumerate(seeds) for word in topic.words]
     topics, words, strength = (np.array(values) for values in zip(*entries, strict=True))
     # Words that were appended to a vocabulary may have no tokens yet.
     counts = strength.astype(np.float64) * np.maximum(vocabulary.tokens[words], 1)
     return SeedTable(topics.astype(np.int64), words.astype(np.int64), counts)
-
-
-def _near(word: str, words: Sequence[str]) -> str:
-    """Return the nearest words of a vocabulary, among those that begin with the same letter."""
-    return near(word, [one for one in words if one[:1] == word[:1]], 2)

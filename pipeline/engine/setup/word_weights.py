@@ -12,14 +12,13 @@ from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import OptionError, near
+from collapsium.storage.corpus.vocabulary import named_unknown
+from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.plain_tokens import WordWeights
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from collapsium.pipeline.engine.state import Shards
     from collapsium.pipeline.executors.base import Executor
     from collapsium.storage.corpus.vectors import AnyShard
@@ -31,7 +30,7 @@ OPTION = "weights"
 
 @dataclass(frozen=True)
 class WeightLimits:
-    """Limits of weights, and of unknown words."""
+    """Limits of weights, and of a table's unknown words."""
 
     smallest: float = 1e-3
     """Least weight of a word, as a share of the mean over the tokens.
@@ -39,8 +38,6 @@ class WeightLimits:
     A word in all documents then still has responsibilities, from which its plain tokens in each topic are known."""
     unknown_share: float = 0.5
     """Share of a table's words that the vocabulary may lack: more are a table for another vocabulary."""
-    named: int = 5
-    """Unknown words that a message names."""
 
 
 LIMITS = WeightLimits()
@@ -74,20 +71,14 @@ def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
     unknown = [word for word in table.words if word not in known]
     if not unknown:
         return None
-    named = [f"{word!r}{_near(word, vocabulary)}" for word in unknown[: LIMITS.named]]
-    more = f" and {len(unknown) - LIMITS.named:,} more" if len(unknown) > LIMITS.named else ""
+    named = named_unknown(unknown, vocabulary)
     if len(unknown) > LIMITS.unknown_share * len(table.words):
         raise OptionError(
             f"expected words of the vocabulary of {corpus.url}; it lacks {len(unknown):,} of {len(table.words):,}: "
-            f"{', '.join(named)}{more}",
+            f"{named}",
             OPTION,
         )
-    return f"weights of words that the vocabulary does not have are left out: {', '.join(named)}{more}"
-
-
-def _near(word: str, words: Sequence[str]) -> str:
-    """Return the nearest words of a vocabulary, among those that begin with the same letter."""
-    return near(word, [one for one in words if one[:1] == word[:1]], 2)
+    return f"weights of words that the vocabulary does not have are left out: {named}"
 
 
 def weights_of(corpus: Corpus, config: FamilyOptions, executor: Executor, shards: Shards) -> WordWeights | None:
