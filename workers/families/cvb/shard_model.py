@@ -227,7 +227,7 @@ class CollapsedShardModel(
             )
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
-        parts.update(_document_sums(shard, parameters, tables, bound))
+        parts.update(_document_sums(shard, parameters, tables, bound, new.to_arrays().get("document_pseudo")))
         return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
 
     def advance(
@@ -354,10 +354,13 @@ NO_ROWS = CollapsedRows(word_topic=np.zeros((0, 0)), word_tables=np.zeros(0))
 """Rows without words, for the parameters of topics alone."""
 
 
-def _document_sums(shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector) -> dict[str, Part]:
-    """Return `SweepSums`."""
-    eta = np.zeros(2)
-    words.log_eta(shard.weighted_lengths, np.array([parameters.concentration]), eta)
+def _document_sums(
+    shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector, pseudo: npt.NDArray[Any] | None
+) -> dict[str, Part]:
+    """Return `SweepSums`; where a start stays in the prior, its pseudo-counts have tables, as tokens have."""
+    eta, lengths = np.zeros(2), shard.weighted_lengths
+    lengths = lengths if pseudo is None else lengths + pseudo
+    words.log_eta(lengths, np.array([parameters.concentration]), eta)
     parts = {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}
     if parameters.tables or parameters.order == 2:
         parts["log_eta"] = fresh(eta[0])

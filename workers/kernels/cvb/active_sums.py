@@ -14,6 +14,7 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
+from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.moments import LARGEST, absence, expected_tables, positive
@@ -30,6 +31,8 @@ def active_tables(
     growth: OutFloat64Vector,
 ) -> None:
     """Add the documents' E[s_dk] of active topics, and sum the background's growth; twin: `naive.active_topics.tables`.
+
+    Counts that no responsibilities account for are pseudo-counts of a start, which have tables as tokens do.
 
     Parameters
     ----------
@@ -53,13 +56,14 @@ def active_tables(
         state.background,
     )
     topics = prior.size
-    absent, variance, all_prior = np.empty(topics), np.empty(topics), prior.sum()
+    absent, variance, held, all_prior = np.empty(topics), np.empty(topics), np.empty(topics), prior.sum()
     for document in range(offsets.size - 1):
         begin, at = active_offsets[document], starts[document]
         size = active_offsets[document + 1] - begin
         left = all_prior
         absent[:size] = 1.0
         variance[:size] = 0.0
+        held[:size] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
             weight = token_weight(pairs.weights, pair)
             single = counts[pair] == 1 and weight == 1.0
@@ -67,10 +71,14 @@ def active_tables(
                 q = min(float(responsibilities[at + j]) / UNIT, LARGEST)
                 absent[j] *= 1.0 - q if single else absence(1.0 - q, counts[pair], weight)
                 variance[j] += counts[pair] * weight * q * (1.0 - q)
+                held[j] += counts[pair] * weight * q
             at += size
         for j in range(size):
             k, mean = active_topics[begin + j], float(active_counts[begin + j])
             left -= prior[k]
+            if mean - held[j] > MIN_PSEUDO_COUNT:
+                # Pseudo-counts of a start are certain: the topic is in the document.
+                absent[j] = 0.0
             present, mean, spread = positive(mean, variance[j], absent[j], 1.0 - absent[j])
             if present > 0.0:
                 tables[k] += expected_tables(prior[k], present, mean, spread)

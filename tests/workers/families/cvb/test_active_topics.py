@@ -16,7 +16,7 @@ from collapsium.workers.families.cvb.active_topics import (
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, SweptRows
 from collapsium.workers.families.cvb.states import CollapsedRows
 from tests.naive import active as naive
-from tests.workers.kernels.cvb.test_active import listed_shards
+from tests.workers.kernels.cvb.listed import listed_shards
 
 TOPICS, MOST = st.integers(1, 3000), st.sampled_from([0, 0, 1, 5, 24, 200, 5000])
 

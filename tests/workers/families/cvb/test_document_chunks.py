@@ -10,7 +10,7 @@ from collapsium.workers.arrays.spill import SpillFiles, spill
 from collapsium.workers.families.cvb import active_topics as module
 from collapsium.workers.families.cvb.active_topics import LocalStateBuilder, chunk_bounds, document_chunks, starts_of
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
-from tests.workers.kernels.cvb.test_active import listed_shards
+from tests.workers.kernels.cvb.listed import listed_shards
 
 SIZES = [1, 3, 40, 1 << 24]  # of document_chunks: from one document to all
 

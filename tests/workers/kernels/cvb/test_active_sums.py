@@ -9,7 +9,7 @@ from collapsium.workers.kernels.cvb.records import ActiveTopics, TopicCounts
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active_topics as naive
 from tests.strategies import documents_of, pair_totals
-from tests.workers.kernels.cvb.test_active import Listed, listed_shards, priors_of, weighed_shards
+from tests.workers.kernels.cvb.listed import Listed, listed_shards, priors_of, weighed_shards
 
 pytestmark = pytest.mark.kernels
 
@@ -28,6 +28,16 @@ def test_active_tables__equal_their_twin(state):
     every = (np.diff(state.lists) == state.topics) * state.counts[1]
     tokens = listed.sum() + (prior * twin_grown).sum() + every.sum()
     np.testing.assert_allclose(tokens, state.shard.weighted_lengths.sum(), rtol=1e-6)
+
+
+@given(listed_shards(max_count=9) | weighed_shards(max_count=9), st.sampled_from([1.0, 30.0, 1e4]))
+def test_active_tables__of_pseudo_counts_are_those_of_tokens_that_are_certain(state, pseudo):
+    prior = state.noise.uniform(0.1, 2.0, state.topics)
+    tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
+    sparse = state.sparse._replace(counts=(state.counts[0] + pseudo).astype(np.float32))
+    sums.active_tables(state.pairs, state.active, sparse, prior, tables, grown)
+    given_ = state.shard.offsets, pair_totals(state.shard), *state.where
+    np.testing.assert_allclose(tables - 1, naive.tables(*given_, prior, pseudo)[0], rtol=1e-4, atol=1e-5)
 
 
 @given(listed_shards(max_count=9) | weighed_shards(max_count=9), st.sampled_from([1.0, -1.0]))

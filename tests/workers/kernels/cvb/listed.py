@@ -1,0 +1,182 @@
+"""Shards whose documents list topics, and sweeps of them by the kernels and by their twins."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.cvb.active_topics import starts_of
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.cvb import active
+from collapsium.workers.kernels.cvb import topic_moves as moves
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    NewActiveState,
+    Priors,
+    RowChanges,
+    RunningCounts,
+    SweepRows,
+)
+from collapsium.workers.kernels.records import DocumentPairs
+from tests.naive import active as naive
+from tests.naive import background as naive_background
+from tests.strategies import documents_of, pair_totals, weighed
+
+UNIT = naive.UNIT
+# The kernel computes in float32, where a weight is off by some 1e-6, and cuts to whole steps: what lies near a whole step
+# falls to either side, which moves the later pairs of the shard by that much. Powers take the bits of a float32 for
+# its logarithm, whose last places are lost beside the exponent: some 1e-5 of a weight.
+STEPS, TEMPERED_STEPS = 2, 4
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A shard whose documents list topics, and rows of its words in which other shards count too."""
+
+    shard: Shard
+    topics: int
+    lists: np.ndarray
+    topic: np.ndarray
+    share: np.ndarray
+    noise: np.random.Generator
+
+    @property
+    def given(self):
+        return self.shard.offsets, self.shard.position, pair_totals(self.shard)
+
+    @property
+    def starts(self):
+        return starts_of(self.shard.offsets, self.lists)
+
+    @property
+    def where(self):
+        return self.lists, self.topic, self.starts, self.share
+
+    @property
+    def pairs(self):
+        return document_pairs(self.shard)
+
+    @property
+    def active(self):
+        return ActiveTopics(self.lists, self.topic)
+
+    @property
+    def sparse(self):
+        return ActiveState(self.starts, self.share, *self.counts)
+
+    @property
+    def shape(self):
+        return self.shard.words.size, self.topics
+
+    @property
+    def counts(self):
+        """E[n_dk] of the lists and background tokens, as the kernels store them."""
+        found = naive.document_counts(self.shard.offsets, pair_totals(self.shard), *self.where)
+        return found[0].astype(np.float32), found[1].astype(np.float32)
+
+    def rows(self, extra):
+        """Rows and parameters; `extra` scales what other shards count."""
+        listed, rest = naive.word_counts(self.shape, *self.given, *self.where)
+        listed += np.floor(extra * self.noise.random(self.shape) * UNIT) / UNIT
+        rest += np.floor(extra * self.noise.random(rest.size) * UNIT) / UNIT
+        made = {"active": listed.astype(np.float32), "rest": rest, "even": 0.4}
+        made.update(a=self.noise.uniform(0.1, 2.0, self.topics), b=self.noise.uniform(0.1, 1.0, rest.size))
+        made["weight"] = made["a"] / self.noise.uniform(20.0, 40.0, self.topics)
+        row_topic = listed + naive_background.parts(listed, rest, made["even"], made["weight"])
+        made["totals"] = row_topic.sum(axis=0) + 20.0
+        made["ratio"] = made["a"] / made["totals"]
+        spread = naive_background.spread(made["active"], rest, made["even"], made["b"], made["weight"], made["ratio"])
+        made.update(row_topic=spread[0].astype(np.float32), background=spread[1].astype(np.float32))
+        return made
+
+
+@st.composite
+def listed_shards(draw, max_count=4):
+    """Documents that are empty, of one pair, of a few or of more than are gathered together; lists of any length."""
+    noise = np.random.default_rng(draw(st.integers(0, 2**31)))
+    topics, sharp = draw(st.integers(1, 6) | st.sampled_from([8, 9, 20])), draw(st.sampled_from([10.0, 0.3, 0.01]))
+    pairs = noise.choice([0, 1, 4, 18, 18], size=draw(st.integers(1, 4)))
+    rows = [
+        {int(word): int(noise.integers(1, max_count + 1)) for word in noise.choice(20, size, replace=False)}
+        for size in pairs
+    ]
+    sizes = np.where(pairs > 0, noise.choice([0, 1, (topics + 1) // 2, topics, topics], pairs.size), 0)
+    topic = [np.sort(noise.choice(topics, size, replace=False)) for size in sizes]
+    share = []
+    for count, size in zip(pairs, sizes, strict=True):
+        q = noise.dirichlet(np.full(size + 1, sharp), count)[:, :size]
+        if noise.random() < 0.5:  # no background
+            q /= np.maximum(q.sum(axis=1, keepdims=True), 1e-300)
+        share.append(np.floor(np.minimum(q, 1.0) * UNIT).ravel())
+    joined = [np.concatenate([np.zeros(0), *arrays]).astype(np.uint16) for arrays in (topic, share)]
+    lists = np.cumsum([0, *sizes]).astype(np.int64)
+    return Listed(Shard.of(0, documents_of(rows)), topics, lists, *joined, noise)
+
+
+def weighed_shards(**kwargs):
+    """The same, of weighted tokens."""
+    return listed_shards(**kwargs).map(lambda state: replace(state, shard=weighed(state.shard, state.lists.size)))
+
+
+def priors_of(rows, total=0.0):
+    """Priors of topics and words."""
+    return Priors(rows["a"], rows["b"], total)
+
+
+def sweep_rows(rows):
+    """Rows as the sweep began."""
+    return SweepRows(rows["row_topic"], rows["background"], rows["ratio"])
+
+
+def run(state, rows, power=1.0):
+    """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
+    share = np.full_like(state.share, 77)
+    counts = tuple(np.full_like(one, np.nan) for one in state.counts)
+    row_change, rest_change = np.array(rows.get("moved", np.zeros(state.shape)), np.float32), np.zeros(state.shape[0])
+    running = rows["totals"].copy()
+    active.sweep_active(
+        state.pairs, state.active, state.sparse, priors_of(rows), sweep_rows(rows), power,
+        RunningCounts(running, RowChanges(row_change, rest_change)), NewActiveState(state.starts, share, *counts),
+    )  # fmt: skip
+    return replace(state, share=share), row_change, rest_change, running, counts
+
+
+def run_twin(state, rows, power=1.0):
+    """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
+    return naive.sweep(
+        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], power, *state.where,
+        rows["totals"], rows["row_topic"], rows.get("moved", 0.0), state.shard.weights,
+    )  # fmt: skip
+
+
+def difference(share, other):
+    """How many steps two lists of responsibilities are apart."""
+    return np.abs(share.astype(np.int64) - other.astype(np.int64)).max(initial=0)
+
+
+def alone(a, steps, listed=None, count=1):
+    """A document of one pair, over the topics `listed`, and rows in which its weights are in proportion to a."""
+    topics = len(a)
+    listed = range(topics) if listed is None else listed
+    topic, lists = np.array(listed, dtype=np.uint16), np.array([0, len(listed)], dtype=np.int64)
+    share = np.array(steps, dtype=np.uint16)
+    state = Listed(Shard.of(0, documents_of([{0: count}])), topics, lists, topic, share, np.random.default_rng(0))
+    a, big = np.array(a, dtype=np.float64), 1e6
+    rows = {"a": a, "b": np.ones(1), "row_topic": np.full((1, topics), big, dtype=np.float32)}
+    rows["totals"] = np.full(topics, 10 * big)
+    rows["ratio"] = a / rows["totals"]
+    rows["background"] = (rows["row_topic"] @ rows["ratio"]).astype(np.float32)
+    return state, rows
+
+
+KEYS = st.integers(0, 2**63 - 1)
+
+
+def held_out(shard, key, share):
+    """Held-out copies of a shard's pairs."""
+    held = np.full(shard.pairs, 77, dtype=np.int32)
+    pairs = DocumentPairs(shard.offsets, shard.position, shard.counts)
+    moves.hold_out(pairs, shard.words, np.uint64(key), share, held)
+    return held

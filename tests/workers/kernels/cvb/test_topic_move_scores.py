@@ -1,0 +1,249 @@
+"""Tokens held out, and gains of moves on them: kernels beside their twins, and what must hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
+from collapsium.workers.kernels.cvb.deletion_scores import Deletions
+from collapsium.workers.kernels.cvb.merge_scores import Merges
+from collapsium.workers.kernels.cvb.records import TopicCounts
+from tests.naive import topic_moves as naive
+from tests.strategies import bags, documents_of
+from tests.workers.kernels.cvb.listed import KEYS, UNIT, Listed, held_out, listed_shards, priors_of, weighed_shards
+
+# Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
+pytestmark = [pytest.mark.kernels, pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")]
+
+
+@given(bags(max_documents=8, max_count=30), KEYS, st.sampled_from([0.0, 0.05, 0.1, 0.5, 0.999, 1.0]))
+def test_hold_out__equals_its_twin(given_, key, share):
+    shard = Shard.of(0, documents_of(given_[0]))
+    found = held_out(shard, key, share)
+    np.testing.assert_array_equal(
+        found, naive.hold_out(shard.offsets, shard.words, shard.position, shard.counts, key, share)
+    )
+    assert ((found >= 0) & (found <= shard.counts)).all()
+    if share in (0.0, 1.0):
+        np.testing.assert_array_equal(found, share * shard.counts)
+
+
+@given(bags(max_documents=6), bags(max_documents=6), KEYS, st.data())
+def test_hold_out__depends_on_the_address_of_a_pair_alone(one, other, key, data):
+    """Its document's number, its word and its copies' numbers: not on what else there is, nor on how words are numbered."""
+    number = data.draw(st.integers(0, min(len(one[0]), len(other[0])) - 1))
+    word, count, more = data.draw(st.integers(0, 6)), data.draw(st.integers(1, 20)), data.draw(st.integers(0, 5))
+    counts = []
+    for (rows, _), size in ((one, count), (other, count), (other, count + more)):
+        changed = [*rows[:number], {**rows[number], word: size}, *rows[number + 1 :]]
+        shard = Shard.of(0, documents_of(changed))
+        pairs = np.arange(*shard.offsets[number : number + 2])
+        found = held_out(shard, key, 0.5)
+        counts.append(int(found[pairs[shard.words[shard.position[pairs]] == word]][0]))
+    assert counts[0] == counts[1]
+    assert counts[1] <= counts[2] <= counts[1] + more
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
+def test_hold_out__takes_the_share_that_it_is_told(share):
+    """Within four standard errors: over all, by document, by word, by the place of a copy; and pairs are independent."""
+    documents, words, copies = 40, 25, 4
+    shard = Shard.of(0, documents_of([dict.fromkeys(range(words), copies)] * documents))
+    for key in (1, 2**62 + 12345):
+        held = held_out(shard, key, share).reshape(documents, words) / copies
+        error = 4 * np.sqrt(share * (1 - share) / copies)
+        assert abs(held.mean() - share) < error / np.sqrt(held.size)
+        assert (abs(held.mean(axis=1) - share) < error * 1.2 / np.sqrt(words)).all()
+        assert (abs(held.mean(axis=0) - share) < error * 1.2 / np.sqrt(documents)).all()
+        variance = share * (1 - share) / copies
+        assert abs(held.var() / variance - 1) < 0.25
+        neighbours = ((held[:, 1:] - share) * (held[:, :-1] - share)).mean() / variance
+        assert abs(neighbours) < 4 / np.sqrt(held.size)
+    assert (held_out(shard, 1, share) != held_out(shard, 2, share)).any()
+
+
+def merges(state, rows, held, kept, gone):
+    """What merging gains, and squares, by the kernel."""
+    return judged(state, rows, held, kept, gone)[0]
+
+
+def judged(state, rows, held, kept, gone, ratio=None):
+    """What merging gains, and squares; and what the tokens score as things are, and their number."""
+    ratio = np.zeros(0) if ratio is None else ratio
+    gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones(2)
+    candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), ratio, gain, square)
+    priors, topics = priors_of(rows, rows["b"].sum()), TopicCounts(rows["row_topic"], rows["totals"])
+    merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
+    return np.stack([gain, square]) - 1, score - 1
+
+
+def all_pairs(topics):
+    return np.array([(k, m) for k in range(topics) for m in range(topics) if k != m]).reshape(-1, 2).T
+
+
+@given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), KEYS, st.sampled_from([0.1, 0.5, 1.0]))
+def test_score_merges__equals_its_twin(state, extra, key, share):
+    rows, held = state.rows(extra), held_out(state.shard, key, share)
+    kept, gone = all_pairs(state.topics)
+    found, score = judged(state, rows, held, kept, gone)
+    where = *state.given[:2], held, state.lists, state.topic, *state.counts
+    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
+    twin = naive.score_merges(*where, *parts, rows["b"].sum(), kept, gone)
+    np.testing.assert_allclose(found, twin, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(score, naive.score(*where, *parts), rtol=1e-7, atol=1e-10)
+
+
+@given(weighed_shards(), KEYS)
+def test_score_merges__divides_by_the_plain_tokens_of_topics_of_weighted_words(state, key):
+    rows, held = state.rows(5.0), held_out(state.shard, key, 0.5)
+    ratio = state.noise.uniform(0.2, 3.0, state.topics)
+    score = judged(state, rows, held, [], [], ratio)[1]
+    where = *state.given[:2], held, state.lists, state.topic, *state.counts
+    twin = naive.score(*where, rows["a"], rows["b"], rows["totals"], rows["row_topic"], ratio)
+    np.testing.assert_allclose(score, twin, rtol=1e-7, atol=1e-10)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]), KEYS)
+def test_score_merges__is_the_same_both_ways_and_nothing_where_nothing_is_held_out(state, extra, key):
+    rows, held = state.rows(extra), held_out(state.shard, key, 0.5)
+    kept, gone = all_pairs(state.topics)
+    np.testing.assert_allclose(
+        merges(state, rows, held, kept, gone), merges(state, rows, held, gone, kept), rtol=1e-9, atol=1e-12
+    )
+    assert not merges(state, rows, np.zeros_like(held), kept, gone).any()
+
+
+def three_topics(rows, steps):
+    """Documents that all list three topics, each with its own responsibilities in all pairs."""
+    shard = Shard.of(0, documents_of(rows))
+    listed = shard.lengths > 0
+    lists = np.concatenate([[0], np.cumsum(np.where(listed, 3, 0))]).astype(np.int64)
+    topic = np.tile(np.arange(3, dtype=np.uint16), int(listed.sum()))
+    shares = [np.tile(one, size) for one, size in zip(steps, np.diff(shard.offsets), strict=True)]
+    return Listed(shard, 3, lists, topic, np.concatenate(shares).astype(np.uint16), np.random.default_rng(0))
+
+
+HALVES = [UNIT // 2, UNIT // 2, 0]
+
+
+def test_score_merges__of_two_halves_of_a_topic_gains_nothing_but_the_smoothing():
+    """Without b_w and B nothing changes; topics of unlike words lose."""
+    state = three_topics([{0: 6, 1: 1}, {}, {1: 1, 2: 6}], [HALVES, HALVES, [0, 0, UNIT]])
+    rows = state.rows(0.0)
+    column = np.float32([300.0, 20.0, 2.0])
+    rows["row_topic"] = np.stack([column, column, column[::-1]], axis=1)
+    rows["b"] = np.full(3, 1e-9)
+    rows["totals"] = rows["row_topic"].sum(axis=0, dtype=np.float64) + rows["b"].sum()
+    gain, square = merges(state, rows, state.shard.counts, [0, 0], [1, 2])
+    assert abs(gain[0]) < 1e-9
+    assert square[0] < 1e-9
+    assert gain[1] < -0.1
+    assert square[1] > 0.0
+
+
+def spilt(state, rows, number):
+    """Where the tokens of topics would go, by the kernel."""
+    found = np.ones((int(number.max(initial=-1)) + 1, state.topics))
+    priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
+    where = state.pairs, state.active, state.sparse
+    deletion_scores.reassign(*where, priors, topics, rows["background"], number, found)
+    return found - 1
+
+
+def deletes(state, rows, held, number, spilt_):
+    """What deleting gains, and squares, by the kernel."""
+    gain, square = np.ones(len(spilt_)), np.ones(len(spilt_))
+    priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
+    where, candidates = (state.active, state.sparse), Deletions(number, spilt_, gain, square)
+    deletion_scores.score_deletions(state.pairs, held, *where, priors, topics, rows["background"], candidates)
+    return np.stack([gain, square]) - 1
+
+
+def drawn_candidates(state, data):
+    """Some topics in any order, and the number of each."""
+    gone = data.draw(st.permutations(range(state.topics)))[: data.draw(st.integers(0, state.topics))]
+    number = np.full(state.topics, -1, dtype=np.int64)
+    number[list(gone)] = np.arange(len(gone))
+    return list(gone), number
+
+
+# What is not listed weighs S_w less what is, in float32: some 1e-7 of S_w is lost, and less than 1e-5 of it is nothing.
+LOST = {"rtol": 2e-4, "atol": 2e-4}
+
+
+@given(listed_shards(max_count=9) | weighed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]), st.data())
+def test_reassign__equals_its_twin(state, extra, data):
+    rows, (gone, number) = state.rows(extra), drawn_candidates(state, data)
+    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
+    twin = naive.reassign(*state.given, *state.where, *state.counts, *parts)
+    found = spilt(state, rows, number)
+    np.testing.assert_allclose(found, twin, **LOST)
+    tokens = np.bincount(state.topic, weights=state.counts[0], minlength=state.topics)
+    assert (found.sum(axis=1) <= tokens[gone] + 1e-4).all()  # the rest goes to what is not listed
+    assert (found >= -1e-12).all()
+    assert not found[np.arange(len(gone)), gone].any()
+
+
+def test_reassign__gives_all_tokens_to_the_others_where_all_are_listed():
+    steps = [UNIT // 4, UNIT // 4, UNIT // 2]
+    state = three_topics([{0: 4, 1: 2}, {}, {1: 3, 2: 1}], [steps] * 3)
+    found = spilt(state, state.rows(3.0), np.array([-1, 1, 0]))
+    np.testing.assert_allclose(found.sum(axis=1), [5.0, 2.5], rtol=1e-12)
+    np.testing.assert_array_equal(found[[0, 1], [2, 1]], 0.0)
+
+
+@given(listed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]), KEYS, st.sampled_from([0.1, 0.5, 1.0]), st.data())
+def test_score_deletions__equals_its_twin(state, extra, key, share, data):
+    if state.topics == 1:
+        return  # the only topic is never deleted
+    rows, (gone, number) = state.rows(extra), drawn_candidates(state, data)
+    held = held_out(state.shard, key, share)
+    given_ = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
+    # As other shards have it too: topics that no document lists beside a candidate here get tokens of it elsewhere.
+    handed = naive.reassign(*state.given, *state.where, *state.counts, *given_)
+    handed += extra * state.noise.random(handed.shape) * (np.arange(state.topics) != np.array(gone)[:, np.newaxis])
+    found = deletes(state, rows, held, number, handed)
+    twin = naive.score_deletions(*state.given, held, *state.where, *state.counts, *given_, handed)
+    np.testing.assert_allclose(found, twin, **LOST)
+
+
+@given(listed_shards(max_count=9), st.sampled_from([1.0, 50.0]), KEYS)
+def test_scores__add_up_over_runs_of_documents(state, extra, key):
+    rows, held = state.rows(extra), held_out(state.shard, key, 0.5)
+    if state.topics == 1:
+        return
+    kept, gone = all_pairs(state.topics)
+    number = np.arange(state.topics)
+    handed = np.abs(state.noise.normal(size=(state.topics, state.topics)))
+    whole = merges(state, rows, held, kept, gone), deletes(state, rows, held, number, handed)
+    halves = [np.zeros_like(one) for one in whole]
+    cut = state.shard.documents // 2
+    for first, last in ((0, cut), (cut, state.shard.documents)):
+        here = np.zeros_like(held)
+        pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
+        here[pairs] = held[pairs]
+        halves[0] += merges(state, rows, here, kept, gone)
+        halves[1] += deletes(state, rows, here, number, handed)
+    for one, other in zip(whole, halves, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_score_deletions__of_a_topic_without_tokens_gains_what_its_prior_took():
+    """No document has tokens of it: theta' is theta without its prior, normalised, and phi is as it was."""
+    state = three_topics([{0: 4, 1: 2}, {}, {1: 3, 2: 1}], [[UNIT // 2, 0, UNIT // 2]] * 3)
+    shard = state.shard
+    rows = state.rows(0.0)
+    held = shard.counts.astype(np.int32)
+    number = np.array([-1, 0, -1])
+    found = deletes(state, rows, held, number, np.zeros((1, 3)))
+    expected = 0.0
+    probability = (rows["b"][:, np.newaxis] + rows["row_topic"]) / rows["totals"]
+    for d in (0, 2):
+        theta = rows["a"] + np.array([1.0, 0.0, 1.0]) * shard.lengths[d] / 2
+        rest = np.where(np.arange(3) == 1, 0.0, theta)
+        for pair in range(shard.offsets[d], shard.offsets[d + 1]):
+            p = probability[shard.position[pair]]
+            expected += held[pair] * np.log((rest @ p / rest.sum()) / (theta @ p / theta.sum()))
+    np.testing.assert_allclose(found[0], [expected], rtol=1e-9)
