@@ -172,6 +172,7 @@ class ActiveFit:
             samples=request.limits.samples,
             heldout=request.heldout,
             consensus=request.has_consensus,
+            start="" if request.start is None else request.start.kind,
         )
         planned.require()
         return planned

@@ -89,16 +89,6 @@ def assign(vectors: Floats, centroids: Floats) -> ClusterSums:
     return ClusterSums(sums, sizes, cosine)
 
 
-def add(parts: Sequence[ClusterSums]) -> ClusterSums:
-    """Return the sum of sums, in their order."""
-    vectors, sizes, cosine = np.array(parts[0].vectors), np.array(parts[0].sizes), parts[0].cosine
-    for part in parts[1:]:
-        vectors += part.vectors
-        sizes += part.sizes
-        cosine += part.cosine
-    return ClusterSums(vectors, sizes, cosine)
-
-
 def cosine(sums: ClusterSums) -> float:
     """Return the sum of the cosines."""
     return sums.cosine

@@ -6,7 +6,6 @@ are raised to a power that grows to 1 (Ueda and Nakano 1998), so that topics for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -94,15 +93,6 @@ def first_sums(
 def next_sums(shard: AnyTrainingShard, words: StartWords, mixture: Mixture) -> MixtureSums:
     """Return the sums of documents under a mixture."""
     return _sums(shard, words, mixture, _shares(shard, words, mixture))
-
-
-def add(parts: Sequence[MixtureSums]) -> MixtureSums:
-    """Return the sum of sums, in their order."""
-    result = MixtureSums(*(np.array(values) for values in parts[0]))
-    for part in parts[1:]:
-        for values, more in zip(result, part, strict=True):
-            values += more
-    return result
 
 
 def next_mixture(sums: MixtureSums, root_share: float, power: float) -> Mixture:

@@ -7,7 +7,6 @@ Martinsson and Tropp 2011).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -186,14 +185,6 @@ def transposed_product(block: Floats, vectors: Matrix) -> Matrix:
     """Return the product of a transposed block and vectors, shape (words, columns)."""
     result = np.empty((block.shape[1], vectors.shape[1]))
     kernels.multiply_transposed(block, vectors, result)
-    return result
-
-
-def add(parts: Sequence[Matrix]) -> Matrix:
-    """Return the sum of arrays, in their order."""
-    result = np.array(parts[0])
-    for part in parts[1:]:
-        result += part
     return result
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -14,10 +12,12 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds
 from collapsium.pipeline.engine.resources.costs import COSTS
-from collapsium.pipeline.engine.resources.place import Place, local_place
+from collapsium.pipeline.engine.resources.place import Place, free_bytes, local_place
 from collapsium.pipeline.engine.resources.plan import Plan
+from collapsium.pipeline.engine.resources.start_memory import StartSizes, start_bytes
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions
+from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.executors.schedulers import check_scheduler
 from collapsium.pipeline.families.base import FamilyOptions, Summary
@@ -70,6 +70,9 @@ def estimate(
     opened.require_tokens()
     require_schedule(family, options.schedule)
     check_scheduler(scheduling.scheduler, scheduling.workers)
+    start = StartSource.of(options.start)
+    if start is not None:
+        start.require(family, config)
     place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
     return plan(
         opened,
@@ -81,6 +84,7 @@ def estimate(
         samples=options.samples,
         heldout=None if options.heldout is None else Corpus(options.heldout),
         consensus=options.combine == CONSENSUS,
+        start="" if start is None else start.kind,
     )
 
 
@@ -95,6 +99,7 @@ def plan(
     samples: int = 0,
     heldout: Corpus | None = None,
     consensus: bool = False,
+    start: str = "",
 ) -> Plan:
     """Estimate the resources of a fit in a place.
 
@@ -118,6 +123,8 @@ def plan(
         Held-out tokens; one of its shards is read, to count its words.
     consensus : bool, optional
         Whether the members are joined by one more fit.
+    start : str, optional
+        Kind of a start that is computed or read; empty for a random one.
 
     Returns
     -------
@@ -140,7 +147,7 @@ def plan(
     summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    fitted = _Sizes(manifest, footprint, place, words, growth, _held_out(heldout), consensus)
+    fitted = _Sizes(manifest, footprint, place, words, growth, _held_out(heldout), consensus, start)
     models = max(restarts, 1), samples
     sweeps = 1 if place.scheduler == "serial" else COSTS.sweeps_per_worker * place.processes * place.threads
     most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
@@ -218,6 +225,8 @@ class _Sizes:
         The held-out tokens.
     consensus : bool
         Whether the members are joined.
+    start : str
+        Kind of a start, empty for a random one.
     """
 
     manifest: Manifest
@@ -227,6 +236,7 @@ class _Sizes:
     growth: float
     held: _HeldOut
     consensus: bool
+    start: str
 
     @property
     def processes(self) -> int:
@@ -298,6 +308,9 @@ class _Sizes:
             before = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
             words_a_block = -(-self.vocabulary // blocks)
             memory["joining the members"] = max(self._largest(tasks, COSTS.joining_copies, words_a_block) - before, 0.0)
+        # A start is complete before the first sweep, and before there are local states.
+        later = memory["sweeping"] + memory["local states"]
+        memory["the start"] = max(self._started(tasks) - later, 0.0)
         if processes > 1:
             # Rows of a block and a delta.
             memory["moving to and from others"] = shown / blocks + footprint.delta * words
@@ -314,6 +327,13 @@ class _Sizes:
         # Where active topics are selected anew, responsibilities are carried over before they are swept.
         carried = min(footprint.carried, self.local / max(len(self.manifest.shards), 1))
         return footprint.swept * words + copied + carried
+
+    def _started(self, tasks: int) -> float:
+        """Return the bytes of the start; proportions take 8 bytes a topic."""
+        rows, topics = self.manifest, self.footprint.proportions / 8.0
+        documents = max((row.documents for row in rows.shards), default=0)
+        sizes = (rows.documents, documents, self.vocabulary, self.words, topics, self.processes, tasks)
+        return start_bytes(self.start, StartSizes(*sizes))
 
     def _largest(self, tasks: int, copies: int, words: int) -> float:
         """Return the bytes of so many copies of the proportions of the largest shard, or of as many rows of words."""
@@ -336,8 +356,8 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
         moved=members * _moved(sizes),
         moved_scoring=members * (processes - 1) * shown,
         members=members,
-        free=None if remote else _free(place.scratch),
-        run_free=None if place.run is None else _free(place.run),
+        free=None if remote else free_bytes(place.scratch),
+        run_free=None if place.run is None else free_bytes(place.run),
     )
 
 
@@ -373,11 +393,3 @@ def _moved(sizes: _Sizes) -> float:
         away = sum(((block + 1) * processes - 1) // blocks != home for block in range(blocks)) / blocks
         moved += away * sent(count)
     return moved + (processes - 1) * footprint.shown * vocabulary
-
-
-def _free(folder: str) -> float:
-    """Return the free bytes of the disk on which a folder is or would be."""
-    path = Path(folder).absolute()
-    while not path.exists():
-        path = path.parent
-    return float(shutil.disk_usage(path).free)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,3 +68,11 @@ def local_place(
     total = free_memory() + int(psutil.Process().memory_info().rss)
     limit = parse_size(memory) if memory is not None else total / (processes if scheduler == "local" else 1)
     return Place(str(scheduler), processes, threads, float(limit), scratch or tempfile.gettempdir(), run)
+
+
+def free_bytes(folder: str) -> float:
+    """Return the free bytes of the disk on which a folder is or would be."""
+    path = Path(folder).absolute()
+    while not path.exists():
+        path = path.parent
+    return float(shutil.disk_usage(path).free)

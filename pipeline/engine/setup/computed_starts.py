@@ -21,6 +21,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels.starts.mixture import Mixture
 from collapsium.workers.starts import clusters, mixtures
 from collapsium.workers.starts import words as vectors
+from collapsium.workers.starts.sums import add
 from collapsium.workers.starts.words import VECTORS, Floats, Matrix, StartWords, WordCounts
 
 ResultT = TypeVar("ResultT")
@@ -133,9 +134,7 @@ def _start_words(counts: Sequence[WordCounts]) -> StartWords:
     return vectors.frequent_words(frequency, sum(count.corpus_documents for count in counts))
 
 
-def _summed(
-    executor: Executor, add: Callable[[Sequence[ResultT]], ResultT], parts: Sequence[Future[ResultT]]
-) -> Future[ResultT]:
+def _summed(executor: Executor, parts: Sequence[Future[ResultT]]) -> Future[ResultT]:
     """Return the sum of results in their order, a few at a time."""
     while len(parts) > 1:
         groups = [list(parts[low : low + GROUP]) for low in range(0, len(parts), GROUP)]
@@ -154,10 +153,9 @@ def _word_vectors(executor: Executor, shards: Shards, words: StartWords, stream:
             executor.submit(vectors.add_cooccurrences, shard, words, bound, block)
             for bound, block in zip(bounds, blocks, strict=True)
         ]
-    counted = [block for block in blocks if block is not None]
-    sums = executor.collect([executor.submit(vectors.row_sums, block) for block in counted])
-    context = vectors.context_shares(np.concatenate(sums))
-    known = [executor.submit(vectors.information, *pair, context) for pair in zip(counted, sums, strict=True)]
+    known = _information(executor, blocks)
+    # The co-occurrences are no longer needed; they take twice the memory.
+    del blocks
     directions = vectors.first_directions(size, stream)
     for number in range(VECTORS.rounds):
         progress("directions of words, round", number + 1, VECTORS.rounds)
@@ -165,6 +163,14 @@ def _word_vectors(executor: Executor, shards: Shards, words: StartWords, stream:
         directions = vectors.orthonormal(_transposed(executor, known, directions, bounds))
     directions = vectors.orthonormal(_product(executor, known, directions))
     return vectors.word_vectors(directions, _transposed(executor, known, directions, bounds))
+
+
+def _information(executor: Executor, blocks: Sequence[Future[Matrix] | None]) -> list[Future[Floats]]:
+    """Return the mutual information of the words of each block, from their co-occurrences."""
+    counted = [block for block in blocks if block is not None]
+    sums = executor.collect([executor.submit(vectors.row_sums, block) for block in counted])
+    context = vectors.context_shares(np.concatenate(sums))
+    return [executor.submit(vectors.information, *pair, context) for pair in zip(counted, sums, strict=True)]
 
 
 def _product(executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix) -> Matrix:
@@ -179,7 +185,7 @@ def _transposed(
         executor.submit(vectors.transposed_product, block, directions[low:high])
         for block, (low, high) in zip(blocks, bounds, strict=True)
     ]
-    return executor.collect([_summed(executor, vectors.add, parts)])[0]
+    return executor.collect([_summed(executor, parts)])[0]
 
 
 def _clusters(
@@ -199,9 +205,7 @@ def _clusters(
     before = -math.inf
     for number in range(settings.iterations):
         progress("clusters of documents, round", number + 1, settings.iterations)
-        sums = _summed(
-            executor, clusters.add, [executor.submit(clusters.assign, part, centroids) for part in documents]
-        )
+        sums = _summed(executor, [executor.submit(clusters.assign, part, centroids) for part in documents])
         cosine = executor.collect([executor.submit(clusters.cosine, sums)])[0]
         if cosine <= before + settings.tolerance * abs(cosine):
             break
@@ -228,7 +232,7 @@ def _mixture(
             else executor.submit(mixtures.next_sums, shard, words, mixture)
             for number, shard in enumerate(shards)
         ]
-        total, power = _summed(executor, mixtures.add, sums), mixtures.power_of(iteration)
+        total, power = _summed(executor, sums), mixtures.power_of(iteration)
         mixture = executor.submit(mixtures.next_mixture, total, root_share, power)
         # Otherwise tasks of all rounds would be submitted at once.
         executor.collect([executor.submit(mixtures.size, mixture)])

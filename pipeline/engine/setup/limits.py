@@ -269,9 +269,8 @@ class EstimateOptions(Options):
         0, ge=0, le=MAX_SAMPLES, description="as for fit: number of states saved as models"
     )
     combine: Combine = Field("predictions", description="as for fit; a consensus is one more fit")
-    heldout: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="as for fit: corpus of held-out tokens, which are scored"
-    )
+    start: Annotated[Location, Value("START")] = Field("random", description="as for fit: how documents begin")
+    heldout: Annotated[Location | None, Value("CORPUS")] = Field(None, description="as for fit: held-out tokens")
 
 
 LIMIT_NAMES = tuple(Limits.model_fields)

@@ -31,8 +31,8 @@ def consensus(small, tmp_path_factory):
     return place
 
 
-def same(run, other):
-    """Whether two consensuses, their members and their events are the same."""
+def require_same(run, other):
+    """Compare two consensuses, their members and their events."""
     for place in ("", "members/000", "members/001", "members/002"):
         assert bits(Model(run / place), SHARDS) == bits(Model(other / place), SHARDS)
     told = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, other)]
@@ -48,14 +48,14 @@ def same(run, other):
 @pytest.mark.parametrize("workers", [1, 3, 8])
 def test_a_consensus__has_the_same_bits_with_any_number_of_threads(small, consensus, tmp_path, workers):
     fit(small[0], tmp_path / "run", heldout=small[1], workers=workers, **OPTIONS)
-    same(tmp_path / "run", consensus)
+    require_same(tmp_path / "run", consensus)
 
 
 @pytest.mark.long
 @pytest.mark.xdist_group("clusters")
 def test_a_consensus__has_the_same_bits_on_a_cluster(small, consensus, tmp_path, clusters):
     fit(small[0], tmp_path / "run", heldout=small[1], scheduler=clusters(3), **OPTIONS)
-    same(tmp_path / "run", consensus)
+    require_same(tmp_path / "run", consensus)
 
 
 def is_iteration(number, member=None):
@@ -84,7 +84,7 @@ def test_a_consensus_that_was_stopped__goes_on_to_the_same_bits(small, consensus
     assert verify(tmp_path / "run").broken == []
     assert not (tmp_path / "run/model").exists()
     resume(tmp_path / "run")
-    same(tmp_path / "run", consensus)
+    require_same(tmp_path / "run", consensus)
     assert verify(tmp_path / "run").broken == []
 
 
@@ -93,16 +93,16 @@ def test_a_consensus_killed_without_a_word__goes_on_to_the_same_bits(consensus, 
     run = shutil.copytree(consensus, tmp_path / "run")
     shutil.rmtree(run / "model")
     resume(run)
-    same(run, consensus)
+    require_same(run, consensus)
     Run(run).replace_events([event for event in Run(run).events() if event["event"] != "end"])
     resume(run)
-    same(run, consensus)
+    require_same(run, consensus)
     shutil.rmtree(run / "model")
     shutil.rmtree(run / "checkpoints")
     told = [event for event in Run(run).events() if event["event"] not in ("end", "iteration")]
     Run(run).replace_events(told)
     resume(run, workers=3)
-    same(run, consensus)
+    require_same(run, consensus)
 
 
 def test_a_finished_consensus__is_left_alone(consensus, tmp_path):

@@ -125,6 +125,20 @@ def test_plan__grows_with_topics(pairs, where, options, one, other, family):
     assert low == high or less.needed < more.needed
 
 
+@given(st.sampled_from(["clusters", "documents", "tree", "file"]), PLACES, st.integers(1, 2000), st.integers(1, 50_000))
+def test_plan__counts_a_start_where_it_takes_more_than_the_sweeps(start, where, topics, documents):
+    corpus = corpus_of([10 * documents], documents=documents, words=5000)
+    options = make_options("lda", {"topics": topics})
+    plain, begun = (plan(corpus, "lda", options, where, start=kind) for kind in ("", start))
+    assert plain.memory["the start"] == 0.0
+    assert begun.memory["the start"] >= 0.0
+    assert begun.needed >= plain.needed
+    # Co-occurrences of 5000 words, and their mutual information.
+    if start == "clusters":
+        later = sum(begun.memory[name] for name in ("the start", "sweeping", "local states"))
+        assert later * max(where.processes, 1) >= 12 * 5000**2
+
+
 @given(SHARDS, PLACES, OPTIONS, st.integers(1, 2000), st.data())
 def test_plan__grows_with_pairs(pairs, where, options, topics, data):
     which = data.draw(st.integers(0, len(pairs) - 1))

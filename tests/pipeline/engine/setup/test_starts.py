@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.special import digamma
 
-from collapsium.pipeline import Corpus, Model, fit, resume, verify
+from collapsium.pipeline import Corpus, Model, estimate, fit, resume, verify
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
@@ -237,6 +238,36 @@ def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
     assert not (argmax[0] == sharp.argmax(axis=1))[occupied].all()
     # Pseudo-counts are of documents; they have no words.
     assert tokens[1] == pytest.approx(tokens[0], rel=1e-4)
+
+
+def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_path):
+    """Of proportions that are drawn from a Dirichlet distribution, and nearly known, its parameter is learned."""
+    drawn, tokens = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2])), 1e4
+    given = {
+        **FIT,
+        "iterations": 60,
+        "flatten": 1.0,
+        "learn": ["alpha"],
+        "start": written(tmp_path / "a.parquet", drawn),
+    }
+    model = fit(planted[0], tmp_path / "run", start_strength=tokens, **given)
+    alpha = model.global_state.alpha[0]
+    counts = np.concatenate([model.documents(n).loaded().counts(model.global_state.alpha) for n in range(SHARDS)])
+    tables = (alpha * (digamma(alpha + counts) - digamma(alpha))).sum() / TOPICS
+    rate = (digamma(TOPICS * alpha + counts.sum(axis=1)) - digamma(TOPICS * alpha)).sum()
+    assert alpha == pytest.approx(tables / rate, rel=0.02)
+    assert alpha == pytest.approx(0.7, rel=0.25)
+
+
+def test_estimates__count_the_start(planted):
+    options = {"family": "lda", "topics": TOPICS, "scheduler": "threads"}
+    memory = {
+        start: estimate(planted[0], start=start, **options).memory["the start"]
+        for start in ("random", *COMPUTED_STARTS)
+    }
+    assert memory["random"] == 0.0
+    with pytest.raises(OptionError, match="begins at random only"):
+        estimate(planted[0], family="ncrp", start="clusters")
 
 
 def test_a_strength__is_refused_where_no_prior_can_have_it(planted, tmp_path):

@@ -1,0 +1,80 @@
+"""Memory of a start that is computed or read, before the first sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collapsium.workers.starts.words import VECTORS
+
+
+@dataclass(frozen=True)
+class StartCosts:
+    """Bytes of arrays of a start, as they are allocated."""
+
+    word_pair: int = 12
+    """A pair of words of the vectors: its co-occurrences in double precision, and their information in single."""
+    direction: int = 5 * 8
+    """A number of an iterated direction of word vectors, with products and copies."""
+    coordinate: int = 2 * 4
+    """A number of a document's vector, and its copy while a sample is drawn."""
+    word_share: int = 24
+    """A word in a topic of a mixture: its sums, probability and logarithm."""
+    drawn_share: int = 20
+    """A topic of a document whose proportions are drawn or computed."""
+    begun_share: int = 24
+    """A topic of a document, and of a word, while its shard's first state is made."""
+
+
+COSTS = StartCosts()
+
+
+@dataclass(frozen=True)
+class StartSizes:
+    """Sizes on which the memory of a start depends.
+
+    Attributes
+    ----------
+    documents, shard_documents, vocabulary, shard_words : int
+        Documents and words of the corpus, and of its largest shard.
+    topics : float
+        Number of topics.
+    processes, tasks : int
+        Worker processes, and tasks that run in one at a time.
+    """
+
+    documents: int
+    shard_documents: int
+    vocabulary: int
+    shard_words: int
+    topics: float
+    processes: int
+    tasks: int
+
+
+def start_bytes(kind: str, sizes: StartSizes) -> float:
+    """Return the bytes of a start in a worker process.
+
+    Parameters
+    ----------
+    kind : str
+        ``clusters``, ``documents``, ``tree``, ``file``, or empty for a random start.
+    sizes : StartSizes
+        Sizes of the corpus, and of the place.
+
+    Returns
+    -------
+    float
+        0 for a random start.
+    """
+    if not kind:
+        return 0.0
+    begun = sizes.tasks * COSTS.begun_share * sizes.topics * (sizes.shard_documents + sizes.shard_words)
+    words, computed = min(sizes.vocabulary, VECTORS.max_words), 0.0
+    if kind == "clusters":
+        spread = COSTS.word_pair * words**2 + COSTS.coordinate * VECTORS.dimensions * sizes.documents
+        directions = COSTS.direction * words * (VECTORS.dimensions + VECTORS.oversampling)
+        computed = spread / sizes.processes + directions
+    elif kind != "file":
+        each = COSTS.word_share * words + COSTS.drawn_share * sizes.shard_documents
+        computed = sizes.tasks * each * sizes.topics
+    return max(computed, begun)
