@@ -14,8 +14,9 @@ from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.topic_matching import matched
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.list_columns import segment_counts
 from collapsium.storage.corpus.manifest import DOCUMENTS
-from collapsium.storage.corpus.segments import COLUMN, segment_counts
+from collapsium.storage.corpus.segments import COLUMN
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import RECORD, Run

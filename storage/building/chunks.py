@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.storage.corpus.segments import segment_bounds
+from collapsium.storage.corpus.list_columns import segment_bounds
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.short_repr import ShortRepr
 

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import Step, write_part
+from collapsium.storage.corpus.list_columns import segment_bounds, segment_counts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest
-from collapsium.storage.corpus.segments import COLUMN, running, segment_bounds, segment_counts
+from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.data_types import JsonObject

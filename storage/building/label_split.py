@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from collapsium.storage.building.split import PartWriter, finish_parts, two_parts
 from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.label_column import label_lists, rows_of
 from collapsium.storage.corpus.lineage import Step, write_parts
+from collapsium.storage.corpus.list_columns import label_lists, rows_of
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import read_steps
+from collapsium.storage.corpus.list_columns import segment_bounds
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
-from collapsium.storage.corpus.segments import segment_bounds
 from collapsium.storage.corpus.shard import Documents, merge_segments
 from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.errors import CollapsiumError

@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 from collapsium.storage.data_types import AnyArray, Arrays
 from collapsium.storage.short_repr import ShortRepr
@@ -47,43 +43,6 @@ class Labels(ShortRepr):
     def none(documents: int) -> Labels:
         """Return the labels of documents without any."""
         return Labels((), np.zeros(documents + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
-
-    @staticmethod
-    def of(documents: int, extras: Mapping[str, pa.Array]) -> Labels:
-        """Return the labels in the further columns of documents.
-
-        Parameters
-        ----------
-        documents : int
-            Number of documents.
-        extras : mapping of str to pyarrow.Array
-            ``labels``, lists of (field, value), and columns of float64; others are ignored.
-
-        Returns
-        -------
-        Labels
-            Repeated labels of a document count once.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from collapsium.storage.io.parquet.columns import numbers_of
-
-        floats = {name: one for name, one in extras.items() if pa.types.is_float64(one.type)}
-        numbers = {
-            name: numbers_of(pc.fill_null(one, np.nan) if one.null_count else one) for name, one in floats.items()
-        }
-        column = extras.get("labels")
-        if column is None:
-            none = Labels.none(documents)
-            return Labels(none.names, none.offsets, none.position, numbers)
-        owner = np.asarray(numbers_of(pc.list_parent_indices(column)), dtype=np.int64)
-        flat = pc.list_flatten(column)
-        codes, names = _coded(flat)
-        pairs = np.unique(owner * max(len(names), 1) + codes) if owner.size else owner
-        owner, position = np.divmod(pairs, max(len(names), 1))
-        offsets = np.searchsorted(owner, np.arange(documents + 1)).astype(np.int64)
-        return Labels(names, offsets, position.astype(np.int32), numbers)
 
     def arrays(self) -> dict[str, AnyArray]:
         """Return the labels as plain arrays, for spill files."""
@@ -147,24 +106,3 @@ class Labels(ShortRepr):
         retained = keep[self.position]
         running = np.concatenate([[0], np.cumsum(retained)])
         return Labels(self.names, running[self.offsets], self.position[retained], numbers)
-
-
-def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...]]:
-    """Return the labels of a flat column as indices into their sorted distinct values, and these."""
-    import pyarrow.compute as pc
-
-    from collapsium.storage.io.parquet.columns import numbers_of
-
-    if not len(flat):
-        return np.zeros(0, dtype=np.int64), ()
-    sides = [flat.field(place) for place in (0, 1)]
-    fields, values = (pc.dictionary_encode(pc.fill_null(one, "") if one.null_count else one) for one in sides)
-    width = len(values.dictionary)
-    raw = np.asarray(numbers_of(fields.indices), dtype=np.int64) * width + numbers_of(values.indices)
-    distinct, inverse = np.unique(raw, return_inverse=True)
-    own, each = fields.dictionary.to_pylist(), values.dictionary.to_pylist()
-    names = [(str(own[code // width]), str(each[code % width])) for code in distinct.tolist()]
-    order = sorted(range(len(names)), key=names.__getitem__)
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[order] = np.arange(len(names))
-    return rank[inverse], tuple(names[place] for place in order)

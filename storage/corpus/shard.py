@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.list_columns import labels_of, segment_bounds, segment_counts, segment_lists, segments_of
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.parquet import LABELS, decode_table, encode_columns, read_part, shard_damage
-from collapsium.storage.corpus.segments import Segments, segment_bounds, segment_counts, segment_lists
+from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard_columns import (
     MAX_COUNT,
     SEGMENTS,
@@ -253,8 +254,8 @@ class Shard(ShortRepr):
             np.flatnonzero(occurs).astype(np.int32),
             position[documents.words],
             np.ascontiguousarray(documents.counts),
-            Labels.of(len(documents), documents.extras) if labelled else None,
-            Segments.of(documents.offsets, documents.extras) if segmented else None,
+            labels_of(len(documents), documents.extras) if labelled else None,
+            segments_of(documents.offsets, documents.extras) if segmented else None,
         )
 
 

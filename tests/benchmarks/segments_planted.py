@@ -12,7 +12,7 @@ from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.networks.generative import draw_vectors
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.building.flatten import flatten_corpus
-from collapsium.storage.corpus.segments import segment_lists
+from collapsium.storage.corpus.list_columns import segment_lists
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
 from collapsium.storage.io.folder import Folder

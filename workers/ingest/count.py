@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.building.chunks import Chunk
-from collapsium.storage.corpus.segments import COLUMN, running, segment_counts, segment_lists
+from collapsium.storage.corpus.list_columns import segment_counts, segment_lists
+from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.workers.ingest.tokenize import Tokens
 
 

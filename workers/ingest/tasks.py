@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.building.chunks import read_chunk, read_table, write_table
+from collapsium.storage.corpus.list_columns import segment_counts, segment_lists
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
-from collapsium.storage.corpus.segments import COLUMN, running, segment_counts, segment_lists
+from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.side_files.table import merged

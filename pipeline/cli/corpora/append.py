@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
@@ -18,6 +18,18 @@ from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.corpora import unknown_words
+    from collapsium.pipeline.corpora.append import additions
+    from collapsium.pipeline.corpora.append import append as appending
+    from collapsium.storage.readers.side_files import columns as side_columns
+else:
+    unknown_words = LazyModule("collapsium.pipeline.corpora.unknown_words")
+    additions = LazyModule("collapsium.pipeline.corpora.append.additions")
+    appending = LazyModule("collapsium.pipeline.corpora.append.append")
+    side_columns = LazyModule("collapsium.storage.readers.side_files.columns")
 
 EPILOG = """examples:
   collapsium append reviews today.jsonl
@@ -33,13 +45,8 @@ def execute(
     flags: Flags,
 ) -> None:
     """Append, and print the sizes of the corpus."""
-    from collapsium.pipeline.corpora.append.additions import Addition
-    from collapsium.pipeline.corpora.append.append import append_with_report
-    from collapsium.pipeline.corpora.unknown_words import UnknownWords
-    from collapsium.storage.readers.side_files.columns import SideFileRequest
-
     options, side_files, execution = flags.of(AppendOptions), flags.of(SideFileOptions), flags.of(SchedulerOptions)
-    addition = Addition(
+    addition = additions.Addition(
         options.grow,
         options.skip_existing,
         options.format,
@@ -48,12 +55,12 @@ def execute(
         execution.scheduler,
         execution.workers,
         flags.of(CertificateOptions).tls,
-        SideFileRequest(side_files.label_files, side_files.label_names),
+        side_columns.SideFileRequest(side_files.label_files, side_files.label_names),
         options.headings,
     )
     with counting("appending") as progress:
-        added = append_with_report(corpus, sources, addition, progress)
-    manifest, report, unknown = added.manifest, added.report, UnknownWords.of([added.report])
+        added = appending.append_with_report(corpus, sources, addition, progress)
+    manifest, report, unknown = added.manifest, added.report, unknown_words.UnknownWords.of([added.report])
     if added.repeated and not flags.json:
         there = counted(report.documents, manifest.holds[:-1])
         print(f"{corpus}: these {there} were added before; nothing to add")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -30,10 +31,8 @@ def execute(
     flags: Flags,
 ) -> None:
     """Flatten, and print the sizes of the new corpus."""
-    from collapsium.pipeline.corpora.ingest import flatten
-
     with counting("flattening") as progress:
-        manifest = flatten(corpus, out, progress=progress)
+        manifest = pipeline.flatten(corpus, out, progress=progress)
     if flags.json:
         print_json(manifest.record())
         return

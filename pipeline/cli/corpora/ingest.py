@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.new_texts import print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.options import JsonOptions
@@ -22,10 +23,18 @@ from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.choices import FORMATS
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.corpora.unknown_words import UnknownWords
-    from collapsium.storage.building.ingest_record import History
+    from collapsium.pipeline.corpora import new_texts, recorded_reading, unknown_words
+    from collapsium.storage.building import ingest_record
+    from collapsium.storage.readers import open as readers
+else:
+    new_texts = LazyModule("collapsium.pipeline.corpora.new_texts")
+    recorded_reading = LazyModule("collapsium.pipeline.corpora.recorded_reading")
+    unknown_words = LazyModule("collapsium.pipeline.corpora.unknown_words")
+    ingest_record = LazyModule("collapsium.storage.building.ingest_record")
+    readers = LazyModule("collapsium.storage.readers.open")
 
 MAX_NAMED_COLUMNS = 10
 """Constant columns that the output names."""
@@ -60,13 +69,10 @@ def execute(
     flags: Flags,
 ) -> None:
     """Ingest, and print the sizes of the corpus."""
-    from collapsium.pipeline.corpora.ingest import ingest
-    from collapsium.storage.building.ingest_record import read_history
-
     options = flags.named(IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions, SchedulerOptions)
     with counting("ingesting") as progress:
-        manifest = ingest(sources, corpus, **options, tls=flags.of(CertificateOptions).tls, progress=progress)
-    history = read_history(Folder(corpus))
+        manifest = pipeline.ingest(sources, corpus, **options, tls=flags.of(CertificateOptions).tls, progress=progress)
+    history = ingest_record.read_history(Folder(corpus))
     unknown = _unknown_of(flags, history)
     if flags.json:
         report = {} if history is None else {"ingest": with_unknown(history.record()["report"], unknown)}
@@ -89,21 +95,18 @@ def execute(
         print_report(history.report)
 
 
-def _unknown_of(flags: Flags, history: History | None) -> UnknownWords | None:
+def _unknown_of(flags: Flags, history: ingest_record.History | None) -> unknown_words.UnknownWords | None:
     """Return the unknown words under ``--vocabulary`` or ``--like``; with the latter, warn if there are many."""
-    from collapsium.pipeline.corpora.new_texts import notice_of, warning_of
-    from collapsium.pipeline.corpora.recorded_reading import recorded_reading
-    from collapsium.pipeline.corpora.unknown_words import UnknownWords
-    from collapsium.storage.readers.open import TEXTS
-
     like = flags.values.get("like")
-    has_vocabulary = history is not None and flags.values.get("vocabulary") is not None and history.kind in TEXTS
+    has_vocabulary = (
+        history is not None and flags.values.get("vocabulary") is not None and history.kind in readers.TEXTS
+    )
     if history is None or (like is None and not has_vocabulary):
         return None
-    unknown = UnknownWords.of([history.report])
+    unknown = unknown_words.UnknownWords.of([history.report])
     if like is not None:
-        recorded = recorded_reading(like)
-        for line in (notice_of(recorded, history), warning_of(recorded, unknown)):
+        recorded = recorded_reading.recorded_reading(like)
+        for line in (new_texts.notice_of(recorded, history), new_texts.warning_of(recorded, unknown)):
             if line is not None:
                 print_notice(line)
     return unknown if unknown.tokens else None

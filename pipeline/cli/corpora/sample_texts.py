@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.formatting import counted
 
@@ -25,9 +26,7 @@ def execute(
     flags: Flags,  # noqa: ARG001
 ) -> None:
     """Write the texts, and print how many there are."""
-    from collapsium.pipeline.workflows.demo.sample import write_sample_texts
-
-    print(f"{out}: {counted(write_sample_texts(out), 'text')}")
+    print(f"{out}: {counted(pipeline.write_sample_texts(out), 'text')}")
 
 
 COMMAND = Command(execute, epilog=EPILOG)

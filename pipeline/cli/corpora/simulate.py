@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.family_options import FamilyFlags, NamedFamily, gather
 from collapsium.pipeline.corpora.options import SimulateOptions
@@ -24,11 +25,9 @@ EPILOG = """examples:
 
 def execute(corpus: Annotated[str, argument("CORPUS", "folder of the new corpus")], /, flags: Flags) -> None:
     """Simulate, and print the sizes of the corpus."""
-    from collapsium.pipeline.corpora.simulate import simulate
-
     request = gather(flags, (SimulateOptions,))
     with counting("simulating") as progress:
-        manifest = simulate(corpus, family=request.family, progress=progress, **request.options)
+        manifest = pipeline.simulate(corpus, family=request.family, progress=progress, **request.options)
     vectors = load_family(request.family).corpus_kind == VECTORS
     kind, number = ("columns", request.options["words"]) if vectors else ("tokens", manifest.tokens)
     units = "vectors" if vectors else "documents"

@@ -14,8 +14,9 @@ training part has the remaining labels, the held-out part the dropped ones.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -23,6 +24,12 @@ from collapsium.pipeline.corpora.options import SplitOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.storage.building import label_split
+else:
+    label_split = LazyModule("collapsium.storage.building.label_split")
 
 EPILOG = """examples:
   collapsium split kos train heldout --fraction 0.1
@@ -39,11 +46,9 @@ def execute(
     flags: Flags,
 ) -> None:
     """Split, and print the sizes of both parts."""
-    from collapsium.pipeline.corpora.ingest import split
-
     options = flags.of(SplitOptions)
     with counting("splitting") as progress:
-        split(corpus, train, heldout, **flags.named(SplitOptions), progress=progress)
+        pipeline.split(corpus, train, heldout, **flags.named(SplitOptions), progress=progress)
     folders = {"train": train, "heldout": heldout}
     if flags.json:
         print_json({part: Corpus(folder).manifest.record() for part, folder in folders.items()})
@@ -62,9 +67,7 @@ def execute(
 
 def _labels(corpus: Corpus) -> str:
     """Return the numbers of labels and covariates of a corpus, as text."""
-    from collapsium.storage.building.label_split import summary
-
-    counts = summary(corpus)
+    counts = label_split.summary(corpus)
     numbers = {name: one["documents"] for name, one in counts.get("covariates", {}).items()}
     parts = [counted(sum(one["labels"] for one in counts.get("labels", {}).values()), "label")]
     return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])

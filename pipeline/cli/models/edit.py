@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -40,9 +41,7 @@ def execute(
     flags: Flags,
 ) -> None:
     """Edit the topics, and print what became of them."""
-    from collapsium.pipeline.engine.edit.edit import edit
-
-    edited = edit(run, out, **flags.named(EditOptions))
+    edited = pipeline.edit(run, out, **flags.named(EditOptions))
     if flags.json:
         print_json(asdict(edited))
         return

@@ -37,6 +37,7 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
+from collapsium import pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import listing
 from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions, MetricOptions
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
@@ -47,12 +48,13 @@ from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.analysis.coherence import Coherence
-    from collapsium.pipeline.analysis.evaluate import Evaluation, Reconstruction
     from collapsium.pipeline.analysis.labels.classification import Classification
-    from collapsium.pipeline.analysis.metrics.measurement import Measurement
+    from collapsium.pipeline.corpora import new_texts
+else:
+    new_texts = LazyModule("collapsium.pipeline.corpora.new_texts")
 
 MAX_CLASSES = 20
 """Classes of a field that are printed, those of most documents."""
@@ -62,11 +64,6 @@ OPTIONAL_KEYS = ("members", "given_labels", "fields", "topics")
 
 def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: Flags) -> None:
     """Print the score, the coherence, or both."""
-    from collapsium.pipeline.analysis.coherence import coherence
-    from collapsium.pipeline.analysis.evaluate import evaluate
-    from collapsium.pipeline.analysis.metrics.measure import measure
-    from collapsium.pipeline.corpora.new_texts import names_corpus
-
     options, counted_in = flags.of(EvaluateOptions), flags.of(CoherenceOptions).coherence
     metrics = flags.of(MetricOptions).metrics
     _require_documents(options, counted_in, metrics)
@@ -75,11 +72,13 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
     record: dict[str, object] = {}
     lines: list[str] = []
     if _source_count(options):
-        score = evaluate(run, **flags.named(EvaluateOptions), notice=print_notice, **execution, **reading)
+        score = pipeline.evaluate(run, **flags.named(EvaluateOptions), notice=print_notice, **execution, **reading)
         record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if counted_in is not None and not metrics:
-        coherent = coherence(run, counted_in, **execution, **({} if names_corpus(counted_in) else reading))
+        coherent = pipeline.coherence(
+            run, counted_in, **execution, **({} if new_texts.names_corpus(counted_in) else reading)
+        )
         record["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
         lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]
@@ -89,7 +88,9 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
         documents = {name: getattr(options, name) for name in ("heldout", "unseen", "seed")}
         named = {**flags.named(MetricOptions, CoherenceOptions), **documents, **execution, **reading}
         with counting("measuring") as progress:
-            measured = measure(run, **named, notice=lambda line: print_notice(in_flags(line)), progress=progress)
+            measured = pipeline.measure(
+                run, **named, notice=lambda line: print_notice(in_flags(line)), progress=progress
+            )
         record["metrics"] = {name: _without_empty(asdict(one)) for name, one in measured.items()}
         lines += [line for one in measured.values() for line in _metric_lines(one)]
     if flags.json:
@@ -98,7 +99,7 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
     print("\n".join(lines))
 
 
-def _metric_lines(measured: Measurement) -> list[str]:
+def _metric_lines(measured: pipeline.Measurement) -> list[str]:
     """Return the lines that are printed of a metric."""
     lines = [f"{measured.name:19} {measured.value:.4f}"]
     lines += [f"member     {one.member}: {one.value:.4f}" for one in measured.members]
@@ -120,11 +121,9 @@ def _require_documents(options: EvaluateOptions, counted_in: tuple[str, ...] | N
         raise UsageError("--given-labels and --field require --unseen")
 
 
-def _lines(score: Evaluation | Reconstruction) -> list[str]:
+def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
     """Return the lines that are printed of a score."""
-    from collapsium.pipeline.analysis.evaluate import Reconstruction
-
-    if isinstance(score, Reconstruction):
+    if isinstance(score, pipeline.Reconstruction):
         lines = [f"error      {score.reconstruction_error:.4f}, mean of |t - t^|^2"]
         lines += [f"vectors    {score.documents:,}"]
         lines += [f"member     {one.member}: {one.reconstruction_error:.4f}" for one in score.members]
@@ -133,9 +132,9 @@ def _lines(score: Evaluation | Reconstruction) -> list[str]:
         lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
         lines += [f"member     {one.member}: {one.score:.4f}" for one in score.members]
     lines.append(f"defined as {score.definition}")
-    if not isinstance(score, Reconstruction) and score.unknown is not None:
+    if not isinstance(score, pipeline.Reconstruction) and score.unknown is not None:
         lines.append(f"unknown    {score.unknown.text()}")
-    if isinstance(score, Reconstruction):
+    if isinstance(score, pipeline.Reconstruction):
         return lines
     by_labels = score.given_labels
     if by_labels is not None:
@@ -172,7 +171,7 @@ def _without_empty(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in OPTIONAL_KEYS or value}
 
 
-def _record(coherence: Coherence) -> dict[str, object]:
+def _record(coherence: pipeline.Coherence) -> dict[str, object]:
     """Return a coherence for JSON, with null for topics that are left out."""
     values = zip(coherence.topics.tolist(), coherence.topic_npmi.tolist(), strict=True)
     topics = [{"id": number, "npmi": None if math.isnan(value) else value} for number, value in values]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
@@ -37,10 +38,10 @@ def execute(
     flags: Flags,
 ) -> None:
     """Export, and print the sizes of the export."""
-    from collapsium.pipeline.reporting.export import export
-
     with counting("exporting", "read") as progress:
-        exported = export(run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress)
+        exported = pipeline.export(
+            run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress
+        )
     documents = f", {exported.documents:,} documents" if exported.documents else ""
     print(f"{out}: {exported.topics:,} topics{documents}")
     for note in exported.notes:

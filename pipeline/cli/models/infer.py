@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.new_texts import TEXTS, print_notice, print_unknown, with_unknown
@@ -50,11 +51,11 @@ def execute(
     flags: Flags,
 ) -> None:
     """Infer, and print the number of rows."""
-    from collapsium.pipeline.analysis.infer import infer
-
     options, tls = flags.of(InferOptions), flags.of(CertificateOptions).tls
     with counting("inferring") as progress:
-        inferred = infer(run, documents, out, **flags.named(*OPTIONS), tls=tls, notice=print_notice, progress=progress)
+        inferred = pipeline.infer(
+            run, documents, out, **flags.named(*OPTIONS), tls=tls, notice=print_notice, progress=progress
+        )
     reference = reference_of(run) if options.member is None else None
     whose = f" by {reference}, the ensemble's first member (fit --combine consensus joins all)" if reference else ""
     rows = "segments" if options.segments else "documents"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -25,9 +26,7 @@ _FIELD_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> None:
     """Print the kind and the figures of a folder."""
-    from collapsium.pipeline.analysis.info import info
-
-    record = info(path)
+    record = pipeline.info(path)
     if flags.json:
         print_json(record)
         return

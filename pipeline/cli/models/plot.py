@@ -28,8 +28,9 @@ Drawn only on request, each as a picture of its own:
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
 from collapsium.pipeline.cli.options import SharesJsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -41,6 +42,12 @@ from collapsium.pipeline.reporting.options import (
     TimePlotOptions,
     TopicPlotOptions,
 )
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.reporting.plots import time as time_plots
+else:
+    time_plots = LazyModule("collapsium.pipeline.reporting.plots.time")
 
 EPILOG = """examples:
   collapsium plot RUN run.svg
@@ -60,17 +67,13 @@ def execute(
     flags: Flags,
 ) -> None:
     """Draw, and print the names of the panels."""
-    from collapsium.pipeline.analysis.topic_shares import topic_shares
-    from collapsium.pipeline.reporting.plots.run import plot
-    from collapsium.pipeline.reporting.plots.time import record_of
-
     options, of_time = flags.named(*OPTIONS), flags.of(PlotOptions).what == ("time",)
     if flags.json and not of_time:
         raise UsageError("--json requires --what time alone")
-    drawn = plot(run, out, **options)
+    drawn = pipeline.plot(run, out, **options)
     if flags.json:
-        shares = topic_shares(run, period=options.get("period"), corpus=options.get("corpus"))
-        print_json(record_of(shares))
+        shares = pipeline.topic_shares(run, period=options.get("period"), corpus=options.get("corpus"))
+        print_json(time_plots.record_of(shares))
         return
     if of_time:
         print(f"{out}: {drawn[0]}")

@@ -16,8 +16,9 @@ and scores, the lists of all candidates.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.new_texts import TEXTS, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.options import JsonOptions
@@ -27,6 +28,12 @@ from collapsium.pipeline.executors.options import CertificateOptions, SchedulerO
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import PredictOptions
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.analysis.labels import candidates
+else:
+    candidates = LazyModule("collapsium.pipeline.analysis.labels.candidates")
 
 EPILOG = """examples:
   collapsium predict RUN CORPUS OUT.parquet --field topic
@@ -43,15 +50,11 @@ def execute(
     flags: Flags,
 ) -> None:
     """Predict, and print the accuracy where it is known."""
-    from collapsium.pipeline.analysis.labels.candidates import split_values
-    from collapsium.pipeline.families.model import Model
-    from collapsium.pipeline.reporting.predict import predict
-
     options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
     if "values" in options:
-        options["values"] = split_values(Model(run), options["field"], options["values"])
+        options["values"] = candidates.split_values(pipeline.Model(run), options["field"], options["values"])
     with counting("predicting") as progress:
-        prediction = predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)
+        prediction = pipeline.predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)
     if flags.json:
         print_json(with_unknown(asdict(prediction), prediction.unknown))
         return

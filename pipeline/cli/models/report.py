@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
@@ -39,10 +40,10 @@ def execute(
     flags: Flags,
 ) -> None:
     """Write the report, and print its sizes."""
-    from collapsium.pipeline.reporting.page.report import report
-
     with counting("reading") as progress:
-        summary = report(run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress)
+        summary = pipeline.report(
+            run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress
+        )
     if flags.json:
         print_json(asdict(summary))
         return

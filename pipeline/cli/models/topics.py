@@ -49,17 +49,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from collapsium import pipeline
+from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
 from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, RankOptions, TopicOptions
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.reporting.charts import times
 from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
 from collapsium.storage.errors import OptionError
+from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.analysis.labels.expected_topics import ExpectedTopic, LabelTopics
-    from collapsium.pipeline.analysis.topics import Topic
+    from collapsium.pipeline.analysis.labels import expected_topics
+    from collapsium.pipeline.reporting import tree_files, tree_folding
+else:
+    expected_topics = LazyModule("collapsium.pipeline.analysis.labels.expected_topics")
+    tree_files = LazyModule("collapsium.pipeline.reporting.tree_files")
+    tree_folding = LazyModule("collapsium.pipeline.reporting.tree_folding")
 
 
 @dataclass(frozen=True)
@@ -95,10 +104,6 @@ def execute(
     flags: Flags,
 ) -> None:
     """Print the topics, and write their tree."""
-    from collapsium.pipeline.analysis.topics import topics
-    from collapsium.pipeline.reporting.tree_files import check, write
-    from collapsium.pipeline.reporting.tree_folding import check_folding, fold
-
     words, labels, files = flags.of(TopicOptions).words, flags.of(LabelOptions), flags.of(TreeFileOptions)
     namer = flags.of(TopicOptions).name
     if namer is None and flags.named(NamerOptions):
@@ -116,19 +121,19 @@ def execute(
             )
         _print_labelled(run, flags, PRINTED.words if words is None else words)
         return
-    check(files.picture, files.graphml)
-    check_folding(**folding)
+    tree_files.check(files.picture, files.graphml)
+    tree_folding.check_folding(**folding)
     if namer is not None:
         _name(run, namer, flags)
-    entries = topics(run, PRINTED.words if words is None else words, **flags.named(RankOptions))
+    entries = pipeline.topics(run, PRINTED.words if words is None else words, **flags.named(RankOptions))
     for name, value in flags.named(FoldingOptions).items():
         if any(topic.level is None for topic in entries):
             raise OptionError(f"`{name}` {value}: the family's topics are not a tree; leave the option out")
     title, count = f"{run}: {len(entries):,} nodes", len(entries)
     drawn = PRINTED.words_in_pictures if words is None else words
-    write(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
+    tree_files.write(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
     if flags.named(FoldingOptions):
-        entries = fold(entries, **folding)
+        entries = tree_folding.fold(entries, **folding)
     if flags.json:
         several = any(topic.stability is not None for topic in entries)
         print_json(_records(entries, several))
@@ -140,36 +145,27 @@ def execute(
 
 def _name(run: str, namer: str, flags: Flags) -> None:
     """Name the topics, with a warning for each that the namer fails to name."""
-    from collapsium.pipeline.analysis.naming.naming import name_topics
-    from collapsium.pipeline.monitoring.console import counting
 
     def warn(line: str) -> None:
         print(f"collapsium: warning: {plain(line)}", file=sys.stderr)
 
     with counting("naming") as progress:
-        name_topics(run, namer, **flags.named(NamerOptions, RankOptions), notice=warn, progress=progress)
+        pipeline.name_topics(run, namer, **flags.named(NamerOptions, RankOptions), notice=warn, progress=progress)
 
 
 def _print_labelled(run: str, flags: Flags, words: int) -> None:
     """Print the topics expected given labels, or each label with its topics."""
-    from collapsium.pipeline.analysis.labels.expected_topics import (
-        expected_topics,
-        label_topics,
-        named_labels,
-        write_weights,
-    )
-
     options = flags.of(LabelOptions)
     if options.given is not None:
-        expected = expected_topics(run, named_labels(run, options.given), words)
+        expected = pipeline.expected_topics(run, expected_topics.named_labels(run, options.given), words)
         if flags.json:
             print_json([{**_record(one.topic, False), "expected": one.expected} for one in expected])
         else:
             _print_expected(expected)
         return
-    table = label_topics(run, words)
+    table = pipeline.label_topics(run, words)
     if options.csv is not None:
-        write_weights(table, options.csv)
+        expected_topics.write_weights(table, options.csv)
     if flags.json:
         rows = zip(table.titles, table.documents, table.weights.tolist(), strict=True)
         labels = [{"label": title, "documents": count, "weights": row} for title, count, row in rows]
@@ -183,12 +179,12 @@ def _print_labelled(run: str, flags: Flags, words: int) -> None:
         print(f"{options.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
 
 
-def _words_of(topic: Topic) -> str:
+def _words_of(topic: pipeline.Topic) -> str:
     """Return a topic's title, if it has one, and its words."""
     return plain(" ".join(([] if topic.title is None else [f"{topic.title}:"]) + topic.names))
 
 
-def _print_expected(topics: Sequence[ExpectedTopic]) -> None:
+def _print_expected(topics: Sequence[pipeline.ExpectedTopic]) -> None:
     """Print a line for each topic."""
     print(f"{'id':>5} {'expected':>8} {'share':>8}  words")
     for one in topics:
@@ -199,11 +195,8 @@ def _print_expected(topics: Sequence[ExpectedTopic]) -> None:
         print(f"and {len(rest):,} below {PRINTED.min_expected:.1%}, {sum(rest):.3%} in total")
 
 
-def _print_labels(table: LabelTopics) -> None:
+def _print_labels(table: pipeline.LabelTopics) -> None:
     """Print a line for each label, followed by the topics that it raises most."""
-    from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
-    from collapsium.pipeline.reporting.charts import times
-
     for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
         print(f"{plain(title)}  ({count:,} documents)")
         for column in table.foremost(label, PRINTED.topics_of_label):
@@ -216,7 +209,7 @@ def _print_labels(table: LabelTopics) -> None:
             print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
 
 
-def _record(topic: Topic, several: bool) -> dict[str, Any]:
+def _record(topic: pipeline.Topic, several: bool) -> dict[str, Any]:
     """Return a topic for JSON."""
     value = "loading" if topic.signed else "probability"
     tree = {} if topic.level is None else {"parent": topic.parent, "level": topic.level, "below": topic.below}
@@ -231,21 +224,19 @@ def _record(topic: Topic, several: bool) -> dict[str, Any]:
     }
 
 
-def _records(entries: Sequence[Topic], several: bool) -> list[dict[str, Any]]:
+def _records(entries: Sequence[pipeline.Topic], several: bool) -> list[dict[str, Any]]:
     """Return topics for JSON; folded nodes are counted at the node above them."""
-    from collapsium.pipeline.reporting.tree_folding import FoldedNodes
-
-    records = {topic.id: _record(topic, several) for topic in entries if not isinstance(topic, FoldedNodes)}
+    records = {
+        topic.id: _record(topic, several) for topic in entries if not isinstance(topic, tree_folding.FoldedNodes)
+    }
     for topic in entries:
-        if isinstance(topic, FoldedNodes):
+        if isinstance(topic, tree_folding.FoldedNodes):
             records[topic.id]["folded"] = {"nodes": topic.count, "below": topic.below}
     return list(records.values())
 
 
-def _print(entries: Sequence[Topic]) -> None:
+def _print(entries: Sequence[pipeline.Topic]) -> None:
     """Print a line for each topic; above a tree, the names of the columns."""
-    from collapsium.pipeline.reporting.tree_folding import FoldedNodes
-
     several, joined = (any(getattr(one, name) is not None for one in entries) for name in ("stability", "support"))
     if joined:
         print(f"{'id':>5} {'share':>8} stable  in  words")
@@ -255,7 +246,7 @@ def _print(entries: Sequence[Topic]) -> None:
         stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
         below, indent = ("", "") if topic.level is None else (f" {topic.below:8.3%}", "  " * topic.level)
         stable += f" {'' if topic.support is None else topic.support:3}" if joined else ""
-        if isinstance(topic, FoldedNodes):
+        if isinstance(topic, tree_folding.FoldedNodes):
             print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
             continue
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_words_of(topic)}")

@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -20,10 +21,8 @@ from collapsium.pipeline.monitoring.console import counting
 
 def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> int:
     """Print the faults, and return 1 if there are any."""
-    from collapsium.pipeline.analysis.verify import verify
-
     with counting("verifying", "parts") as progress:
-        findings = verify(path, progress=progress)
+        findings = pipeline.verify(path, progress=progress)
     if flags.json:
         print_json(asdict(findings))
         return bool(findings.broken)

@@ -24,10 +24,11 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.help import LAYOUT
 from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
@@ -36,7 +37,14 @@ from collapsium.pipeline.monitoring.console import LogLines, RunView
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.workflows.batch.options import BatchOptions
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import json_text
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.workflows.batch import config, job_file
+else:
+    config = LazyModule("collapsium.pipeline.workflows.batch.config")
+    job_file = LazyModule("collapsium.pipeline.workflows.batch.job_file")
 
 ALARM, LOCKED = 3, 4
 """Exit codes."""
@@ -66,16 +74,13 @@ tables and keys, with their defaults:
 
 def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> int:
     """Run the job, and print its outcome."""
-    from collapsium.pipeline.workflows.batch.job import batch
-    from collapsium.pipeline.workflows.batch.job_file import read_job
-
-    read_job(job)
+    job_file.read_job(job)
     form = flags.of(LogOptions).log_format
     view = RunView(form=form)
     warnings, steps = partial(_log_warning, view.log), partial(_log_step, view.log)
     sinks: list[Callable[[Event], None]] = [warnings] if flags.values.get("quiet") else [warnings, view, steps]
     try:
-        outcome = batch(job, **flags.named(BatchOptions), sinks=sinks)
+        outcome = pipeline.batch(job, **flags.named(BatchOptions), sinks=sinks)
     except TakenOverError as error:
         _print_record(flags, job, {"outcome": "taken-over", "error": str(error)})
         raise
@@ -120,10 +125,8 @@ def _log_step(log: LogLines, event: Event) -> None:
 
 def _epilog() -> str:
     """Return the end of the help page: exit codes, an example, and all tables and keys of a job."""
-    from collapsium.pipeline.workflows.batch.config import TOLERANCE, Job
-
     lines = [EPILOG.rstrip("\n")]
-    for table, table_field in Job.model_fields.items():
+    for table, table_field in config.Job.model_fields.items():
         model = table_field.annotation
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             continue
@@ -134,7 +137,7 @@ def _epilog() -> str:
         if table == "ingest":
             lines += _key_lines("...", "all options of `collapsium ingest`")
         if table == "fit":
-            text = f"options of `collapsium fit` and of the family; `tolerance` is {TOLERANCE} by default"
+            text = f"options of `collapsium fit` and of the family; `tolerance` is {config.TOLERANCE} by default"
             lines += _key_lines("...", text)
     return "\n".join(lines)
 

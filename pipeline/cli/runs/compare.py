@@ -24,6 +24,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_json
@@ -32,9 +33,12 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.workflows.compare.runner import Comparison
+    from collapsium.pipeline.workflows.compare import progress as grid_progress
+else:
+    grid_progress = LazyModule("collapsium.pipeline.workflows.compare.progress")
 
 EPILOG = """examples:
   collapsium compare kos out --families lda,hdp --topics 40,80,120 --restarts 5
@@ -68,16 +72,13 @@ def execute(
     """Compare, and print the table."""
     flags.of(CompareOptions)
     options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
-    # The import loads the compiler, which takes seconds: validate the options before.
-    from collapsium.pipeline.workflows.compare.compare import compare
-    from collapsium.pipeline.workflows.compare.progress import GridView
-
-    view = GridView(form=flags.of(LogOptions).log_format)
+    # All options are valid here: the first use of `pipeline` loads the compiler, which takes seconds.
+    view = grid_progress.GridView(form=flags.of(LogOptions).log_format)
     begun: list[bool] = []
     sinks: list[Sink] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
     sinks += [] if flags.of(QuietOptions).quiet else [view]
     try:
-        comparison = compare(corpus, out, sinks=sinks, tls=tls, **options)
+        comparison = pipeline.compare(corpus, out, sinks=sinks, tls=tls, **options)
     except BaseException:
         view.close()
         if begun and Folder(out).exists():
@@ -89,7 +90,7 @@ def execute(
     _print(comparison, as_json=flags.json)
 
 
-def _print(comparison: Comparison, *, as_json: bool) -> None:
+def _print(comparison: pipeline.Comparison, *, as_json: bool) -> None:
     if as_json:
         rows, baselines = list(comparison.rows), list(comparison.baselines)
         left_out = list(comparison.left_out)

@@ -10,11 +10,20 @@ printed with the packages that use them most.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+from rich.markup import escape
+from rich.table import Table
 
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import RunView, console_of
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.workflows.demo import demo as demonstration
+else:
+    demonstration = LazyModule("collapsium.pipeline.workflows.demo.demo")
 
 FOLDER = "collapsium-demo"
 
@@ -26,16 +35,11 @@ def execute(
     flags: Flags,  # noqa: ARG001
 ) -> None:
     """Run the demonstration and print its table."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from collapsium.pipeline.workflows.demo.demo import demonstrate
-
     console = console_of(sys.stdout)
     print("reading the docstrings of the standard library and of the installed packages", flush=True)
     view = RunView()
     try:
-        uses = demonstrate(folder, [view])
+        uses = demonstration.demonstrate(folder, [view])
     finally:
         view.close()
     width = console.width if console.is_terminal else 150

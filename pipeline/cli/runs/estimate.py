@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, NamedFamily, gather
 from collapsium.pipeline.cli.options import JsonOptions
@@ -24,14 +25,12 @@ OPTIONS = (EstimateOptions, SchedulerOptions, MemoryOptions)
 
 def execute(corpus: Annotated[str, argument("CORPUS", "folder of the corpus")], /, flags: Flags) -> None:
     """Print the plan."""
-    from collapsium.pipeline.engine.resources.estimate import estimate
-
     request = gather(flags, OPTIONS)
     # A configuration file of a fit may have options that do not change the estimate.
     others = {*RUN_NAMES} - {name for model in OPTIONS for name in model.model_fields}
     options = {name: value for name, value in request.options.items() if name not in others}
     with request.named():
-        plan = estimate(corpus, family=request.family, **options)
+        plan = pipeline.estimate(corpus, family=request.family, **options)
     problem = in_flags(plan.problem())
     if flags.json:
         print_json({**plan.record(), "problem": problem})

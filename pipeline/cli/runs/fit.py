@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, NamedFamily, gather
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
@@ -81,9 +82,7 @@ def execute(
     recorded = None if resumed is None else Run(resumed).record().get("family")
     request = gather(flags, OPTIONS, recorded)
     options = {**request.options, "tls": flags.of(CertificateOptions).tls}
-    # The import loads the compiler, which takes seconds: validate the options before.
-    from collapsium.pipeline.engine.fit import fit, resume
-
+    # All options are valid here: the first use of `pipeline` loads the compiler, which takes seconds.
     view = RunView(form=flags.of(LogOptions).log_format)
     events: list[Event] = []
     sinks: list[Sink] = [events.append]
@@ -92,10 +91,10 @@ def execute(
     try:
         with request.named():
             if resumed is None:
-                fit(corpus, folder, family=request.family, sinks=sinks, **options)
+                pipeline.fit(corpus, folder, family=request.family, sinks=sinks, **options)
             else:
                 options.update({} if request.family == recorded else {"family": request.family})
-                resume(folder, corpus=corpus, sinks=sinks, **options)
+                pipeline.resume(folder, corpus=corpus, sinks=sinks, **options)
     except BaseException:
         view.close()
         _print_how_to_resume(folder, events, view.notice)

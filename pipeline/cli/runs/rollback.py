@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.workflows.batch.options import RollbackOptions
 
@@ -18,9 +19,7 @@ EPILOG = """examples:
 
 def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> None:
     """Roll back, and print the number of the current version."""
-    from collapsium.pipeline.workflows.batch.job import rollback
-
-    print(f"{job}: version {rollback(job, **flags.named(RollbackOptions))} is current")
+    print(f"{job}: version {pipeline.rollback(job, **flags.named(RollbackOptions))} is current")
 
 
 COMMAND = Command(execute, (RollbackOptions,), epilog=EPILOG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -11,9 +12,7 @@ from collapsium.pipeline.cli.output import print_json
 
 def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> None:
     """Print the versions."""
-    from collapsium.pipeline.workflows.batch.job import versions
-
-    published = versions(job)
+    published = pipeline.versions(job)
     if flags.json:
         print_json([{**one.model_dump(mode="json"), "current": current} for one, current in published])
         return

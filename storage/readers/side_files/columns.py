@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.storage.corpus.label_column import label_lists, once
+from collapsium.storage.corpus.list_columns import label_lists, once
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side

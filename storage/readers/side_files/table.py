@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.corpus.label_column import union
+from collapsium.storage.corpus.list_columns import union
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.errors import InputError
 from collapsium.storage.short_repr import ShortRepr

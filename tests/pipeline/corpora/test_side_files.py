@@ -14,7 +14,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.label_column import rows_of
+from collapsium.storage.corpus.list_columns import rows_of
 from collapsium.storage.errors import CollapsiumError, InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts import batches, blocks

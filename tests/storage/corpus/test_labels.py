@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.list_columns import labels_of
 from collapsium.storage.corpus.parquet import LABELS
 
 
@@ -11,7 +11,7 @@ from collapsium.storage.corpus.parquet import LABELS
 def test_take__gives_documents_in_any_order_and_as_often_as_asked(rows, data):
     listed = [[{"field": "x", "value": str(one)} for one in sorted(row)] for row in rows]
     numbers = pa.array([float(n) if n % 2 else None for n in range(len(rows))], pa.float64())
-    labels = Labels.of(len(rows), {"labels": pa.array(listed, LABELS), "y": numbers})
+    labels = labels_of(len(rows), {"labels": pa.array(listed, LABELS), "y": numbers})
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9))
     found = labels.take(np.array(chosen, dtype=np.int64))
     for place, document in enumerate(chosen):

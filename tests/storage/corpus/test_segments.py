@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.list_columns import segments_of
 from collapsium.storage.corpus.shard import EXTRAS, Documents, Shard
 from collapsium.workers.shard_loading import open_shard, store_shard
 
@@ -56,7 +56,7 @@ def test_families_without_segments__get_them_merged(rows):
 
 def test_documents_without_the_column__are_one_segment_each():
     offsets = np.array([0, 2, 2, 5])
-    found = Segments.of(offsets, {})
+    found = segments_of(offsets, {})
     np.testing.assert_array_equal(found.documents, [0, 1, 2, 3])
     np.testing.assert_array_equal(found.pairs, offsets)
 

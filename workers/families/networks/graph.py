@@ -163,7 +163,7 @@ class Graph(State):
 
 def segments_of(shard: Shard) -> Segments:
     """Return the segments of a shard; each document is one where they have none."""
-    return shard.segments or Segments.of(shard.offsets, {})
+    return shard.segments or Segments.of_documents(shard.offsets)
 
 
 def _labels(shard: Shard, plan: Plan) -> Lists:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.storage.corpus import list_columns
 from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
@@ -155,7 +155,7 @@ def unseen():
     """Four documents: of one label, of both, of unknown ones, and of none."""
     column = pa.array([labels_of(each) for each in EACH], LABELS)
     shard = Shard.of(0, documents_of([{0: 2, 3: 1}] * 4))
-    return Shard(0, shard.offsets, shard.words, shard.position, shard.counts, Labels.of(4, {"labels": column}))
+    return Shard(0, shard.offsets, shard.words, shard.position, shard.counts, list_columns.labels_of(4, {"labels": column}))
 
 
 def rows_of(shard, topics):

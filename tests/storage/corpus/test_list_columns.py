@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.building.label_split import label_draws, part_columns
-from collapsium.storage.corpus.label_column import label_lists, rows_of, union
+from collapsium.storage.corpus.list_columns import label_lists, rows_of, union
 from collapsium.storage.corpus.parquet import LABELS
 
 LABEL = st.fixed_dictionaries({"field": st.sampled_from(["a", "b", "ab"]), "value": st.sampled_from(["", "x", "bx"])})
