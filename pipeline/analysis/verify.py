@@ -31,8 +31,9 @@ from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.runs import summary, topic_names
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT_RECORD
 from collapsium.storage.runs.checkpoint import Checkpoint
-from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there, table_faults
+from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
+from collapsium.storage.runs.comparison_tables import table_faults
 from collapsium.storage.runs.members import member_seed, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import CHECKPOINTS, DONE, EVENTS, MEMBERS, Run

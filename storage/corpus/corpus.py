@@ -17,6 +17,7 @@ from collapsium.storage.corpus.manifest import (
 )
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, MismatchError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.lazy_module import LazyModule
 
 # Readers of shards import PyArrow, which opening a manifest does not need.
 if TYPE_CHECKING:
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from collapsium.storage.corpus import list_columns, shard, vectors
+    from collapsium.storage.corpus import vocabulary as vocabulary_file
     from collapsium.storage.corpus.labels import Labels
-    from collapsium.storage.corpus.shard import Documents
-    from collapsium.storage.corpus.vectors import AnyShard, Vectors
-    from collapsium.storage.corpus.vocabulary import Vocabulary
+else:
+    list_columns = LazyModule("collapsium.storage.corpus.list_columns")
+    shard = LazyModule("collapsium.storage.corpus.shard")
+    vectors = LazyModule("collapsium.storage.corpus.vectors")
+    vocabulary_file = LazyModule("collapsium.storage.corpus.vocabulary")
 
 
 @dataclass(frozen=True)
@@ -59,30 +64,23 @@ class ShardReference:
     dense: VectorsRecord | None = None
     fields: frozenset[str] | None = None
 
-    def documents(self) -> Documents:
+    def documents(self) -> shard.Documents:
         """Read the shard's documents with all columns; for vectors, ids and columns without pairs."""
-        import numpy as np
-
-        from collapsium.storage.corpus.shard import Documents, read_documents
-        from collapsium.storage.corpus.vectors import read_columns
-
         if self.dense is None:
-            documents = read_documents(self.folder, self.record, self.words)
+            documents = shard.read_documents(self.folder, self.record, self.words)
             self._require_fields(documents.extras)
             return documents
-        ids, extras = read_columns(self.folder, self.record)
+        ids, extras = vectors.read_columns(self.folder, self.record)
         self._require_fields(extras)
-        nothing = np.zeros(0, dtype=np.int32)
-        return Documents(ids, np.zeros(len(ids) + 1, dtype=np.int64), nothing, nothing, extras)
+        return vectors.without_pairs(ids, extras)
 
     def ids(self) -> pa.Array:
         """Read the ids of the shard's documents or vectors."""
-        from collapsium.storage.corpus.shard import read_ids
-        from collapsium.storage.corpus.vectors import read_columns
+        if self.dense is None:
+            return shard.read_ids(self.folder, self.record)
+        return vectors.read_columns(self.folder, self.record)[0]
 
-        return read_ids(self.folder, self.record) if self.dense is None else read_columns(self.folder, self.record)[0]
-
-    def vectors(self) -> Vectors:
+    def vectors(self) -> vectors.Vectors:
         """Read the shard's vectors with all their columns.
 
         Returns
@@ -97,22 +95,17 @@ class ShardReference:
         DamagedError
             A file is missing or damaged.
         """
-        from collapsium.storage.corpus.vectors import Vectors, read_columns
-
         values = self._values()
-        ids, extras = read_columns(self.folder, self.record)
+        ids, extras = vectors.read_columns(self.folder, self.record)
         self._require_fields(extras)
-        return Vectors(ids, values, extras)
+        return vectors.Vectors(ids, values, extras)
 
     def further(self) -> dict[str, pa.Array]:
         """Read the further columns of the shard's documents, without decoding ids and words."""
-        from collapsium.storage.corpus.shard import read_further
-        from collapsium.storage.corpus.vectors import read_columns
-
         if self.dense is None:
-            extras = read_further(self.folder, self.record)
+            extras = shard.read_further(self.folder, self.record)
         else:
-            _, extras = read_columns(self.folder, self.record)
+            _, extras = vectors.read_columns(self.folder, self.record)
         self._require_fields(extras)
         return extras
 
@@ -124,26 +117,19 @@ class ShardReference:
             raise DamagedError(path, f"expected the further columns of the manifest, {expected}, found {actual}")
 
     def _values(self) -> npt.NDArray[np.float64]:
-        from collapsium.storage.corpus.vectors import read_values
-
         if self.dense is None:
             raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
-        return read_values(self.folder, self.dense, self.number, self.record, self.words)
+        return vectors.read_values(self.folder, self.dense, self.number, self.record, self.words)
 
-    def load(self, *, labelled: bool = False, segmented: bool = False) -> AnyShard:
+    def load(self, *, labelled: bool = False, segmented: bool = False) -> vectors.AnyShard:
         """Read the shard for sweeping, with labels and segments on request."""
-        from collapsium.storage.corpus.shard import Shard
-        from collapsium.storage.corpus.vectors import VectorShard
-
         if self.dense is not None:
-            return VectorShard.of(self.number, self._values())
-        return Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
+            return vectors.VectorShard.of(self.number, self._values())
+        return shard.Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
 
     def labels(self) -> Labels:
         """Read the labels and covariates of the shard's documents, without decoding ids and words."""
-        from collapsium.storage.corpus.labels import Labels
-
-        return Labels.of(self.record.documents, self.further())
+        return list_columns.labels_of(self.record.documents, self.further())
 
 
 class Corpus:
@@ -179,11 +165,9 @@ class Corpus:
         return self.folder.url
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> vocabulary_file.Vocabulary:
         """Vocabulary, read on first use."""
-        from collapsium.storage.corpus.vocabulary import read_vocabulary
-
-        return read_vocabulary(self.folder, self.manifest.vocabulary)
+        return vocabulary_file.read_vocabulary(self.folder, self.manifest.vocabulary)
 
     @property
     def references(self) -> list[ShardReference]:
@@ -232,12 +216,10 @@ class Corpus:
 
     def begins_with(self, vocabulary: VocabularyRecord) -> bool:
         """Return True if this corpus has a vocabulary, or that with further words appended."""
-        from collapsium.storage.corpus.vocabulary import words_digest
-
         own = self.manifest.vocabulary
         if own.words_sha256 == vocabulary.words_sha256 or own.words <= vocabulary.words:
             return own.words_sha256 == vocabulary.words_sha256
-        return words_digest(self.vocabulary.words[: vocabulary.words]) == vocabulary.words_sha256
+        return vocabulary_file.words_digest(self.vocabulary.words[: vocabulary.words]) == vocabulary.words_sha256
 
     def require_vocabulary_of(self, words_sha256: str, name: str) -> None:
         """Raise an error if this corpus has another vocabulary.

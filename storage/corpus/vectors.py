@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,18 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.manifest import ShardRecord, VectorsRecord
 from collapsium.storage.corpus.parquet import decode_table, encode_columns, read_part, shard_damage
-from collapsium.storage.corpus.shard import Shard, digest_of_ids
+from collapsium.storage.corpus.shard import Documents, Shard, digest_of_ids
 from collapsium.storage.corpus.shard_columns import ids_and_extras
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.arrays import LEAST_LIMIT, RATIO, damage, require_plain
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.short_repr import ShortRepr
+
+if TYPE_CHECKING:
+    from collapsium.storage.io import digest_store
+else:
+    digest_store = LazyModule("collapsium.storage.io.digest_store")
 
 ARRAY = "vectors.zarr"
 METADATA = "zarr.json"
@@ -139,21 +145,9 @@ class ArrayWriter:
     """
 
     def __init__(self, folder: Folder, rows: int, columns: int) -> None:
-        import zarr
-
-        from collapsium.storage.io.digest_store import DigestStore
-
-        self._store = DigestStore(folder, {}, read_only=False)
+        self._store = digest_store.DigestStore(folder, {}, read_only=False)
         self.rows, self._chunks, self._written = rows, 0, 0
-        self._array = zarr.create_array(
-            self._store,
-            shape=(0, columns),
-            chunks=(rows, columns),
-            dtype="float64",
-            zarr_format=3,
-            # A missing chunk is damage, not zeros.
-            config={"write_empty_chunks": True},
-        )
+        self._array = digest_store.empty_array(self._store, rows, columns)
 
     def add(self, values: npt.NDArray[np.float64]) -> str:
         """Write the next chunk and return the SHA-256 of its file."""
@@ -207,6 +201,12 @@ def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[st
     return decode_columns(data, record, path)
 
 
+def without_pairs(ids: pa.Array, extras: Mapping[str, pa.Array]) -> Documents:
+    """Return the ids and further columns of vectors as documents without pairs."""
+    nothing = np.zeros(0, dtype=np.int32)
+    return Documents(ids, np.zeros(len(ids) + 1, dtype=np.int64), nothing, nothing, extras)
+
+
 def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Array, dict[str, pa.Array]]:
     """Decode a file of ids and further columns, as anyone may have written it; see `read_columns`."""
     with shard_damage(path, "vectors"):
@@ -241,16 +241,11 @@ def read_values(
     DamagedError
         A file is missing, does not match its digest, or is no such array.
     """
-    import zarr
-
-    from collapsium.storage.io.digest_store import DigestStore
-
     stored, chunk = vectors.place(number)
     place = folder / stored.file
     file = chunk_file(chunk)
     with damage(place):
-        store = DigestStore(place, {METADATA: stored.sha256, file: str(record.vectors_sha256)}, read_only=True)
-        array = zarr.open_array(store, mode="r", zarr_format=3)
+        array = digest_store.open_array(place, {METADATA: stored.sha256, file: str(record.vectors_sha256)})
     path, first = f"{place.url}/{file}", chunk * stored.rows
     require_plain(place.url, array)
     if stored.rows * columns * 8 > max(LEAST_LIMIT, RATIO * place.size()):

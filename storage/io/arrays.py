@@ -25,12 +25,17 @@ from collapsium.storage.io.zarr_fast_path import (
     plain_group,
     write_array,
 )
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.units import size as size_text
 
 if TYPE_CHECKING:
     from types import EllipsisType
 
     import zarr
+
+    from collapsium.storage.io import digest_store
+else:
+    digest_store = LazyModule("collapsium.storage.io.digest_store")
 
 CHUNK_BYTES = 16 << 20
 """Size of a chunk, uncompressed."""
@@ -196,12 +201,8 @@ def _plain_arrays(store: DigestedFiles) -> tuple[dict[str, ZarrArray], Mapping[s
 
 def _zarr_arrays(store: DigestedFiles) -> tuple[dict[str, ZarrArray], Mapping[str, Json]]:
     """Open the arrays and the group's attributes with Zarr."""
-    import zarr
-
-    from collapsium.storage.io.digest_store import DigestStore
-
     with damage(store.folder):
-        group = zarr.open_group(DigestStore(store.folder, store.files, read_only=True), mode="r", zarr_format=3)
+        group = digest_store.open_group(store.folder, store.files)
         arrays, attributes = dict(group.arrays()), dict(group.attrs)
     for name, array in arrays.items():
         require_plain(f"{store.folder.url}/{name}", array)
@@ -277,10 +278,7 @@ def require_plain(path: str, array: zarr.Array[zarr.core.metadata.v3.ArrayV3Meta
     DamagedError
         The array is refused.
     """
-    from zarr.codecs import BytesCodec, ZstdCodec
-
-    codecs = getattr(array.metadata, "codecs", ())
-    if array.dtype.kind not in "biuf" or not all(isinstance(codec, (BytesCodec, ZstdCodec)) for codec in codecs):
+    if array.dtype.kind not in "biuf" or not digest_store.has_plain_codecs(array):
         raise DamagedError(path, "expected an array of plain numbers")
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")

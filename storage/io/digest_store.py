@@ -1,4 +1,4 @@
-"""A Zarr store of files with digests; separate from `arrays`, as importing Zarr takes long."""
+"""A Zarr store of files with digests, and all else for which our files need Zarr, whose import takes long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import zarr
 import zarr.abc.store
+from zarr.codecs import BytesCodec, ZstdCodec
+from zarr.storage import MemoryStore
 
 from collapsium.storage.io.digested_files import DigestedFiles, is_metadata
 from collapsium.storage.io.folder import Folder
@@ -15,6 +18,7 @@ from collapsium.storage.io.folder import Folder
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
+    from zarr.core.metadata.v3 import ArrayV3Metadata
 
 
 class DigestStore(DigestedFiles, zarr.abc.store.Store):
@@ -94,3 +98,59 @@ class DigestStore(DigestedFiles, zarr.abc.store.Store):
         start = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
         for name in sorted({key[len(start) :].split("/")[0] for key in self.files if key.startswith(start)}):
             yield name
+
+
+def open_group(folder: Folder, files: dict[str, str]) -> zarr.Group:
+    """Open a group of arrays to read, whose files have these digests."""
+    return zarr.open_group(DigestStore(folder, files, read_only=True), mode="r", zarr_format=3)
+
+
+def open_array(folder: Folder, files: dict[str, str]) -> zarr.Array[ArrayV3Metadata]:
+    """Open an array to read, whose files have these digests."""
+    return zarr.open_array(DigestStore(folder, files, read_only=True), mode="r", zarr_format=3)
+
+
+def empty_array(store: DigestStore, rows: int, columns: int) -> zarr.Array[ArrayV3Metadata]:
+    """Create an array of float64 without rows, in chunks of complete rows.
+
+    Parameters
+    ----------
+    store : DigestStore
+        Where it is written.
+    rows, columns : int
+        Shape of a chunk.
+
+    Returns
+    -------
+    zarr.Array
+        The array, of shape (0, columns).
+    """
+    return zarr.create_array(
+        store,
+        shape=(0, columns),
+        chunks=(rows, columns),
+        dtype="float64",
+        zarr_format=3,
+        # A missing chunk is damage, not zeros.
+        config={"write_empty_chunks": True},
+    )
+
+
+def has_plain_codecs(array: zarr.Array[ArrayV3Metadata]) -> bool:
+    """Return True if an array's codecs only store and compress numbers."""
+    return all(isinstance(codec, (BytesCodec, ZstdCodec)) for codec in getattr(array.metadata, "codecs", ()))
+
+
+def example_metadata(dtype: str, ndim: int, compress: bool) -> str:
+    """Return Zarr's metadata of an array with one value."""
+    files: dict[str, Buffer] = {}
+    one = (1,) * ndim
+    zarr.create_array(
+        MemoryStore(files),
+        shape=one,
+        chunks=one,
+        dtype=np.dtype(dtype),
+        zarr_format=3,
+        compressors="auto" if compress else None,
+    )
+    return files["zarr.json"].to_bytes().decode()

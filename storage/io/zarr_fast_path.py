@@ -14,15 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import numcodecs.zstd
 import numpy as np
 
 from collapsium.storage.data_types import AnyArray, DType, Json
+from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from types import EllipsisType
 
-    import numcodecs.zstd
-    from zarr.core.buffer import Buffer
+    from collapsium.storage.io import digest_store
+else:
+    digest_store = LazyModule("collapsium.storage.io.digest_store")
+
 
 METADATA = "zarr.json"
 DTYPE_KINDS = "biuf"
@@ -53,20 +57,7 @@ class Rows(Protocol):
 @functools.lru_cache(maxsize=256)
 def _example(dtype: str, ndim: int, compress: bool) -> str:
     """Return Zarr's metadata of an array of a dtype."""
-    import zarr
-    from zarr.storage import MemoryStore
-
-    files: dict[str, Buffer] = {}
-    one = (1,) * ndim
-    zarr.create_array(
-        MemoryStore(files),
-        shape=one,
-        chunks=one,
-        dtype=np.dtype(dtype),
-        zarr_format=3,
-        compressors="auto" if compress else None,
-    )
-    return files[METADATA].to_bytes().decode()
+    return digest_store.example_metadata(dtype, ndim, compress)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -124,16 +115,12 @@ def described_group(attributes: Mapping[str, Json]) -> bytes:
 @functools.lru_cache(maxsize=1)
 def _encoder() -> numcodecs.zstd.Zstd:
     """Return the codec that `usual_text` names."""
-    import numcodecs.zstd
-
     return numcodecs.zstd.Zstd(**ZSTD)
 
 
 @functools.lru_cache(maxsize=1)
 def _decoder() -> numcodecs.zstd.Zstd:
     """Return a codec for decompression, for which the level does not matter."""
-    import numcodecs.zstd
-
     return numcodecs.zstd.Zstd()
 
 

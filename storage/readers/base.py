@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import lzma
+import zlib
 from collections.abc import Iterator
 from typing import IO, Protocol, cast
 
@@ -247,9 +249,6 @@ class reading:  # noqa: N801 - used as a statement: `with reading(path):`
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raise an error that names the file, unless the exception is already one of this package."""
-        import lzma
-        import zlib
-
         damage = (EOFError, zlib.error, lzma.LZMAError)
         if isinstance(error, damage) or type(error).__name__ == "ZstdError":
             raise InputError(self.path, f"the compressed file is cut short or damaged ({error})") from None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
 
 from collapsium.storage.choices import FORMATS
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.base import Source, distinct, open_input, reading
 from collapsium.storage.readers.counts.ldac import LDACSource
-from collapsium.storage.readers.counts.sparse_matrix import MatrixSource
 from collapsium.storage.readers.counts.svmlight import SVMlightSource, index_base
 from collapsium.storage.readers.counts.uci import UCISource
 from collapsium.storage.readers.read_options import ReadOptions
@@ -21,7 +24,13 @@ from collapsium.storage.readers.texts.text import TextSource, texts_of_files, te
 from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
 from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
 from collapsium.storage.readers.vectors.numpy_file import ArchiveFile, MatrixFile
-from collapsium.storage.readers.vectors.zarr_array import ZarrFile
+
+if TYPE_CHECKING:
+    from collapsium.storage.readers.counts import sparse_matrix
+    from collapsium.storage.readers.vectors import zarr_array
+else:
+    sparse_matrix = LazyModule("collapsium.storage.readers.counts.sparse_matrix")
+    zarr_array = LazyModule("collapsium.storage.readers.vectors.zarr_array")
 
 _ENDINGS = {
     ".ldac": "ldac",
@@ -195,8 +204,8 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     counted: dict[str, Callable[[str, ReadOptions], Source]] = {
         "uci": UCISource,
         "ldac": LDACSource,
-        "mtx": MatrixSource,
-        "npz": MatrixSource,
+        "mtx": sparse_matrix.MatrixSource,
+        "npz": sparse_matrix.MatrixSource,
         "svmlight": SVMlightSource,
     }
     if kind not in counted:
@@ -240,7 +249,7 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged
     files: list[DenseFile] = []
     for path in paths:
         if Folder(path).is_folder():
-            files.append(ZarrFile(path, options))
+            files.append(zarr_array.ZarrFile(path, options))
             continue
         with reading(path), open_input(path, options.max_decompressed) as handle:
             magic = handle.read(6)
@@ -259,8 +268,6 @@ class _Prefixed:
         return self._source.words()
 
     def documents(self) -> Iterator[Documents]:
-        import pyarrow.compute as pc
-
         for part in self._source.documents():
             ids = pc.binary_join_element_wise(self._stem, part.ids, "/")
             yield Documents(ids, part.offsets, part.words, part.counts, part.extras)

@@ -7,6 +7,16 @@ import io
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus import parquet
+    from collapsium.storage.io.parquet import bounded_file
+else:
+    parquet = LazyModule("collapsium.storage.corpus.parquet")
+    bounded_file = LazyModule("collapsium.storage.io.parquet.bounded_file")
 
 MAX_BYTES = 1 << 28
 """Largest file: some ten million words."""
@@ -49,14 +59,10 @@ def read_weights(path: str) -> Iterator[tuple[object, object]]:
 
 
 def _parquet_rows(handle: io.BufferedReader) -> Iterator[tuple[object, object]]:
-    # Families are loaded without Arrow, which takes long to import.
-    from collapsium.storage.corpus.parquet import FAULTS
-    from collapsium.storage.io.parquet.bounded_file import BoundedFile
-
     try:
-        table = BoundedFile(handle).table()
+        table = bounded_file.BoundedFile(handle).table()
         columns = [column.to_pylist() for column in table.columns]
-    except FAULTS as error:
+    except parquet.FAULTS as error:
         raise ValueError(f"expected a Parquet file ({(str(error) or type(error).__name__).splitlines()[0]})") from None
     if len(columns) != 2:
         raise ValueError(f"expected two columns, a word and its weight ({len(columns)} in the file)")

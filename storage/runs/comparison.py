@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError, DamagedError
+from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import check, read_record
 from collapsium.storage.runs.comparison_records import CellRecord, ComparisonRecord
@@ -48,29 +47,6 @@ def row_of(folder: Folder, name: str) -> JsonObject:
         raise DamagedError(error.path, hint, error.where) from None
     row: JsonObject = record["row"]
     return row
-
-
-def table_faults(folder: Folder) -> list[str]:
-    """Return the faults of the tables of a finished comparison, each beginning with the file."""
-    import pyarrow as pa
-
-    from collapsium.storage.io.parquet.bounded_file import BoundedFile
-
-    # This file is written last.
-    if not folder.exists(SERIES_FILE):
-        return []
-    done = [name for name in cells_done(folder) if "baseline" not in row_of(folder, name)]
-    faults = []
-    for name in (TABLE, SERIES_FILE):
-        path = f"{folder.url}/{name}"
-        try:
-            present = set(BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])["cell"].to_pylist())
-        except (CollapsiumError, pa.ArrowException, OSError, ValueError, KeyError) as error:
-            faults.append(f"{path}: {str(error).splitlines()[0]}{REWRITE_HINT}")
-            continue
-        missing = [cell for cell in done if cell not in present]
-        faults += [f"{path}: has nothing of {missing[0]}{REWRITE_HINT}"] if missing else []
-    return faults
 
 
 def runs_there(folder: Folder) -> Iterator[Run]:

@@ -19,11 +19,15 @@ from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
 from collapsium.storage.io.transactions import ensure_free
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.processor import Processor
 
 if TYPE_CHECKING:
-    from collapsium.storage.runs.checkpoint import Checkpoints
+    from collapsium.storage.runs import checkpoint
+else:
+    # Few callers read arrays, which take long to import.
+    checkpoint = LazyModule("collapsium.storage.runs.checkpoint")
 
 DONE = ("iterations", "tolerance", "converged")
 """Reasons for which a run has ended, rather than stopped."""
@@ -150,12 +154,9 @@ class Run:
         return self.folder / MODEL
 
     @property
-    def checkpoints(self) -> Checkpoints:
+    def checkpoints(self) -> checkpoint.Checkpoints:
         """Checkpoints of the run."""
-        # Few callers read arrays, which take long to import.
-        from collapsium.storage.runs.checkpoint import Checkpoints
-
-        return Checkpoints(self.folder / CHECKPOINTS, self.generation)
+        return checkpoint.Checkpoints(self.folder / CHECKPOINTS, self.generation)
 
     def member(self, number: int) -> Folder:
         """Return the folder of a restart, which is a run, or of a sample, which is a model."""

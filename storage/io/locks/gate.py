@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -14,10 +15,6 @@ NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL
 
 def open_gate(path: Path) -> int | None:
     """Open and lock a file, or return None without file locks; raise `BlockingIOError` if another process holds it."""
-    try:
-        import fcntl
-    except ImportError:
-        return None
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)

@@ -5,6 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import psutil
+else:
+    # Only a lock that is held has a process to look at.
+    psutil = LazyModule("psutil")
 
 
 def this_machine() -> str:
@@ -38,8 +47,6 @@ def start_time(process: int) -> str | None:
             return None
         state, *rest = text.rpartition(")")[2].split()
         return None if state in "ZX" else rest[18]
-    import psutil
-
     try:
         other = psutil.Process(process)
         return None if other.status() == psutil.STATUS_ZOMBIE else str(other.create_time())
@@ -48,8 +55,6 @@ def start_time(process: int) -> str | None:
 
 
 def _is_stopped(process: int) -> bool:
-    import psutil
-
     with contextlib.suppress(psutil.Error):
         return psutil.Process(process).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     return False

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
@@ -51,8 +52,6 @@ class MatrixSource:
         self._matrix = self._check(self._load(data))
 
     def _load(self, data: bytes) -> Any:
-        import scipy.sparse
-
         if not data:
             raise InputError(self.name, "expected a matrix, the file is empty")
         if data[:2] != b"PK":
@@ -72,8 +71,6 @@ class MatrixSource:
 
     def _parse(self, data: bytes) -> Any:
         """Parse a Matrix Market file without SciPy, whose reader overruns some damaged files (SciPy 1.17)."""
-        import scipy.sparse
-
         lines = io.BytesIO(data)
         banner = lines.readline().lower().split()
         if len(banner) != 5 or banner[:2] != [b"%%matrixmarket", b"matrix"]:
@@ -139,8 +136,6 @@ class MatrixSource:
                     raise InputError(self.name, f"expected {member.filename} to hold the numbers that it promises")
 
     def _check(self, matrix: Any) -> Any:
-        import scipy.sparse
-
         if not scipy.sparse.issparse(matrix):
             raise InputError(self.name, "expected a sparse matrix (coordinate format), found a dense one")
         if matrix.ndim != 2 or matrix.shape[1] != len(self._words):

@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.retry import with_retries
 from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.texts.tables import row_groups, row_spans
 
 BLOCK = 1 << 24  # bytes
 # Assumed bytes of text for each byte of a compressed file.
@@ -149,12 +150,8 @@ def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Blo
 
 def _spans_of(file: Span, kind: str, block: int) -> Iterator[Span]:
     if kind == "parquet":
-        from collapsium.storage.readers.texts.tables import row_groups
-
         yield from row_groups(file, block)
     elif kind == "csv" and not file.packed and file.size > block:
-        from collapsium.storage.readers.texts.tables import row_spans
-
         yield from row_spans(file, block)
     elif kind in SPLITTABLE and not file.packed and file.size > block:
         for first in range(0, file.size, block):

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 from collapsium.storage.errors import AbsentError, InputError, MissingError, OptionError, suggestion
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.base import open_input, reading
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction import text as sklearn_text
+else:
+    sklearn_text = LazyModule("sklearn.feature_extraction.text")
 
 DEFAULT, NONE = "english", "none"
 # Scikit-learn's list has only some of the English auxiliaries, pronouns and contractions, so these are added to it.
@@ -109,10 +116,7 @@ def list_of(language: str) -> AbstractSet[str]:
     if language == NONE:
         return frozenset()
     if language == DEFAULT:
-        # The import is slow, and only texts need it.
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-        return ENGLISH_CONTRACTIONS.union(ENGLISH_STOP_WORDS)
+        return ENGLISH_CONTRACTIONS.union(sklearn_text.ENGLISH_STOP_WORDS)
     try:
         import stopwordsiso
     except ImportError:

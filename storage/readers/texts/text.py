@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,15 @@ import pyarrow as pa
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.errors import AbsentError, InputError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.base import open_input, reading, required_words
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction import text as sklearn_text
+else:
+    sklearn_text = LazyModule("sklearn.feature_extraction.text")
 
 CHUNK_PAIRS = 1_000_000  # pairs
 WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two or more characters, the first a letter
@@ -60,10 +67,7 @@ def tokenizer(stop_words: str = "english") -> Callable[[str], list[str]]:
     callable
         Function from a text to its words, in order.
     """
-    # The import is slow, and only texts need it.
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    analyzer: Callable[[str], list[str]] = CountVectorizer(
+    analyzer: Callable[[str], list[str]] = sklearn_text.CountVectorizer(
         token_pattern=WORD, stop_words=None if stop_words == "none" else stop_words
     ).build_analyzer()
     return analyzer

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import zarr
+import zarr.codecs
+import zarr.storage
 
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.arrays import FAULTS, MOST_CHUNK_BYTES
@@ -52,8 +55,6 @@ class ZarrFile:
         self.fields = tuple(field for field, _ in self.layout.labels)
 
     def _opened(self, name: str | None) -> Any:
-        import zarr.storage
-
         folder = Folder(self.name)
         store: Any = (
             zarr.storage.LocalStore(folder.path, read_only=True)
@@ -137,8 +138,6 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
 
 
 def _is_plain(codec: Any) -> bool:
-    import zarr.codecs
-
     if isinstance(codec, zarr.codecs.ShardingCodec):
         return all(_is_plain(one) for one in (*codec.codecs, *codec.index_codecs))
     return isinstance(codec, tuple(getattr(zarr.codecs, name) for name in _CODECS))
