@@ -5,13 +5,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.ingest.dates import DAY, EPOCH, HOUR, MONTH, YEAR, Date, is_absent, read_date
+
+if TYPE_CHECKING:
+    from scipy import sparse
+else:
+    sparse = LazyModule("scipy.sparse")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -201,10 +207,7 @@ def _group_sums(weights: Floats, rows: Ints, starts: Ints, values: Floats) -> Fl
     shape = starts.size - 1, len(values)
     if not rows.size:
         return np.zeros((shape[0], *values.shape[1:]))
-    # A fit of documents without dates need not wait for the import of SciPy.
-    from scipy.sparse import csr_array
-
-    return np.asarray(csr_array((weights, rows, starts), shape=shape) @ values)
+    return np.asarray(sparse.csr_array((weights, rows, starts), shape=shape) @ values)
 
 
 def _merged(sums: DateSums) -> DateSums:

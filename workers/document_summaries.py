@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.lazy_module import LazyModule
+from collapsium.workers.date_sums import DateSums
+
 if TYPE_CHECKING:
     import pyarrow as pa
-
-from collapsium.workers.date_sums import DateSums
+    from scipy import sparse
+else:
+    sparse = LazyModule("scipy.sparse")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -232,8 +236,6 @@ def _candidates(theta: Floats, tokens: Floats, shard: int, count: int) -> Candid
 
 def _fields(theta: Floats, labels: pa.Array, occupied: npt.NDArray[np.bool_]) -> dict[str, Labelled]:
     """Return sums over the documents of each value of each field; a value counts once in a document."""
-    from scipy.sparse import csr_array
-
     owners: dict[str, dict[str, dict[int, None]]] = {}
     for row, pairs in enumerate(labels.to_pylist()):
         for pair in pairs or () if occupied[row] else ():
@@ -249,7 +251,7 @@ def _fields(theta: Floats, labels: pa.Array, occupied: npt.NDArray[np.bool_]) ->
         columns = np.concatenate([np.array(list(rows[value]), dtype=np.int64) for value in values])
         starts = np.concatenate([[0], np.cumsum(documents)])
         shape = (len(values), theta.shape[0])
-        members = csr_array((np.ones(columns.size), columns, starts), shape=shape)
+        members = sparse.csr_array((np.ones(columns.size), columns, starts), shape=shape)
         fields[name] = Labelled(values, documents, np.asarray(members @ theta))
     return fields
 

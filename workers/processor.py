@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import functools
 import platform
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.processor import Processor
-from collapsium.workers.kernels.target import target
+
+if TYPE_CHECKING:
+    import threadpoolctl
+
+    from collapsium.workers.kernels import target as compilation
+else:
+    threadpoolctl = LazyModule("threadpoolctl")
+    compilation = LazyModule("collapsium.workers.kernels.target")
 
 
 @functools.cache
@@ -23,7 +34,7 @@ def processor(blas: bool) -> Processor:
     Processor
         The description.
     """
-    compilation_target = target()
+    compilation_target = compilation.target()
     return Processor(
         machine=compilation_target.triple,
         kernels=compilation_target.processor,
@@ -35,11 +46,8 @@ def processor(blas: bool) -> Processor:
 
 def _blas() -> str:
     """Return the name and the core type of the library that NumPy has loaded."""
-    import numpy as np
-    from threadpoolctl import threadpool_info
-
     folder = np.__path__[0].rstrip("/")
-    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
     # SciPy may have loaded a library of its own.
     own = [library for library in libraries if str(library["filepath"]).startswith((folder, f"{folder}.libs"))]
     names = {f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in own or libraries}

@@ -14,16 +14,34 @@ lock for each kernel guards numba's file cache, which several processes cannot f
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
 
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
-from collapsium.workers.kernels.target import compile_for_target, machine_code_cache, target
+
+if TYPE_CHECKING:
+    import filelock
+    import numba
+    import platformdirs
+
+    from collapsium.workers.kernels import target
+else:
+    filelock = LazyModule("filelock")
+    numba = LazyModule("numba")
+    platformdirs = LazyModule("platformdirs")
+    target = LazyModule("collapsium.workers.kernels.target")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,8 +116,6 @@ class Kernel(Generic[P, R_co]):
         callable
             The machine code.
         """
-        from concurrent.futures import ThreadPoolExecutor
-
         if self._compiled is not None:
             return self._compiled
         if threading.current_thread() is not threading.main_thread():
@@ -117,13 +133,9 @@ class Kernel(Generic[P, R_co]):
         return self._compiled
 
     def _new_machine_code(self) -> Callable[P, R_co]:
-        import numba
-        from filelock import FileLock
-        from numba.core import config
-
         if INTERPRETED:
             return self.python
-        for_target, folder = compile_for_target(), cache_folder()
+        for_target, folder = target.compile_for_target(), cache_folder()
         arguments = argument_types(self.python)
         self._records = tuple((index, item) for index, item in enumerate(arguments) if isinstance(item, RecordType))
         types = tuple(_compiler_type(argument) for argument in arguments)
@@ -135,15 +147,15 @@ class Kernel(Generic[P, R_co]):
             _log.warning(
                 "%s is compiled for this processor, not for %s: results may differ in last bits",
                 self.address,
-                target(),
+                target.target(),
             )
         with ExitStack() as stack:
             if folder is not None:
                 # The lock is of one kernel: processes compile different kernels in parallel.
-                stack.enter_context(FileLock(self._mark(folder).with_suffix(".lock")))
-                previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-                stack.callback(setattr, config, "CACHE_DIR", previous)
-                dispatcher._cache = machine_code_cache(self.python)
+                stack.enter_context(filelock.FileLock(self._mark(folder).with_suffix(".lock")))
+                previous, numba.core.config.CACHE_DIR = numba.core.config.CACHE_DIR, str(folder)
+                stack.callback(setattr, numba.core.config, "CACHE_DIR", previous)
+                dispatcher._cache = target.machine_code_cache(self.python)
             dispatcher.compile(types)
             dispatcher.disable_compile()
             if folder is not None:
@@ -153,9 +165,6 @@ class Kernel(Generic[P, R_co]):
 
     def _compile_elsewhere(self) -> None:
         """Compile in another process: in this one, other code has set the compiler to another target."""
-        import subprocess
-        import sys
-
         module, _, name = self.address.partition(":")
         code = f"import importlib; importlib.import_module({module!r}).{name}.compile()"
         subprocess.run(  # noqa: S603
@@ -172,12 +181,10 @@ AnyKernel: TypeAlias = Kernel[..., object]
 
 def _compiler_type(argument: ArgumentType | RecordType) -> Any:
     """Return the compiler's type of an argument."""
-    from numba import types
-
     if isinstance(argument, RecordType):
-        return types.BaseTuple.from_types([_compiler_type(field) for field in argument.fields], argument.record)
-    number = getattr(types, argument.dtype)
-    return types.Array(number, argument.ndim, "C", readonly=not argument.written) if argument.ndim else number
+        return numba.types.BaseTuple.from_types([_compiler_type(field) for field in argument.fields], argument.record)
+    number = getattr(numba.types, argument.dtype)
+    return numba.types.Array(number, argument.ndim, "C", readonly=not argument.written) if argument.ndim else number
 
 
 def kernel(function: Callable[P, R]) -> Kernel[P, R]:
@@ -207,9 +214,7 @@ class Helper(Generic[R]):
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
-        import numba
-
-        compile_for_target()
+        target.compile_for_target()
         return numba.njit(**self.options)(self.python)
 
     @property
@@ -279,19 +284,13 @@ def warm(kernels: Iterable[AnyKernel] | None = None) -> int:
 @functools.cache
 def cache_folder() -> Path | None:
     """Return the folder of this version's machine code; None where none can be written."""
-    import hashlib
-    import tempfile
-    from importlib.metadata import version
-
-    from platformdirs import user_cache_path
-
     # numba separates the machine code of installations too.
     here = Path(__file__).parent
-    digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target()} {here}".encode())
+    digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target.target()} {here}".encode())
     for source in sorted(here.rglob("*.py")):
         digest.update(str(source.relative_to(here)).encode() + source.read_bytes())
     own = os.environ.get("NUMBA_CACHE_DIR")
-    for base in (Path(own) if own else user_cache_path("collapsium"), _private_temporary()):
+    for base in (Path(own) if own else platformdirs.user_cache_path("collapsium"), _private_temporary()):
         folder = base / f"kernels-{digest.hexdigest()[:16]}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -304,8 +303,6 @@ def cache_folder() -> Path | None:
 
 def _private_temporary() -> Path:
     """Return a folder that no other user can write to, as machine code is loaded from it."""
-    import tempfile
-
     path = Path(tempfile.gettempdir()) / f"collapsium-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     state = path.lstat()

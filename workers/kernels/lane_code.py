@@ -7,18 +7,20 @@ import inspect
 import operator
 from typing import Any
 
-LANES = 8
-"""Numbers of a vector: a register of AVX2."""
+from llvmlite import ir
+from numba.core import types
+from numba.core.cgutils import get_or_insert_function
+from numba.core.registry import cpu_target
+from numba.core.typing import signature
+from numba.core.typing.templates import ConcreteTemplate, infer_global
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
-ONE_BITS = 0x3F800000
-"""The bits of 1.0 in float32, read as an integer."""
+from collapsium.workers.kernels.lane_size import LANES, ONE_BITS
 
 
 @functools.cache
 def operations() -> dict[str, Any]:
     """Return the compiler's types of the operations, by name."""
-    from numba.core.registry import cpu_target
-
     context, intrinsics = cpu_target.typing_context, _intrinsics()
     # It learns of what was declared since it was made.
     context.refresh()
@@ -28,11 +30,6 @@ def operations() -> dict[str, Any]:
 @functools.cache
 def _lanes_type() -> Any:
     """Return the compiler's type of a vector, with its addition, subtraction and multiplication."""
-    from llvmlite import ir
-    from numba.core import types
-    from numba.core.typing import signature
-    from numba.core.typing.templates import ConcreteTemplate, infer_global
-    from numba.extending import lower_builtin, models, register_model
 
     class LanesType(types.Type):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -66,8 +63,6 @@ class _Code:
     """
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
-        from llvmlite import ir
-
         self.context, self.builder, self.types, self.args = context, builder, signature.args, args
         self.byte, self.half, self.integer, self.index = (ir.IntType(bits) for bits in (8, 16, 32, 64))
         self.floats, self.integers, self.halves = (
@@ -96,8 +91,6 @@ class _Code:
 
     def evenly(self, number: Any) -> Any:
         """Return a number eight times."""
-        from llvmlite import ir
-
         one = self.builder.insert_element(self.nothing, number, self.integer(0))
         zeros = ir.Constant(self.integers, [0] * LANES)
         return self.builder.shuffle_vector(one, self.nothing, zeros)
@@ -116,9 +109,6 @@ class _Code:
 @functools.cache
 def _intrinsics() -> dict[str, Any]:
     """Return the operations as numba's intrinsics, by name."""
-    from numba.core import types
-    from numba.extending import intrinsic
-
     lanes, index, nothing, number = _lanes_type(), types.int64, types.void, types.float32
     written = {
         "load": (_load, lambda values, _first: lanes(values, index)),
@@ -201,8 +191,6 @@ def _truncate(code: _Code) -> Any:
 
 
 def _to_power(code: _Code) -> Any:
-    from llvmlite import ir
-
     builder, one = code.builder, ir.Constant(code.floats, [float(ONE_BITS)] * LANES)
     logarithm = builder.fsub(builder.sitofp(builder.bitcast(code.args[0], code.integers), code.floats), one)
     bits = builder.fadd(builder.fmul(logarithm, code.evenly(code.args[1])), one)
@@ -210,8 +198,6 @@ def _to_power(code: _Code) -> Any:
 
 
 def _sum_of(code: _Code) -> Any:
-    from llvmlite import ir
-
     lanes, size = code.args[0], LANES
     while size > 1:
         size //= 2
@@ -225,9 +211,6 @@ def _sum_of(code: _Code) -> Any:
 
 
 def _prefetch(code: _Code) -> None:
-    from llvmlite import ir
-    from numba.core.cgutils import get_or_insert_function
-
     pointer, builder = code.byte.as_pointer(), code.builder
     declared = ir.FunctionType(ir.VoidType(), [pointer, code.integer, code.integer, code.integer])
     function = get_or_insert_function(builder.module, declared, "llvm.prefetch.p0i8")

@@ -12,13 +12,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import INTERPRETED
-from collapsium.workers.kernels.lane_code import LANES, ONE_BITS, operations
+from collapsium.workers.kernels.lane_size import LANES, ONE_BITS
+
+if TYPE_CHECKING:
+    from collapsium.workers.kernels import lane_code
+else:
+    lane_code = LazyModule("collapsium.workers.kernels.lane_code")
 
 R = TypeVar("R")
 
@@ -45,7 +51,7 @@ class LaneOperation(Generic[R]):
 
     @property
     def _numba_type_(self) -> Any:
-        return operations()[self.python.__name__]
+        return lane_code.operations()[self.python.__name__]
 
 
 def _operation(function: Callable[..., R]) -> Callable[..., R]:

@@ -17,7 +17,7 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.jit import borrower, kernel
-from collapsium.workers.kernels.lane_code import LANES
+from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import Lanes, larger, load, prefetch, spread_evenly, store, sum_of
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 

@@ -20,6 +20,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from llvmlite import binding
+from numba.core import config
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
+from numba.np import linalg
+
 V3 = (
     "avx", "avx2", "bmi", "bmi2", "cmov", "cx16", "cx8", "f16c", "fma", "fxsr", "lzcnt", "mmx", "movbe", "popcnt",
     "sahf", "sse", "sse2", "sse3", "sse4.1", "sse4.2", "ssse3", "xsave",
@@ -59,8 +65,6 @@ def target() -> Target:
         x86-64-v3 where the processor runs it, else the processor itself. ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES``
         choose another, as for all code that numba compiles.
     """
-    from llvmlite import binding
-
     triple, features = binding.get_process_triple(), binding.get_host_cpu_features()
     named = os.environ.get("NUMBA_CPU_NAME")
     if named:
@@ -73,9 +77,6 @@ def target() -> Target:
 @functools.cache
 def compile_for_target() -> bool:
     """Set this process's compiler to the target; return whether it is, which other code may have kept from it."""
-    from numba.core import config
-    from numba.core.registry import cpu_target
-
     _import_array_functions()
     chosen = target()
     if "_toplevel_target_context" in vars(cpu_target):  # other code has compiled something in this process before
@@ -96,8 +97,6 @@ def _import_array_functions() -> None:
     The compiler imports it for nothing but to see that it is there, which takes 0.3 s of processor time at the start of
     every fit. Other code of this process that does call it finds it as always: only the question is answered here.
     """
-    from numba.np import linalg
-
     if "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
         return
     ensure_blas = linalg.ensure_blas
@@ -110,7 +109,6 @@ def _import_array_functions() -> None:
 
 def machine_code_cache(function: Any) -> Any:
     """Return numba's cache of a function's machine code, under the name of the target in every process."""
-    from numba.core.caching import FunctionCache
 
     class Named:
         @staticmethod

@@ -14,7 +14,8 @@ from collapsium.workers.kernels.argument_types import (
     UInt16Vector,
 )
 from collapsium.workers.kernels.jit import kernel
-from collapsium.workers.kernels.lane_code import LANES, operations
+from collapsium.workers.kernels.lane_code import operations
+from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import (
     LaneOperation,
     first_of,

@@ -16,7 +16,7 @@ from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.document_pairs import pair_weights
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
-from collapsium.workers.kernels.lane_code import LANES
+from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:

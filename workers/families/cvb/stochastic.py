@@ -132,14 +132,15 @@ def step(
 
 def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> npt.NDArray[np.float32]:
     """Return expected counts of the shard's words from sweeps over a sample of its documents."""
-    from collapsium.storage.corpus.shard import Shard
-
     every = max(shard.documents // (SCHEDULE.seed_documents * topics), 1)
     lengths = np.diff(shard.offsets) * (np.arange(shard.documents) % every == 0)
     keep = np.repeat(lengths > 0, np.diff(shard.offsets))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     weights = None if shard.weights is None else shard.weights[keep]
-    sample = Shard(shard.number, offsets, shard.words, shard.position[keep], shard.counts[keep], weights=weights)
+    position, counts = shard.position[keep], shard.counts[keep]
+    sample = replace(
+        shard, offsets=offsets, position=position, counts=counts, labels=None, segments=None, weights=weights
+    )
     word_active, block_active = (np.zeros((shard.words.size, topics), dtype=np.float32) for _ in range(2))
     block = CollapsedRows(word_active=word_active, block_active=block_active, word_rest=np.zeros(shard.words.size))
     settings = ActiveSettings(

@@ -31,7 +31,7 @@ from collapsium.workers.kernels.cvb.records import (
     SweepRows,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.lane_code import LANES
+from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import (
     Lanes,
     first_of,

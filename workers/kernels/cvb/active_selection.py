@@ -44,7 +44,7 @@ from collapsium.workers.kernels.cvb.records import (
     RowChanges,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.lane_code import LANES
+from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import gather, load, prefetch, spread_evenly, sum_of
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 

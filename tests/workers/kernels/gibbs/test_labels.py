@@ -155,7 +155,9 @@ def unseen():
     """Four documents: of one label, of both, of unknown ones, and of none."""
     column = pa.array([labels_of(each) for each in EACH], LABELS)
     shard = Shard.of(0, documents_of([{0: 2, 3: 1}] * 4))
-    return Shard(0, shard.offsets, shard.words, shard.position, shard.counts, list_columns.labels_of(4, {"labels": column}))
+    return Shard(
+        0, shard.offsets, shard.words, shard.position, shard.counts, list_columns.labels_of(4, {"labels": column})
+    )
 
 
 def rows_of(shard, topics):
