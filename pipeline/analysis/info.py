@@ -12,6 +12,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
 from collapsium.storage.runs.comparison import cells_done, record_of, row_of
 from collapsium.storage.runs.members import restarts_in, samples_of
@@ -20,7 +21,12 @@ from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families.model import Model
+    from collapsium.pipeline.families import model
+    from collapsium.storage.building import flatten, label_split
+else:
+    model = LazyModule("collapsium.pipeline.families.model")
+    flatten = LazyModule("collapsium.storage.building.flatten")
+    label_split = LazyModule("collapsium.storage.building.label_split")
 
 
 @keywords()
@@ -52,9 +58,7 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     if folder.exists(COMPARISON_RECORD):
         return _comparison(folder)
     if folder.exists(MODEL_RECORD):
-        from collapsium.pipeline.families.model import Model
-
-        return {"kind": "model", "path": folder.url, **_model(Model(path))}
+        return {"kind": "model", "path": folder.url, **_model(model.Model(path))}
     raise AbsentError(
         f"{folder.url}: expected a corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
         f"{COMPARISON_RECORD} or {MODEL_RECORD}"
@@ -66,13 +70,9 @@ def _summary(corpus: Corpus) -> dict[str, Any]:
     counts: dict[str, Any] = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
-        from collapsium.storage.building.label_split import summary
-
-        counts.update(summary(corpus))
+        counts.update(label_split.summary(corpus))
     if "segments" in fields:
-        from collapsium.storage.building.flatten import segment_summary
-
-        counts.update(segment_summary(corpus))
+        counts.update(flatten.segment_summary(corpus))
     return counts
 
 
@@ -98,8 +98,6 @@ def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    from collapsium.pipeline.families.model import Model
-
     record = run.record()
     events = run.events()
     iterations = [event for event in events if event.get("event") == "iteration"]
@@ -117,12 +115,12 @@ def _run(run: Run) -> dict[str, Any]:
         if "combine" not in record:
             facts["iterations"] = max(member["iterations"] for member in facts["members"])
     elif samples_of(run.folder.url):
-        facts["samples"] = [Model(sample.url).record.iterations for sample in samples_of(run.folder.url)]
+        facts["samples"] = [model.Model(sample.url).record.iterations for sample in samples_of(run.folder.url)]
     if isinstance(facts.get("corpus"), dict):
         facts["corpus"] = {name: value for name, value in facts["corpus"].items() if name != "shards"}
     facts.update({name: record[name] for name in ("warm", "start") if name in record})
     if run.model.exists(MODEL_RECORD):
-        facts["model"] = _model(Model(run.folder.url))
+        facts["model"] = _model(model.Model(run.folder.url))
     return facts
 
 
@@ -141,7 +139,7 @@ def _member(number: int, run: Run) -> dict[str, Any]:
     return {"member": number, **{name: facts[name] for name in ("seed", "iterations", "score", "ended")}}
 
 
-def _model(model: Model) -> dict[str, Any]:
+def _model(model: model.Model) -> dict[str, Any]:
     record = model.record
     figures = load_family(record.family).figures(model.global_state)
     return {

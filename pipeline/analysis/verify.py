@@ -180,9 +180,8 @@ def _comparison(folder: Folder, findings: Findings) -> Iterator[str]:
             yield str(error)
     with contextlib.suppress(CollapsiumError):  # said already
         yield from table_faults(folder)
-    for part in PARTS:
-        if (folder / part).exists():
-            yield from _corpus(folder / part, findings)
+    for part in filter(folder.exists, PARTS):
+        yield from _corpus(folder / part, findings)
     for run in runs_there(folder):
         yield from _run(run.folder, findings)
 

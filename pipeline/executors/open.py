@@ -5,10 +5,20 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor, SerialExecutor
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler
 from collapsium.storage.errors import OptionError
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.executors import dask_cluster, liveness, threads
+else:
+    # Dask takes half a second to import, which a fit in threads need not wait for.
+    dask_cluster = LazyModule("collapsium.pipeline.executors.dask_cluster")
+    liveness = LazyModule("collapsium.pipeline.executors.liveness")
+    threads = LazyModule("collapsium.pipeline.executors.threads")
 
 _warned = logging.getLogger("collapsium").warning
 
@@ -63,14 +73,8 @@ def open_executor(
     if scheduler == "serial":
         return SerialExecutor()
     if scheduler == "threads":
-        from collapsium.pipeline.executors.threads import ThreadExecutor
-
-        return ThreadExecutor(workers or len(os.sched_getaffinity(0)), notice)
-    # Dask takes half a second to import, which a fit in threads need not wait for.
-    from collapsium.pipeline.executors.dask_cluster import reach_cluster, start_cluster
-    from collapsium.pipeline.executors.liveness import Watch
-
-    watch = Watch(cluster_timeout, notice)
+        return threads.ThreadExecutor(workers or len(os.sched_getaffinity(0)), notice)
+    watch = liveness.Watch(cluster_timeout, notice)
     if scheduler == "local":
-        return start_cluster(workers, memory, tls, watch)
-    return reach_cluster(scheduler, workers or 1, tls, watch)
+        return dask_cluster.start_cluster(workers, memory, tls, watch)
+    return dask_cluster.reach_cluster(scheduler, workers or 1, tls, watch)

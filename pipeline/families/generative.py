@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 
 if TYPE_CHECKING:
+    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.shard import Documents
+else:
+    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 Vector = npt.NDArray[np.float64]
 
@@ -161,10 +165,6 @@ def draw_documents(
 
 def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generator: np.random.Generator) -> Documents:
     """Draw documents with proportions `theta`, shape (documents, topics); see `draw_documents`."""
-    import pyarrow as pa
-
-    from collapsium.storage.corpus.shard import Documents
-
     documents = len(theta)
     owner, topic = _draw_tokens(theta, tokens, generator)
     word = _draw_words(topics, topic, generator)
@@ -176,8 +176,7 @@ def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generato
     cell = cell[first]
     offsets = np.searchsorted(cell, np.arange(documents, dtype=key) * key(words))
     offsets = np.append(offsets, cell.size).astype(np.int64)
-    drawn = (cell % key(words)).astype(np.int32)
-    return Documents(pa.nulls(documents, pa.string()), offsets, drawn, counts)
+    return corpus_columns.drawn_documents(offsets, (cell % key(words)).astype(np.int32), counts)
 
 
 def draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:

@@ -16,15 +16,22 @@ from typing import IO, TYPE_CHECKING, Any
 from collapsium.pipeline.formatting import counted, duration_text, plain, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text
-from collapsium.pipeline.monitoring.terminal import guarded_console, raw_stream
+from collapsium.pipeline.monitoring.terminal import raw_stream
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import json_text
 from collapsium.storage.runs.event_records import REQUIRED
 from collapsium.workers.kernels.compilation_text import progress_text
 
 if TYPE_CHECKING:
+    from rich import text as rich_text
     from rich.console import Console
 
-    from collapsium.pipeline.monitoring.live import LiveView
+    from collapsium.pipeline.monitoring import guarded_console
+    from collapsium.pipeline.monitoring import live as live_view
+else:
+    guarded_console = LazyModule("collapsium.pipeline.monitoring.guarded_console")
+    live_view = LazyModule("collapsium.pipeline.monitoring.live")
+    rich_text = LazyModule("rich.text")
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ def console_of(stream: IO[str]) -> Console:
     live = is_live(stream)
     options: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
     options |= {"highlight": False, "soft_wrap": True, "force_terminal": live, "force_interactive": live}
-    return guarded_console(stream, **options)
+    return guarded_console.GuardedConsole(stream, **options)
 
 
 class LogLines:
@@ -153,7 +160,7 @@ class RunView:
         self._status = RunStatus()
         # The live view is drawn by a thread of its own.
         self._lock = threading.Lock()
-        self._live: LiveView | None = None
+        self._live: live_view.LiveView | None = None
         # True while the cursor is on a line that the next one overwrites.
         self._line_open = False
         self._last = 0.0
@@ -195,10 +202,7 @@ class RunView:
         sizes = [f"{event[name]:,} {unit}" for name, unit in zip(UNITS["documents"], units, strict=True)]
         self._print(f"{event['family']}: {', '.join(sizes)}, {counted(event['shards'], 'shard')}", event)
         if self.log.live:
-            # Only the live view needs rich's tables, which take time to import.
-            from collapsium.pipeline.monitoring.live import LiveView
-
-            self._live = self._live or LiveView(self.log.console, self._status, self._lock)
+            self._live = self._live or live_view.LiveView(self.log.console, self._status, self._lock)
 
     def _iteration(self, event: Event) -> None:
         if "score" in event:
@@ -335,12 +339,10 @@ def print_status(events: Sequence[Event], state: str, stream: IO[str]) -> None:
     stream : file
         Where to write.
     """
-    from collapsium.pipeline.monitoring.live import drawn
-
     status, console = RunStatus(), console_of(stream)
     for event in events:
         status.add(event)
-    console.print(drawn(status, console.width, ascii_only=console.options.ascii_only))
+    console.print(live_view.drawn(status, console.width, ascii_only=console.options.ascii_only))
     console.print(plain(state), markup=False)
 
 
@@ -377,7 +379,5 @@ def counting(activity: str, unit: str = "documents") -> Iterator[Callable[[int],
         yield _CountLines(activity, unit)
         return
     # A Text, unlike a string, does not treat names in brackets as markup.
-    from rich.text import Text
-
-    with console_of(sys.stderr).status(Text(plain(activity))) as status:
-        yield lambda number: status.update(Text(plain(f"{activity}: {number:,} {unit}")))
+    with console_of(sys.stderr).status(rich_text.Text(plain(activity))) as status:
+        yield lambda number: status.update(rich_text.Text(plain(f"{activity}: {number:,} {unit}")))

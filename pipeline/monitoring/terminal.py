@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from collapsium.storage.printable import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 class GuardedStream:
@@ -74,30 +71,3 @@ def guarded(stream: IO[str]) -> GuardedStream:
 def raw_stream(stream: IO[str]) -> IO[str]:
     """Return a stream without its guard, for drawing on a terminal."""
     return stream.raw if isinstance(stream, GuardedStream) else stream
-
-
-def guarded_console(stream: IO[str], **options: Any) -> Console:
-    """Return a console of rich that removes control characters from the texts it draws.
-
-    Parameters
-    ----------
-    stream : file
-        Where to write.
-    **options
-        As for `rich.console.Console`.
-
-    Returns
-    -------
-    Console
-        The console.
-    """
-    from rich.console import Console
-    from rich.segment import Segment
-
-    class GuardedConsole(Console):
-        def _render_buffer(self, buffer: Iterable[Segment]) -> str:
-            return super()._render_buffer(
-                one if one.control else Segment(printable(one.text), one.style) for one in buffer
-            )
-
-    return GuardedConsole(file=raw_stream(stream), **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,13 @@ from scipy.linalg import eigh
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist, squareform
 from threadpoolctl import threadpool_limits
+
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from sklearn import manifold
+else:
+    manifold = LazyModule("sklearn.manifold")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -115,8 +123,6 @@ def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Float
 
 
 def _tsne(apart: Floats, options: EmbeddingOptions) -> Floats:
-    from sklearn import manifold
-
     begin = classical_scaling(apart)
     begin = 1e-4 * begin / max(float(begin.std(axis=0).max()), 1e-12)
     perplexity = min(options.perplexity, (apart.shape[0] - 1) / 3)
@@ -140,12 +146,10 @@ def _smacof(apart: Floats, options: EmbeddingOptions) -> Floats:
 
 def scaled(apart: Floats, iterations: int = OPTIONS.smacof_iterations) -> Floats:
     """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
-    from sklearn.manifold import smacof
-
     begin = classical_scaling(apart)
     if len(begin) < 3 or not begin.any():
         return begin
-    places, _ = smacof(apart, init=begin, n_init=1, max_iter=iterations, normalized_stress=False)
+    places, _ = manifold.smacof(apart, init=begin, n_init=1, max_iter=iterations, normalized_stress=False)
     return np.asarray(places, dtype=np.float64)
 
 

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from collapsium.storage.corpus import list_columns, shard, vectors
+    from collapsium.storage.corpus import list_columns, shard
+    from collapsium.storage.corpus import vectors as vector_files
     from collapsium.storage.corpus import vocabulary as vocabulary_file
     from collapsium.storage.corpus.labels import Labels
 else:
     list_columns = LazyModule("collapsium.storage.corpus.list_columns")
     shard = LazyModule("collapsium.storage.corpus.shard")
-    vectors = LazyModule("collapsium.storage.corpus.vectors")
+    vector_files = LazyModule("collapsium.storage.corpus.vectors")
     vocabulary_file = LazyModule("collapsium.storage.corpus.vocabulary")
 
 
@@ -70,17 +71,17 @@ class ShardReference:
             documents = shard.read_documents(self.folder, self.record, self.words)
             self._require_fields(documents.extras)
             return documents
-        ids, extras = vectors.read_columns(self.folder, self.record)
+        ids, extras = vector_files.read_columns(self.folder, self.record)
         self._require_fields(extras)
-        return vectors.without_pairs(ids, extras)
+        return vector_files.without_pairs(ids, extras)
 
     def ids(self) -> pa.Array:
         """Read the ids of the shard's documents or vectors."""
         if self.dense is None:
             return shard.read_ids(self.folder, self.record)
-        return vectors.read_columns(self.folder, self.record)[0]
+        return vector_files.read_columns(self.folder, self.record)[0]
 
-    def vectors(self) -> vectors.Vectors:
+    def vectors(self) -> vector_files.Vectors:
         """Read the shard's vectors with all their columns.
 
         Returns
@@ -96,16 +97,16 @@ class ShardReference:
             A file is missing or damaged.
         """
         values = self._values()
-        ids, extras = vectors.read_columns(self.folder, self.record)
+        ids, extras = vector_files.read_columns(self.folder, self.record)
         self._require_fields(extras)
-        return vectors.Vectors(ids, values, extras)
+        return vector_files.Vectors(ids, values, extras)
 
     def further(self) -> dict[str, pa.Array]:
         """Read the further columns of the shard's documents, without decoding ids and words."""
         if self.dense is None:
             extras = shard.read_further(self.folder, self.record)
         else:
-            _, extras = vectors.read_columns(self.folder, self.record)
+            _, extras = vector_files.read_columns(self.folder, self.record)
         self._require_fields(extras)
         return extras
 
@@ -119,12 +120,12 @@ class ShardReference:
     def _values(self) -> npt.NDArray[np.float64]:
         if self.dense is None:
             raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
-        return vectors.read_values(self.folder, self.dense, self.number, self.record, self.words)
+        return vector_files.read_values(self.folder, self.dense, self.number, self.record, self.words)
 
-    def load(self, *, labelled: bool = False, segmented: bool = False) -> vectors.AnyShard:
+    def load(self, *, labelled: bool = False, segmented: bool = False) -> vector_files.AnyShard:
         """Read the shard for sweeping, with labels and segments on request."""
         if self.dense is not None:
-            return vectors.VectorShard.of(self.number, self._values())
+            return vector_files.VectorShard.of(self.number, self._values())
         return shard.Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
 
     def labels(self) -> Labels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,13 @@ from collapsium.pipeline.analysis.scoring.predictive import Named
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.short_repr import ShortRepr
+
+if TYPE_CHECKING:
+    from sklearn import metrics
+else:
+    metrics = LazyModule("sklearn.metrics")
 
 CLASSIFIED = (
     "classification: the predicted value is the one, of all values in the training corpus, under which the document's "
@@ -163,8 +169,6 @@ def scored(field: str, tally: Tally) -> Classification:
     Classification
         The scores.
     """
-    from sklearn.metrics import f1_score, precision_recall_fscore_support
-
     classes, single = tally.classes(), tally.pairs.total()
     accuracy = tally.right / tally.documents
     if not single:
@@ -173,13 +177,13 @@ def scored(field: str, tally: Tally) -> Classification:
     known, predicted = np.array([(place[own], place[other]) for own, other in tally.pairs]).T
     weights = np.array(list(tally.pairs.values()))
     options = {"labels": np.arange(len(classes)), "sample_weight": weights, "zero_division": 0.0}
-    precision, recall, f1, _ = precision_recall_fscore_support(known, predicted, **options)
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(known, predicted, **options)
     support = np.bincount(known, weights, len(classes))
     scores = [
         ClassScore(value, float(precision[n]), float(recall[n]), float(f1[n]), int(support[n]))
         for n, value in enumerate(classes)
     ]
-    macro, micro = (float(f1_score(known, predicted, average=kind, **options)) for kind in ("macro", "micro"))
+    macro, micro = (float(metrics.f1_score(known, predicted, average=kind, **options)) for kind in ("macro", "micro"))
     matrix = None
     if len(classes) <= MAX_CLASSES:
         matrix = tuple(tuple(row) for row in tally.matrix(classes).tolist())

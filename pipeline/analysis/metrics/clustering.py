@@ -5,10 +5,19 @@ scikit-learn is imported by the functions, as it takes a second that commands wi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from sklearn import linear_model, metrics, model_selection
+else:
+    linear_model = LazyModule("sklearn.linear_model")
+    metrics = LazyModule("sklearn.metrics")
+    model_selection = LazyModule("sklearn.model_selection")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -35,24 +44,18 @@ def purity(labels: AnyLabels, clusters: Ints) -> float:
     float
         From 0 to 1.
     """
-    from sklearn.metrics.cluster import contingency_matrix
-
-    table = contingency_matrix(labels, clusters)
+    table = metrics.cluster.contingency_matrix(labels, clusters)
     return float(table.max(axis=0).sum() / table.sum())
 
 
 def normalised_mutual_information(labels: AnyLabels, clusters: Ints) -> float:
     """Return the mutual information divided by the mean of both entropies, as scikit-learn defines it."""
-    from sklearn.metrics import normalized_mutual_info_score
-
-    return float(normalized_mutual_info_score(labels, clusters))
+    return float(metrics.normalized_mutual_info_score(labels, clusters))
 
 
 def adjusted_rand_index(labels: AnyLabels, clusters: Ints) -> float:
     """Return the share of pairs of documents on which both agree, adjusted for chance (Hubert and Arabie 1985)."""
-    from sklearn.metrics import adjusted_rand_score
-
-    return float(adjusted_rand_score(labels, clusters))
+    return float(metrics.adjusted_rand_score(labels, clusters))
 
 
 def linear_accuracy(labels: AnyLabels, proportions: Floats, seed: int = 0) -> float:
@@ -73,15 +76,14 @@ def linear_accuracy(labels: AnyLabels, proportions: Floats, seed: int = 0) -> fl
         Share of documents whose label is predicted by a classifier fitted to the other folds; NaN if fewer than two
         labels are left.
     """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-
     chosen = _frequent(labels)
     labels, proportions = labels[chosen], proportions[chosen]
     if np.unique(labels).size < 2:
         return float("nan")
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    predicted = cross_val_predict(LogisticRegression(max_iter=MAX_STEPS), proportions, labels, cv=folds)
+    folds = model_selection.StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    predicted = model_selection.cross_val_predict(
+        linear_model.LogisticRegression(max_iter=MAX_STEPS), proportions, labels, cv=folds
+    )
     return float((predicted == labels).mean())
 
 
@@ -104,11 +106,9 @@ def unseen_accuracy(labels: AnyLabels, proportions: Floats, unseen_labels: AnyLa
     float
         Share of unseen documents whose label is predicted; NaN if the training documents have fewer than two labels.
     """
-    from sklearn.linear_model import LogisticRegression
-
     if np.unique(labels).size < 2:
         return float("nan")
-    classifier = LogisticRegression(max_iter=MAX_STEPS).fit(proportions, labels)
+    classifier = linear_model.LogisticRegression(max_iter=MAX_STEPS).fit(proportions, labels)
     return float((classifier.predict(unseen) == unseen_labels).mean())
 
 

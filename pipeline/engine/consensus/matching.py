@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,12 @@ from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import ClusterError
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = LazyModule("scipy.optimize")
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -177,12 +184,10 @@ def _total(
 
 def _assigned(similar: Floats, first: JoinedModel, model: JoinedModel) -> tuple[Ints, Ints]:
     """Match joined topics and a model's one to one with the largest sum of similarities; seeded ones to themselves."""
-    from scipy.optimize import linear_sum_assignment
-
     joined, own = np.asarray(first.columns)[:, np.newaxis], np.asarray(model.topics)[np.newaxis]
     seeded = (joined < model.fixed) | (own < model.fixed)
     # Similarities are at most 2 each, so that a pair of the same seeds outweighs all others.
     similar = np.where(seeded & (joined != own), -1.0, similar) + np.where(seeded & (joined == own), 4.0, 0.0)
-    places, topics = linear_sum_assignment(similar, maximize=True)
+    places, topics = optimize.linear_sum_assignment(similar, maximize=True)
     allowed = similar[places, topics] >= 0.0
     return places[allowed], topics[allowed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,13 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import MismatchError
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = LazyModule("scipy.special")
 
 Table = npt.NDArray[np.int64]
 
@@ -98,14 +104,12 @@ def _is_part(table: Table) -> bool:
     """Return true if the counts of the columns are a part of those of the rows."""
     total_count, part = np.indices(table.shape)
     # A fit that holds out nothing, or a split that is recorded, need not wait for the import of SciPy.
-    from scipy.special import bdtrc
-
     tokens = total_count + part
     total = float((tokens * table).sum())
     if total == 0.0:
         return False
     share = float((part * table).sum()) / total
-    larger = np.where(tokens > 0, bdtrc(np.floor(tokens / 2), tokens, share), 0.0)
+    larger = np.where(tokens > 0, special.bdtrc(np.floor(tokens / 2), tokens, share), 0.0)
     expected, observed = float((larger * table).sum()), float(table[part > total_count].sum())
     if expected < RULE.least_expected or observed > RULE.most_share * expected:
         return False

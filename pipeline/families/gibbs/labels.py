@@ -13,10 +13,14 @@ from pydantic import Field
 from collapsium.pipeline.families.base import FamilyOptions, Summary
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
+from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
+    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.labels import Name
     from collapsium.storage.corpus.shard import Documents
+else:
+    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 SIMULATED_LABELS = 8
 """Labels of which simulated documents have some; as many are foreseen where a corpus's are not known."""
@@ -86,13 +90,4 @@ def draw_labels(labels: int, documents: int, generator: np.random.Generator) -> 
 
 def with_labels(documents: Documents, has: npt.NDArray[np.bool_], names: Sequence[Name]) -> Documents:
     """Return documents with a column of labels; `has` has the shape (documents, labels)."""
-    import pyarrow as pa
-
-    from collapsium.storage.corpus.parquet import LABELS
-
-    label = np.nonzero(has)[1]
-    parts = [pa.array([names[one][place] for one in label.tolist()], pa.string()) for place in (0, 1)]
-    flat = pa.StructArray.from_arrays(parts, fields=list(LABELS.value_type))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int32))
-    column = pa.ListArray.from_arrays(offsets, flat, type=LABELS)
-    return replace(documents, extras={**documents.extras, "labels": column})
+    return replace(documents, extras={**documents.extras, "labels": corpus_columns.label_column(has, names)})

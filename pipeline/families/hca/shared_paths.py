@@ -7,6 +7,7 @@ a direction that lies in the span of both chains' loadings, not nodes that are a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,15 @@ from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
 from collapsium.pipeline.families.ncrp import prior as nested
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.storage.errors import NumericalError
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
+
+if TYPE_CHECKING:
+    from scipy.cluster import hierarchy
+    from scipy.spatial import distance as spatial_distance
+else:
+    hierarchy = LazyModule("scipy.cluster.hierarchy")
+    spatial_distance = LazyModule("scipy.spatial.distance")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -61,9 +70,6 @@ def levels(
     list of numpy.ndarray of int64, shape (clusters,)
         For each level.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-
     if clusters.size == 1:
         return [np.zeros(1, dtype=np.int64) for _ in sizes]
     scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
@@ -75,8 +81,8 @@ def levels(
             "squares of the vectors' values leave what floating point can hold (about 1e308); expected smaller values: "
             "scale the columns and ingest them again"
         )
-    joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
-    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
+    joined = hierarchy.linkage(spatial_distance.squareform(0.5 * (distance + distance.T), checks=False), "ward")
+    below = [hierarchy.fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
     return [np.zeros(clusters.size, dtype=np.int64), *below]
 
 
@@ -194,9 +200,6 @@ class _Chains:
 
     def linked(self) -> Vector:
         """Link leaves by the smallest angle between the unshared directions of their chains."""
-        from scipy.cluster.hierarchy import linkage
-        from scipy.spatial.distance import squareform
-
         size = len(self.nodes)
         roots = [_inverse_root(self._product(one, one)) for one in range(size)]
         distance = np.zeros((size, size))
@@ -206,16 +209,14 @@ class _Chains:
                 together = self.above[-1][one] == self.above[-1][other]
                 distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else RULE.apart
         empty: Vector = np.zeros((0, 4))
-        return linkage(squareform(distance, checks=False), "average") if size > 1 else empty
+        return hierarchy.linkage(spatial_distance.squareform(distance, checks=False), "average") if size > 1 else empty
 
     def grouped(self, linked: Vector, number: int) -> _Chains:
         """Join the leaves into groups, each of which shares a common direction of its leaves."""
-        from scipy.cluster.hierarchy import fcluster
-
         size = len(self.nodes)
         labels = np.ones(size, dtype=np.int64)
         if number > 1:
-            labels = fcluster(linked, number, "maxclust").astype(np.int64)
+            labels = hierarchy.fcluster(linked, number, "maxclust").astype(np.int64)
         direction: list[Vector] = [np.zeros(0)] * size
         after = _Chains(self.tree, self.gram, self.ends)
         after.left = list(self.left)

@@ -25,6 +25,7 @@ from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.ncrp.options import NcrpOptions
 from collapsium.pipeline.families.ncrp.prior import end_logs, learned_gamma, sticks, sticks_bound
 from collapsium.pipeline.families.ncrp.tree_update import move_nodes
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -36,7 +37,11 @@ from collapsium.workers.families.ncrp.tree import FittedTree, Tree
 from collapsium.workers.special_functions import digamma, gammaln
 
 if TYPE_CHECKING:
+    from scipy import optimize
+
     from collapsium.storage.corpus.shard import Documents
+else:
+    optimize = LazyModule("scipy.optimize")
 
 SIMULATED_TOKENS = 1e9
 """Tokens of a simulated tree, so many that the prior is negligible."""
@@ -222,8 +227,6 @@ def _learned_eta(
     level: int, global_state: NcrpGlobalState, sums: SweepSums, log_phi: npt.NDArray[np.float64], tree: Tree
 ) -> float:
     """Return the eta of a level that maximises the bound given q(w), and the tokens outside the tree there."""
-    from scipy.optimize import minimize_scalar
-
     nodes, words, eta = np.flatnonzero(tree.levels == level), global_state.vocabulary, float(global_state.eta[level])
     logs = float((log_phi[nodes] - words * digamma(sums.node_tokens[nodes] + words * eta)).sum())
     outside = float(sums.level_tokens[level] - sums.node_tokens[nodes].sum())
@@ -233,5 +236,5 @@ def _learned_eta(
         inside = nodes.size * (gammaln(words * value) - words * gammaln(value)) + (value - 1.0) * logs
         return -float(inside + outside * (digamma(value) - digamma(words * value)))
 
-    best = minimize_scalar(loss, bounds=(-7.0, 4.0), method="bounded", options={"xatol": 1e-6})
+    best = optimize.minimize_scalar(loss, bounds=(-7.0, 4.0), method="bounded", options={"xatol": 1e-6})
     return float(special.exp(best.x)) if best.fun < loss(float(special.log(eta))) else eta

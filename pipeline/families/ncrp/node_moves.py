@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, MoveTable, Tree, UpcomingTree
 from collapsium.workers.special_functions import gammaln
+
+if TYPE_CHECKING:
+    from scipy.cluster import hierarchy
+    from scipy.spatial import distance as spatial_distance
+else:
+    hierarchy = LazyModule("scipy.cluster.hierarchy")
+    spatial_distance = LazyModule("scipy.spatial.distance")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -255,16 +264,13 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
 
 def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
     """Return a label of each leaf for each of some levels, the coarsest first; each level splits the one above."""
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-
     size = len(distance)
     if size < 2:
         return [np.zeros(size, dtype=np.int64)] * levels
     np.fill_diagonal(distance, 0.0)
-    near, most = squareform(distance, checks=False), max(1, min(size, room // max(levels, 1)))
+    near, most = spatial_distance.squareform(distance, checks=False), max(1, min(size, room // max(levels, 1)))
     even = [max(1, min(most, round(size ** ((level + 1) / (levels + 1))))) for level in range(levels)]
-    tree = linkage(near, "average")
+    tree = hierarchy.linkage(near, "average")
     heights = tree[:, 2]
     numbers: list[int] = []
     for level in range(levels):
@@ -273,11 +279,11 @@ def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
         gap = heights[size - able] - heights[size - able - 1]
         clear = able.size and gap.max() >= CLEAR_GAP
         numbers.append(int(able[gap.argmax()]) if clear else max(even[level], low))
-    labels = [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
+    labels = [hierarchy.fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
     # A few outlying leaves make no groups.
     if levels and np.bincount(labels[0]).max() > MAX_GROUP_SHARE * size:
-        tree = linkage(near, "ward")
-        labels = [fcluster(tree, number, "maxclust").astype(np.int64) for number in even]
+        tree = hierarchy.linkage(near, "ward")
+        labels = [hierarchy.fcluster(tree, number, "maxclust").astype(np.int64) for number in even]
     return labels
 
 

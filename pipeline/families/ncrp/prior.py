@@ -6,13 +6,20 @@ Arrays are by column of the rows; see `collapsium.workers.families.ncrp.tree`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.ncrp.tree import Tree
 from collapsium.workers.special_functions import betaln, digamma
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = LazyModule("scipy.optimize")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -148,8 +155,6 @@ def sticks_divergence(tree: Tree, factors: Sticks, gamma: float) -> float:
 
 def learned_gamma(tree: Tree, factors: Sticks, ends: Vector, gamma: float) -> float:
     """Return the gamma that maximises the bound given q(c) and q(v); at least as good as the present one."""
-    from scipy.optimize import minimize_scalar
-
     nodes = tree.columns[1:]
     rest = float(factors.log_rest[nodes].sum())
     left = float((ends[tree.columns] * (tree.depth - 1 - tree.level)).sum())
@@ -158,5 +163,5 @@ def learned_gamma(tree: Tree, factors: Sticks, ends: Vector, gamma: float) -> fl
         value = float(special.exp(log_gamma))
         return -(nodes.size * log_gamma + (value - 1.0) * rest + left * outside_log(value))
 
-    best = minimize_scalar(loss, bounds=LOG_GAMMA_RANGE, method="bounded", options={"xatol": 1e-6})
+    best = optimize.minimize_scalar(loss, bounds=LOG_GAMMA_RANGE, method="bounded", options={"xatol": 1e-6})
     return float(special.exp(best.x)) if best.fun < loss(float(special.log(gamma))) else gamma

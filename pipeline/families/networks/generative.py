@@ -10,6 +10,7 @@ import numpy as np
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Summary
 from collapsium.storage.errors import OptionError
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.networks.graph import LABEL, Graph, graph_of
@@ -21,7 +22,10 @@ from collapsium.workers.families.networks.states import (
 )
 
 if TYPE_CHECKING:
+    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.shard import Documents
+else:
+    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 NetworkState: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
 
@@ -101,10 +105,6 @@ def simulate(
     theta : numpy.ndarray of float64, shape (documents, topics)
         The mean of each document's segments.
     """
-    import pyarrow as pa
-
-    from collapsium.storage.corpus.shard import EXTRAS, Documents
-
     generator, words = stream.generator(), int(global_state.vocabulary)
     many = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
     segments = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
@@ -114,13 +114,11 @@ def simulate(
     shared = shared / np.maximum(shared.sum(axis=1, keepdims=True), 1.0)
     nu = draw_vectors(graph, global_state, shared, generator)[graph.segment_node]
     owner = np.repeat(np.arange(documents), many)
-    drawn = drawing.draw_bags(topics, words, nu, tokens * documents / owner.size, generator)
-    lengths = np.diff(drawn.offsets).astype(np.int32)
-    sizes = pa.ListArray.from_arrays(pa.array(segments.astype(np.int32)), pa.array(lengths))
-    extras = {"segments": sizes.cast(EXTRAS["segments"])}
+    bags = drawing.draw_bags(topics, words, nu, tokens * documents / owner.size, generator)
+    extras = {"segments": corpus_columns.segment_column(many, np.diff(bags.offsets))}
     theta = np.zeros((documents, nu.shape[1]))
     np.add.at(theta, owner, nu)
-    simulated = Documents(pa.nulls(documents, pa.string()), drawn.offsets[segments], drawn.words, drawn.counts, extras)
+    simulated = corpus_columns.drawn_documents(bags.offsets[segments], bags.words, bags.counts, extras)
     return simulated, theta / many[:, np.newaxis]
 
 

@@ -37,6 +37,7 @@ from collapsium.pipeline.families.vb.mean_field import (
 )
 from collapsium.pipeline.families.vb.topic_prior import MIN_SHARE, log_rate_rest, next_prior, with_prior_by_size
 from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -56,7 +57,10 @@ from collapsium.workers.families.vb.states import (
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
+    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.shard import Documents
+else:
+    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 INITIAL_LOG_FACTOR = 8.0
 """Log of the factor by which a label favours its own topics in the sweeps of LDA."""
@@ -242,20 +246,15 @@ class Hdsp(
         self, topics: Arrays, global_state: HdspGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and their proportions."""
-        import pyarrow as pa
-
-        from collapsium.storage.corpus.shard import EXTRAS
-
         table, generator = global_state.labels, stream.at(purpose="simulate labels").generator()
         probability = min(LABELS_PER_SIMULATED_DOCUMENT / max(len(table), 1), 1.0)
         has = generator.random((documents, len(table))) < probability
-        labels = [[{"field": name, "value": value} for name, value in np.array(table.names)[row]] for row in has]
-        extras = {"labels": pa.array(labels, EXTRAS["labels"])}
+        extras = {"labels": corpus_columns.label_column(has, table.names)}
         log_pi = drawing.log_gammas(global_state.prior, documents, generator) - has @ global_state.rates.label_log
         pi = special.exp(log_pi - log_pi.max(axis=1, keepdims=True))
         theta = pi / pi.sum(axis=1, keepdims=True)
-        drawn = drawing.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
-        return replace(drawn, extras=extras), theta
+        bags = drawing.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
+        return replace(bags, extras=extras), theta
 
 
 def _initial_log_rate(table: LabelTable, options: HdspOptions) -> Vector:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.vb.states import HdspGlobalState, HdspSums
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = LazyModule("scipy.optimize")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -54,8 +61,6 @@ def next_prior(global_state: HdspGlobalState, sums: HdspSums, present: Ints, *, 
 
 def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
     """Return the g_k, whose sum is alpha, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
-    from scipy.optimize import brentq
-
     some = tables > 0.0
     low = -float(fall[some].min(initial=np.inf)) if some.any() else np.inf
     if not np.isfinite(low):
@@ -66,6 +71,6 @@ def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
 
     # An upper bound of the root, as each denominator is at least exp(step).
     span = special.log(tables[some].sum() / alpha)
-    x = low + special.exp(brentq(excess, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
+    x = low + special.exp(optimize.brentq(excess, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
     after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)
     return after

@@ -6,10 +6,20 @@ with ``dask scheduler --preload collapsium.pipeline.monitoring.dask_dashboard.pl
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 from distributed import Scheduler
-from tornado.ioloop import IOLoop
 
 from collapsium.pipeline.monitoring.dask_dashboard.runs import NAME, Runs, runs_of
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.monitoring import prometheus
+    from collapsium.pipeline.monitoring.dask_dashboard import application
+else:
+    prometheus = LazyModule("collapsium.pipeline.monitoring.prometheus")
+    application = LazyModule("collapsium.pipeline.monitoring.dask_dashboard.application")
 
 
 def install(dask_scheduler: Scheduler) -> None:
@@ -22,37 +32,10 @@ def install(dask_scheduler: Scheduler) -> None:
     """
     if isinstance(dask_scheduler.plugins.get(NAME), Runs):
         return
-    runs = runs_of(dask_scheduler)
-    from collapsium.pipeline.monitoring.prometheus import publish
-
-    publish(runs)
-    try:
-        from bokeh.server.tornado import BokehTornado
-        from distributed.dashboard.core import BokehApplication
-        from distributed.dashboard.scheduler import template_variables
+    prometheus.publish(runs_of(dask_scheduler))
     # A scheduler without Bokeh has no dashboard.
-    except ImportError:
-        return
-    served = [one for one in dask_scheduler.http_application.applications if isinstance(one, BokehTornado)]
-    if not served:
-        return
-    from collapsium.pipeline.monitoring.dask_dashboard.page import PAGES
-
-    # All pages share these variables.
-    variables = template_variables(dask_scheduler)
-    prefix = getattr(served[0], "prefix", "")
-    application = BokehApplication(PAGES, dask_scheduler, prefix=prefix, template_variables=variables)
-    dask_scheduler.http_application.add_application(application)
-    application.initialize(IOLoop.current())
-    application.start()
-    # The list of plots comes from the first application, and its navigation from these variables.
-    served[0]._applications.update(application._applications)
-    variables["pages"].insert(0, "collapsium")
-    plots = [
-        {"url": url.strip("/"), "name": url.strip("/").partition("-")[2].replace("-", " ").title()} for url in PAGES
-    ]
-    variables["plots"] += [plot for plot in plots if plot["name"]]
-    variables["plots"].sort(key=lambda plot: str(plot["name"]))
+    if find_spec("bokeh") is not None:
+        application.serve_pages(dask_scheduler)
 
 
 def dask_setup(scheduler: Scheduler) -> None:

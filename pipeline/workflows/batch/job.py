@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import Sink
@@ -24,7 +25,16 @@ from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.published import VersionRecord, Versions, score_text
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.corpora import unknown_words
+    from collapsium.pipeline.workflows.batch import sources, steps
+else:
+    unknown_words = LazyModule("collapsium.pipeline.corpora.unknown_words")
+    sources = LazyModule("collapsium.pipeline.workflows.batch.sources")
+    steps = LazyModule("collapsium.pipeline.workflows.batch.steps")
 
 LOCK = "lock"
 ALARM_SECONDS = 60.0
@@ -191,22 +201,18 @@ class _Batch:
     """Runs a job, whose lock this process holds."""
 
     def __init__(self, context: JobContext, *, accept: bool, name: str) -> None:
-        from collapsium.pipeline.workflows.batch.steps import JobSteps
-
         self._context, self._journal, self._accept, self._name = context, context.journal, accept, name
-        self._steps = JobSteps(context)
+        self._steps = steps.JobSteps(context)
         self._began = time.monotonic()
 
     def run(self) -> Outcome:
         """Finish an interrupted version, read new sources, and make a version of them."""
-        from collapsium.pipeline.workflows.batch.sources import read_new_sources, resolve_pending
-
         context, journal, worked = self._context, self._journal, False
-        resolve_pending(context)
+        sources.resolve_pending(context)
         if journal.done and not journal.outcome and context.plan() == journal.plan:
             # The interrupted version is finished with the corpus of its start.
             worked = self._make()
-        read_new_sources(context)
+        sources.read_new_sources(context)
         plan = context.plan()
         if plan != journal.plan or not journal.outcome:
             self._begin(plan)
@@ -240,13 +246,11 @@ class _Batch:
 
     def _make(self) -> bool:
         """Run the steps that are not done yet."""
-        from collapsium.pipeline.workflows.batch.steps import STEPS
-
         context, journal = self._context, self._journal
         journal.outcome = ""
         self._steps.warn_of_unknown()
         self._steps.folder.make()
-        for step in STEPS:
+        for step in steps.STEPS:
             if step in journal.done:
                 continue
             if step == "infer" and self._worse():
@@ -267,12 +271,10 @@ class _Batch:
         return not self._accept and self._steps.worse()
 
     def _outcome(self, *, worked: bool) -> Outcome:
-        from collapsium.pipeline.corpora.unknown_words import UnknownWords
-
         context, journal, corpus = self._context, self._journal, self._context.corpus
         current, new = context.versions.current(), journal.scores.get("new")
         previous = journal.scores.get("previous")
-        unknown = self._steps.unknown() if worked and corpus is not None else UnknownWords()
+        unknown = self._steps.unknown() if worked and corpus is not None else unknown_words.UnknownWords()
         return Outcome(
             outcome=journal.outcome if worked or journal.outcome == "alarm" else "nothing-new",
             version=current,

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
 from pydantic import BaseModel
@@ -21,6 +21,12 @@ from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Jo
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.storage.readers.texts import stopwords
+else:
+    stopwords = LazyModule("collapsium.storage.readers.texts.stopwords")
 
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
 """Options of `ingest` that the table ``[ingest]`` accepts in addition to its own."""
@@ -204,15 +210,13 @@ def _with_absolute_paths(job: Job, base: Path) -> Job:
     def table(model: Table, *names: str) -> Table:
         return model.model_copy(update={name: absolute(getattr(model, name)) for name in names})
 
-    from collapsium.storage.readers.texts.stopwords import is_file_name
-
     further = job.ingest.further
     for name in ("vocabulary", "like"):
         if isinstance(further.get(name), str):
             further[name] = absolute(further[name])
     if "stop_words" in further:
         lists = names_of(further["stop_words"])
-        further["stop_words"] = [absolute(one) if is_file_name(one) else one for one in lists]
+        further["stop_words"] = [absolute(one) if stopwords.is_file_name(one) else one for one in lists]
     ingest = IngestTable.model_construct(
         **{**job.ingest.model_dump(), **further, "sources": tuple(str(absolute(one)) for one in job.ingest.sources)}
     )

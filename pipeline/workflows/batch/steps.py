@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from collapsium.pipeline.analysis.evaluate import Reconstruction, evaluate
 from collapsium.pipeline.analysis.infer import infer
@@ -24,10 +24,16 @@ from collapsium.storage.errors import AbsentError, MismatchError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.published import RECORD, VersionRecord, copy_file, copy_run
 from collapsium.storage.runs.run import Run
 from collapsium.storage.units import Counting
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.reporting.page import report as page_report
+else:
+    page_report = LazyModule("collapsium.pipeline.reporting.page.report")
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 PROPORTIONS, REPORT = "proportions.parquet", "report.html"
@@ -35,9 +41,7 @@ PROPORTIONS, REPORT = "proportions.parquet", "report.html"
 
 def _write_report(run: str, out: str, progress: Counting) -> None:
     """Write the report of a published version."""
-    from collapsium.pipeline.reporting.page.report import report
-
-    report(run, out, progress=progress)
+    page_report.report(run, out, progress=progress)
 
 
 class JobSteps:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from collapsium.pipeline import export, fit, infer
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.monitoring.console import LogLines, counting
-from collapsium.pipeline.monitoring.terminal import GuardedStream, guarded_console, guarded_streams
+from collapsium.pipeline.monitoring.guarded_console import GuardedConsole
+from collapsium.pipeline.monitoring.terminal import GuardedStream, guarded_streams
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError
@@ -102,7 +103,7 @@ def test_a_live_console__steers_the_terminal_itself_and_lets_no_text_do_so(monke
     sink = io.StringIO()
     sink.isatty = lambda: True
     monkeypatch.setenv("TERM", "xterm")
-    console = guarded_console(GuardedStream(sink), force_terminal=True, color_system="standard", markup=False)
+    console = GuardedConsole(GuardedStream(sink), force_terminal=True, color_system="standard", markup=False)
     console.print(f"text {EVIL}", style="red")
     assert sink.getvalue().startswith("\x1b[31m")
     assert "\x1b]" not in sink.getvalue()

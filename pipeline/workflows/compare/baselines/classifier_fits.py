@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,6 @@ from collapsium.pipeline.workflows.compare.baselines.base import Baseline, Basel
 from collapsium.pipeline.workflows.compare.baselines.classifiers import (
     LabelledCorpus,
     TrainingExamples,
-    learned,
     read_known,
     tallied,
     with_labels,
@@ -35,7 +35,13 @@ from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.targets import Target
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import InputError
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.comparison import RUNS
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.workflows.compare.baselines import classifier_tuning
+else:
+    classifier_tuning = LazyModule("collapsium.pipeline.workflows.compare.baselines.classifier_tuning")
 
 MAX_RESPONSES = 20
 """Largest number of classes for supervised LDA, which has a response variable for each."""
@@ -135,7 +141,7 @@ class WordClassifier(ClassifierFit):
         """Fit the classifier to word counts, and predict."""
         examples, train, unseen = self.documents.words_alone
         seed = self.documents.target.options.seed
-        return unseen, *learned(self.classifier, train.words, unseen.words, examples, seed)
+        return unseen, *classifier_tuning.learned(self.classifier, train.words, unseen.words, examples, seed)
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,9 @@ class TopicClassifier(ClassifierFit):
         theta = self._proportions()
         examples, train, unseen = self.documents.read(self.labels, options.covariates)
         features = with_labels(theta[0], train)
-        return unseen, *learned(self.classifier, features, with_labels(theta[1], unseen), examples, options.seed)
+        return unseen, *classifier_tuning.learned(
+            self.classifier, features, with_labels(theta[1], unseen), examples, options.seed
+        )
 
     def _proportions(self) -> list[npt.NDArray[np.float64]]:
         """Return the proportions of the training and the unseen documents."""

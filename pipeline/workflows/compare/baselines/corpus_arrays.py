@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus import corpus as corpora
+    from collapsium.storage.corpus import shard
+else:
+    # What is imported at once would count as memory of the libraries in benchmarks.
+    corpora = LazyModule("collapsium.storage.corpus.corpus")
+    shard = LazyModule("collapsium.storage.corpus.shard")
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,12 +45,8 @@ class Data:
         if str(url).endswith(".npz"):
             with np.load(url) as arrays:
                 return cls(arrays["offsets"], arrays["words"], arrays["counts"], arrays["size"])
-        # Imported here, as it would otherwise count as memory of the libraries in benchmarks.
-        from collapsium.storage.corpus.corpus import Corpus
-        from collapsium.storage.corpus.shard import Documents
-
-        corpus = Corpus(url)
-        documents = Documents.join([one.documents() for one in corpus.references])
+        corpus = corpora.Corpus(url)
+        documents = shard.Documents.join([one.documents() for one in corpus.references])
         return cls(documents.offsets, documents.words, documents.counts, corpus.manifest.vocabulary.words)
 
     def save(self, path: str | Path) -> None:

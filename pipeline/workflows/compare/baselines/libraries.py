@@ -19,9 +19,17 @@ from collapsium.pipeline.workflows.compare.baselines.base import print_result
 from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data, Floats
 from collapsium.pipeline.workflows.compare.baselines.library_hdps import HDPS
 from collapsium.storage.data_types import JsonObject
+from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    from scipy import sparse
+    from sklearn import decomposition
+
+    from collapsium.storage.corpus import corpus as corpora
+else:
+    sparse = LazyModule("scipy.sparse")
+    decomposition = LazyModule("sklearn.decomposition")
+    corpora = LazyModule("collapsium.storage.corpus.corpus")
 
 
 def probabilities(held: Data, theta: Floats, phi: Floats) -> Floats:
@@ -151,21 +159,17 @@ class Topica:
         return theta, phi
 
 
-def matrix(data: Data) -> csr_matrix:
+def matrix(data: Data) -> sparse.csr_matrix:
     """Return a corpus as a sparse matrix, documents by words."""
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix((data.counts, data.words, data.offsets), shape=(data.offsets.size - 1, data.size))
+    return sparse.csr_matrix((data.counts, data.words, data.offsets), shape=(data.offsets.size - 1, data.size))
 
 
 class Sklearn:
     """Batch variational Bayes in several processes, which are started before the time is measured."""
 
     def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
-        from sklearn.decomposition import LatentDirichletAllocation
-
         self.matrix = matrix(data).astype(np.float64)
-        self.model = LatentDirichletAllocation(
+        self.model = decomposition.LatentDirichletAllocation(
             arguments.topics,
             doc_topic_prior=arguments.alpha,
             topic_word_prior=arguments.beta / data.size,
@@ -173,7 +177,9 @@ class Sklearn:
             n_jobs=arguments.workers,
             random_state=arguments.seed,
         )
-        LatentDirichletAllocation(2, max_iter=1, n_jobs=arguments.workers).fit(np.ones((2 * arguments.workers, 2)))
+        decomposition.LatentDirichletAllocation(2, max_iter=1, n_jobs=arguments.workers).fit(
+            np.ones((2 * arguments.workers, 2))
+        )
         self.done = 0
 
     def step(self, iterations: int) -> None:
@@ -248,8 +254,6 @@ def fitted(arguments: SimpleNamespace) -> JsonObject:
         ``score``, ``seconds``, ``samples`` (averaged), ``topics_99`` (number of the largest topics that hold 99% of the
         tokens) and ``words``, the top words of each topic, the largest topic first.
     """
-    from collapsium.storage.corpus.corpus import Corpus
-
     data, held = Data.read(arguments.train), Data.read(arguments.heldout)
     peer: Peer = ALL[arguments.peer](data, arguments)
     last, samples = arguments.iterations, arguments.samples
@@ -264,7 +268,7 @@ def fitted(arguments: SimpleNamespace) -> JsonObject:
         probability += probabilities(held, theta, phi) / len(ends)
     lengths = np.bincount(np.repeat(np.arange(data.offsets.size - 1), np.diff(data.offsets)), weights=data.counts)
     lengths = np.pad(lengths, (0, data.offsets.size - 1 - lengths.size))
-    names, sizes = Corpus(arguments.train).vocabulary.words, lengths @ theta
+    names, sizes = corpora.Corpus(arguments.train).vocabulary.words, lengths @ theta
     falling, cumulative = np.argsort(-sizes, kind="stable"), np.cumsum(np.sort(sizes)[::-1])
     topics_99 = int(np.searchsorted(cumulative, 0.99 * cumulative[-1])) + 1
     words = [[names[word] for word in np.argsort(-phi[k], kind="stable")[: arguments.words]] for k in falling]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,12 @@ from collapsium.pipeline.workflows.compare.baselines.classifiers import Labelled
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.data_types import JsonObject
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from sklearn import metrics
+else:
+    metrics = LazyModule("sklearn.metrics")
 
 Ints = npt.NDArray[np.int64]
 LINEAR, BINARY = "linear", "binary"
@@ -104,8 +111,6 @@ def classified(arguments: SimpleNamespace) -> JsonObject:
     dict
         ``predicted``, a class for each unseen document, and ``tuned``, the chosen way.
     """
-    from sklearn.metrics import f1_score
-
     train, unseen = (
         read_known(Corpus(url), arguments.field, numeric=arguments.numeric, table=LabelTable())
         for url in (arguments.train, arguments.unseen)
@@ -124,7 +129,7 @@ def classified(arguments: SimpleNamespace) -> JsonObject:
         texts = [tokens(train, row) for row in examples.rows[tuning].tolist()]
         for way in ways:
             predicted = fitted(way, train, rows, target, examples.classes, texts, arguments)
-            best[way] = float(f1_score(examples.target[tuning], predicted, average="macro", zero_division=0.0))
+            best[way] = float(metrics.f1_score(examples.target[tuning], predicted, average="macro", zero_division=0.0))
     way = max(ways, key=best.__getitem__)
     texts = [tokens(unseen, row) for row in range(unseen.words.shape[0])]
     predicted = fitted(way, train, examples.rows, examples.target, examples.classes, texts, arguments)

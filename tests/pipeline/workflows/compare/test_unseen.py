@@ -16,11 +16,11 @@ from scipy.sparse import csr_matrix
 from collapsium.pipeline import Corpus, compare, evaluate, info, verify
 from collapsium.pipeline.analysis.labels.classification import scored
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.compare.baselines import classifiers as learning
+from collapsium.pipeline.workflows.compare.baselines import classifier_tuning as learning
+from collapsium.pipeline.workflows.compare.baselines.classifier_tuning import learned
 from collapsium.pipeline.workflows.compare.baselines.classifiers import (
     LabelledCorpus,
     TrainingExamples,
-    learned,
     read_known,
     tallied,
     with_labels,
