@@ -26,6 +26,7 @@ from collapsium.pipeline.families.registry import load_family, require_corpus
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.parquet.columns import number_array
 from collapsium.storage.runs.members import member_of
@@ -257,7 +258,7 @@ def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | No
     return pa.table({"id": ids, PROPORTIONS: pa.FixedSizeListArray.from_arrays(values, theta.shape[1])})
 
 
-def _lists(name: str, values: npt.NDArray[Any]) -> tuple[pa.Field, pa.Array]:
+def _lists(name: str, values: AnyArray) -> tuple[pa.Field, pa.Array]:
     """Return a column with a list for each document from an array ``document_...`` of shape (documents, n)."""
     documents, width = values.shape
     kind = pa.int32() if np.issubdtype(values.dtype, np.integer) else pa.float32()

@@ -24,6 +24,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.arrays import check_arrays
 from collapsium.storage.io.folder import Folder
@@ -342,7 +343,7 @@ def _waiting(model: Model) -> float:
     return load_family(model.record.family).uncounted_tokens(model.global_state)
 
 
-def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[Any], model: Model) -> npt.NDArray[np.bool_]:
+def _off(expected: npt.NDArray[np.float64], true: AnyArray, model: Model) -> npt.NDArray[np.bool_]:
     """Return where expected counts differ from the tokens or, while tokens are uncounted, exceed them."""
     apart = expected - true
     off: npt.NDArray[np.bool_] = (apart if _waiting(model) > 0 else np.abs(apart)) > TOLERANCE * np.maximum(true, 1)

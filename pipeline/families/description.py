@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +76,7 @@ def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: n
 
 
 def describe(
-    word_topic: npt.NDArray[np.floating[Any]],
+    word_topic: npt.NDArray[np.floating],
     prior: Vector,
     total: float,
     topic: Vector,

@@ -7,11 +7,12 @@ import os
 import shutil
 import weakref
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from collapsium.pipeline.families.registry import shard_model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import AbsentError, ClosedError, CollapsiumError, DamagedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
@@ -323,7 +324,7 @@ class Model(StoredModel):
             local = self._checkpoint.read(name, self.record.parts[part])
             self.checks.local(local, shard, f"{self.folder.url}/{name}")
 
-    def _read(self, part: str) -> dict[str, npt.NDArray[Any]]:
+    def _read(self, part: str) -> dict[str, AnyArray]:
         if self._checkpoint is None:
             return super()._read(part)
         if part not in self.record.parts:

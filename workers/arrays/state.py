@@ -15,7 +15,9 @@ from typing import Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin, 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
+from collapsium.storage.data_types import AnyArray
+
+Array: TypeAlias = AnyArray
 """An array of numbers whose type is known elsewhere, such as by an `ArrayField`."""
 
 Arrays: TypeAlias = Mapping[str, Array]

@@ -347,7 +347,7 @@ class Editable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
         """Return the Dirichlet parameters b_w of the words of the rows in prediction, shape (words,)."""
 
     @abstractmethod
-    def row_counts(self, rows: RowsT) -> npt.NDArray[np.floating[Any]]:
+    def row_counts(self, rows: RowsT) -> npt.NDArray[np.floating]:
         """Return E[n_kw] of a finished model's rows, shape (words, topics)."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ theta_k (B + n'_k) / (B + n_k). Then sum_k theta'_k phi'_kw is proportional to s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from collapsium.workers.arrays.state import GlobalState, Rows, State
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-Floats = npt.NDArray[np.floating[Any]]
+Floats = npt.NDArray[np.floating]
 Vector = npt.NDArray[np.float64]
 
 

@@ -11,13 +11,13 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.texts.text import WORD
 from collapsium.storage.readers.texts.values import clean
@@ -86,7 +86,7 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
     return Tokens(words, _joined(numbers, np.int32), np.cumsum(_joined([[0], *lengths], np.int64)))
 
 
-def _joined(parts: Sequence[npt.ArrayLike], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _joined(parts: Sequence[npt.ArrayLike], dtype: npt.DTypeLike) -> AnyArray:
     return np.concatenate(parts).astype(dtype, copy=False) if len(parts) else np.zeros(0, dtype)
 
 

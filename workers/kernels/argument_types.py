@@ -126,7 +126,7 @@ def argument_types(function: Callable[..., object]) -> tuple[ArgumentType | Reco
     return tuple(_argument_type(hints[name], f"{function.__qualname__}({name})") for name in names)
 
 
-def _argument_type(hint: Any, place: str) -> ArgumentType | RecordType:
+def _argument_type(hint: object, place: str) -> ArgumentType | RecordType:
     if hint in NUMBERS:
         return NUMBERS[hint]
     for extra in get_args(hint):

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeAlias, TypeVar
 
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
@@ -89,7 +89,7 @@ class Kernel(Generic[P, R_co]):
         compiled: Callable[..., R_co] = self._compiled or self.compile()
         if not self._records:
             return compiled(*args, **kwargs)
-        values: list[Any] = list(args)
+        values: list[object] = list(args)
         for index, record in self._records:
             values[index] = record.convert(values[index])
         return compiled(*values, **kwargs)
@@ -139,7 +139,7 @@ class Kernel(Generic[P, R_co]):
         arguments = argument_types(self.python)
         self._records = tuple((index, item) for index, item in enumerate(arguments) if isinstance(item, RecordType))
         types = tuple(_compiler_type(argument) for argument in arguments)
-        dispatcher: Any = numba.njit(**_OPTIONS)(self.python)
+        dispatcher = numba.njit(**_OPTIONS)(self.python)
         if folder is not None and not for_target and not self._mark(folder).exists():
             self._compile_elsewhere()
             folder = folder if self._mark(folder).exists() else None
@@ -179,7 +179,7 @@ class Kernel(Generic[P, R_co]):
 AnyKernel: TypeAlias = Kernel[..., object]
 
 
-def _compiler_type(argument: ArgumentType | RecordType) -> Any:
+def _compiler_type(argument: ArgumentType | RecordType) -> numba.types.Type:
     """Return the compiler's type of an argument."""
     if isinstance(argument, RecordType):
         return numba.types.BaseTuple.from_types([_compiler_type(field) for field in argument.fields], argument.record)
@@ -207,18 +207,18 @@ class Helper(Generic[R]):
         functools.update_wrapper(self, function)
         self.python, self.options = function, options
 
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
+    def __call__(self, *args: object, **kwargs: object) -> R:
         """Run the helper by itself."""
         result: R = self._dispatcher(*args, **kwargs)
         return result
 
     @functools.cached_property
-    def _dispatcher(self) -> Any:
+    def _dispatcher(self) -> numba.core.dispatcher.Dispatcher:
         target.compile_for_target()
         return numba.njit(**self.options)(self.python)
 
     @property
-    def _numba_type_(self) -> Any:
+    def _numba_type_(self) -> numba.types.Type:
         return self._dispatcher._numba_type_
 
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from llvmlite import ir
 from numba.core import types
+from numba.core.base import BaseContext
 from numba.core.cgutils import get_or_insert_function
+from numba.core.datamodel import DataModelManager
 from numba.core.registry import cpu_target
-from numba.core.typing import signature
+from numba.core.typing import Signature, signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from collapsium.workers.kernels.lane_size import LANES, ONE_BITS
 
+Generator: TypeAlias = Callable[[BaseContext, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]
+"""Writes the instructions of an intrinsic."""
+
 
 @functools.cache
-def operations() -> dict[str, Any]:
+def operations() -> dict[str, types.Type]:
     """Return the compiler's types of the operations, by name."""
     context, intrinsics = cpu_target.typing_context, _intrinsics()
     # It learns of what was declared since it was made.
@@ -28,7 +34,7 @@ def operations() -> dict[str, Any]:
 
 
 @functools.cache
-def _lanes_type() -> Any:
+def _lanes_type() -> types.Type:
     """Return the compiler's type of a vector, with its addition, subtraction and multiplication."""
 
     class LanesType(types.Type):  # type: ignore[misc]
@@ -36,7 +42,7 @@ def _lanes_type() -> Any:
             super().__init__(name=f"Lanes({LANES})")
 
     class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
-        def __init__(self, manager: Any, lanes_type: Any) -> None:
+        def __init__(self, manager: DataModelManager, lanes_type: types.Type) -> None:
             super().__init__(manager, lanes_type, ir.VectorType(ir.FloatType(), LANES))
 
     lanes = LanesType()
@@ -44,7 +50,13 @@ def _lanes_type() -> Any:
     instructions = {operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul"}
     for operation, instruction in instructions.items():
 
-        def lower(_context: Any, builder: Any, _signature: Any, args: Any, instruction: str = instruction) -> Any:
+        def lower(
+            _context: BaseContext,
+            builder: ir.IRBuilder,
+            _signature: Signature,
+            args: Sequence[ir.Value],
+            instruction: str = instruction,
+        ) -> ir.Value:
             return getattr(builder, instruction)(*args)
 
         members = {"key": operation, "cases": [signature(lanes, lanes, lanes)]}
@@ -58,11 +70,13 @@ class _Code:
 
     Parameters
     ----------
-    context, builder, signature, args : object
+    context, builder, signature, args
         As numba gives them to an intrinsic.
     """
 
-    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+    def __init__(
+        self, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> None:
         self.context, self.builder, self.types, self.args = context, builder, signature.args, args
         self.byte, self.half, self.integer, self.index = (ir.IntType(bits) for bits in (8, 16, 32, 64))
         self.floats, self.integers, self.halves = (
@@ -70,32 +84,32 @@ class _Code:
         )
         self.nothing = ir.Constant(self.floats, ir.Undefined)
 
-    def address(self, argument: int, offset: Any) -> Any:
+    def address(self, argument: int, offset: ir.Value) -> ir.Value:
         """Return the address of a number of an array."""
         array = self.context.make_array(self.types[argument])(self.context, self.builder, self.args[argument])
         return self.builder.gep(array.data, [offset])
 
-    def vector_address(self, vector: Any) -> Any:
+    def vector_address(self, vector: ir.VectorType) -> ir.Value:
         """Return the address of the vector at the second argument in the first one."""
         return self.builder.bitcast(self.address(0, self.args[1]), vector.as_pointer())
 
-    def load(self, vector: Any, size: int) -> Any:
+    def load(self, vector: ir.VectorType, size: int) -> ir.Value:
         """Return a vector whose numbers have `size` bytes; it need not lie on a boundary of vectors."""
         loaded = self.builder.load(self.vector_address(vector))
         loaded.align = size
         return loaded
 
-    def store(self, value: Any, size: int) -> None:
+    def store(self, value: ir.Value, size: int) -> None:
         """Write a vector whose numbers have `size` bytes."""
         self.builder.store(value, self.vector_address(value.type)).align = size
 
-    def evenly(self, number: Any) -> Any:
+    def evenly(self, number: ir.Value) -> ir.Value:
         """Return a number eight times."""
         one = self.builder.insert_element(self.nothing, number, self.integer(0))
         zeros = ir.Constant(self.integers, [0] * LANES)
         return self.builder.shuffle_vector(one, self.nothing, zeros)
 
-    def cells(self) -> list[Any]:
+    def cells(self) -> list[ir.Value]:
         """Return the addresses of eight numbers of the first argument, at the second and the places of the third."""
         row = self.address(0, self.args[1])
         places = self.builder.bitcast(self.address(2, self.args[3]), self.integer.as_pointer())
@@ -107,7 +121,7 @@ class _Code:
 
 
 @functools.cache
-def _intrinsics() -> dict[str, Any]:
+def _intrinsics() -> dict[str, Callable[..., object]]:
     """Return the operations as numba's intrinsics, by name."""
     lanes, index, nothing, number = _lanes_type(), types.int64, types.void, types.float32
     written = {
@@ -134,14 +148,18 @@ def _intrinsics() -> dict[str, Any]:
     return {name: intrinsic(_typed(name, *parts)) for name, parts in written.items()}
 
 
-def _typed(name: str, write: Any, sign: Any) -> Any:
+def _typed(
+    name: str, write: Callable[[_Code], ir.Value | None], sign: Callable[..., Signature]
+) -> Callable[..., tuple[Signature, Generator]]:
     """Return the function that numba's `intrinsic` takes: from types of arguments to a signature and code."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         result = write(_Code(context, builder, signature, args))
         return context.get_dummy_value() if result is None else result
 
-    def typed(_typing: Any, *arguments: Any) -> Any:
+    def typed(_typing: object, *arguments: types.Type) -> tuple[Signature, Generator]:
         return sign(*arguments), generate
 
     # The compiler binds arguments by this signature, of which it leaves out the first.
@@ -152,7 +170,7 @@ def _typed(name: str, write: Any, sign: Any) -> Any:
     return typed
 
 
-def _load(code: _Code) -> Any:
+def _load(code: _Code) -> ir.Value:
     return code.load(code.floats, 4)
 
 
@@ -160,7 +178,7 @@ def _store(code: _Code) -> None:
     code.store(code.args[2], 4)
 
 
-def _load_steps(code: _Code) -> Any:
+def _load_steps(code: _Code) -> ir.Value:
     return code.builder.sitofp(code.builder.zext(code.load(code.halves, 2), code.integers), code.floats)
 
 
@@ -168,7 +186,7 @@ def _store_steps(code: _Code) -> None:
     code.store(code.builder.trunc(code.builder.fptosi(code.args[2], code.integers), code.halves), 2)
 
 
-def _gather(code: _Code) -> Any:
+def _gather(code: _Code) -> ir.Value:
     # Single loads: an instruction that gathers took 1.15 times as long (Zen 5).
     gathered = code.nothing
     for lane, address in enumerate(code.cells()):
@@ -182,22 +200,22 @@ def _scatter_add(code: _Code) -> None:
         code.builder.store(code.builder.fadd(code.builder.load(address), more), address)
 
 
-def _larger(code: _Code) -> Any:
+def _larger(code: _Code) -> ir.Value:
     return code.builder.select(code.builder.fcmp_ordered(">", *code.args), *code.args)
 
 
-def _truncate(code: _Code) -> Any:
+def _truncate(code: _Code) -> ir.Value:
     return code.builder.sitofp(code.builder.fptosi(code.args[0], code.integers), code.floats)
 
 
-def _to_power(code: _Code) -> Any:
+def _to_power(code: _Code) -> ir.Value:
     builder, one = code.builder, ir.Constant(code.floats, [float(ONE_BITS)] * LANES)
     logarithm = builder.fsub(builder.sitofp(builder.bitcast(code.args[0], code.integers), code.floats), one)
     bits = builder.fadd(builder.fmul(logarithm, code.evenly(code.args[1])), one)
     return builder.bitcast(builder.fptosi(bits, code.integers), code.floats)
 
 
-def _sum_of(code: _Code) -> Any:
+def _sum_of(code: _Code) -> ir.Value:
     lanes, size = code.args[0], LANES
     while size > 1:
         size //= 2

@@ -45,12 +45,12 @@ class LaneOperation(Generic[R]):
         functools.update_wrapper(self, function)
         self.python = function
 
-    def __call__(self, *args: Any) -> R:
+    def __call__(self, *args: object) -> R:
         """Run the operation in NumPy."""
         return self.python(*args)
 
     @property
-    def _numba_type_(self) -> Any:
+    def _numba_type_(self) -> object:
         return lane_code.operations()[self.python.__name__]
 
 

@@ -16,14 +16,15 @@ import functools
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 from llvmlite import binding
 from numba.core import config
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
+from numba.core.typing import Signature
 from numba.np import linalg
 
 V3 = (
@@ -107,7 +108,7 @@ def _import_array_functions() -> None:
         linalg.ensure_blas = ensure_blas
 
 
-def machine_code_cache(function: Any) -> Any:
+def machine_code_cache(function: Callable[..., object]) -> FunctionCache:
     """Return numba's cache of a function's machine code, under the name of the target in every process."""
 
     class Named:
@@ -117,7 +118,8 @@ def machine_code_cache(function: Any) -> Any:
             return chosen.triple, chosen.processor, chosen.features
 
     class Cache(FunctionCache):  # type: ignore[misc]
-        def _index_key(self, signature: Any, codegen: Any) -> Any:  # noqa: ARG002
-            return super()._index_key(signature, Named)
+        def _index_key(self, signature: Signature, codegen: object) -> tuple[object, ...]:  # noqa: ARG002
+            key: tuple[object, ...] = super()._index_key(signature, Named)
+            return key
 
     return Cache(function)

@@ -5,11 +5,12 @@ scikit-learn is imported by the functions, as it takes a second that commands wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ else:
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-AnyLabels = npt.NDArray[Any]
+AnyLabels = AnyArray
 
 FOLDS = 5
 """Folds of the cross-validation of the linear classifier, and least documents of a label."""

@@ -139,7 +139,7 @@ def _growing(sums: SweepSums, options: NcrpOptions, tree: Tree, moves: Moves, st
     """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
     inner: list[int] = []
     if sums.drawn is not None:
-        drawn = (sums.drawn.drawn_ends / sums.corpus_columns.drawn_documents)[: options.growing()].astype(np.int64)
+        drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
         inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
     leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
     if leaving.sum() > 0.0:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.parameters import Parameters
@@ -137,7 +138,7 @@ def sweep(
     return new, parts, tables, sums
 
 
-def _log_absent_change(shard: Shard, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> Part:
+def _log_absent_change(shard: Shard, old: AnyArray, new: AnyArray) -> Part:
     after, before = (np.empty((shard.words.size, new.shape[1])) for _ in range(2))
     for pair_topic, log_absent in ((new, after), (old, before)):
         words.add_log_absent(shard.position, shard.counts, pair_weights(shard), pair_topic, log_absent)

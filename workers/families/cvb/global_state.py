@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ class HeldTokens(State):
         Tokens that are held out.
     """
 
-    moves_seed: npt.NDArray[Any]
+    moves_seed: npt.NDArray[np.integer]
     held_share: float
     held_before: float
     held_tokens: float = 0.0

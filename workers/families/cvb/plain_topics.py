@@ -63,7 +63,7 @@ class PlainTopicsShardModel(
         """Return b_w of the words of the rows in prediction."""
         return self.predictive_parameters(rows, global_state).words
 
-    def row_counts(self, rows: CollapsedRows) -> npt.NDArray[np.floating[Any]]:
+    def row_counts(self, rows: CollapsedRows) -> npt.NDArray[np.floating]:
         """Return E[n_kw] of a finished model's rows."""
         return rows.dense_counts
 

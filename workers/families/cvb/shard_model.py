@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
@@ -355,7 +355,7 @@ NO_ROWS = CollapsedRows(word_topic=np.zeros((0, 0)), word_tables=np.zeros(0))
 
 
 def _document_sums(
-    shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector, pseudo: npt.NDArray[Any] | None
+    shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector, pseudo: AnyArray | None
 ) -> dict[str, Part]:
     """Return `SweepSums`; where a start stays in the prior, its pseudo-counts have tables, as tokens have."""
     eta, lengths = np.zeros(2), shard.weighted_lengths
@@ -374,7 +374,7 @@ def _document_sums(
 def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
     """Return a folded block with sum_k E[t_kw] of its words, `WordSums` and, where active, totals of the moments."""
     mean = np.asarray(after.word_topic, dtype=np.float64)
-    spread: npt.NDArray[Any] = np.zeros(())
+    spread: AnyArray = np.zeros(())
     if parameters.active is not None:
         mean = counts_of(after, parameters, folded=True).astype(np.float64)
         spread = mean - after.active_counts

@@ -47,7 +47,7 @@ class CollapsedRows(WeighedRows):
         Ids of the words, ascending, for families in which words differ by topic.
     """
 
-    word_topic: npt.NDArray[np.floating[Any]] | None = None
+    word_topic: npt.NDArray[np.floating] | None = None
     word_active: Counts | None = None
     word_rest: Vector | None = None
     word_topic_variance: Vector | None = None
@@ -63,7 +63,7 @@ class CollapsedRows(WeighedRows):
         return len(next(iter(self.to_arrays().values())))
 
     @property
-    def dense_counts(self) -> npt.NDArray[np.floating[Any]]:
+    def dense_counts(self) -> npt.NDArray[np.floating]:
         """E[n_kw] of dense responsibilities or finished models."""
         return _present(self.word_topic, "counts of all topics")
 

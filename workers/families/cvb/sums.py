@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 class RowChanges(State):
     """Changes of rows in a delta; the fields are those of `CollapsedRows`."""
 
-    word_topic: npt.NDArray[np.floating[Any]] | None = None
+    word_topic: npt.NDArray[np.floating] | None = None
     word_active: npt.NDArray[np.float32] | None = None
     word_rest: Vector | None = None
     word_topic_variance: Vector | None = None

@@ -5,11 +5,11 @@ A pair with count c is c tokens, each with a topic of its own; those of a pair s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
@@ -73,17 +73,17 @@ def count_words(shard: Shard, token_topic: TokenTopics, columns: int) -> Part:
     return change(word_topic, "word", "topic")
 
 
-def delta_ids(shard: Shard, columns: int) -> dict[str, npt.NDArray[Any]]:
+def delta_ids(shard: Shard, columns: int) -> dict[str, AnyArray]:
     """Return the ids of a delta's rows and columns; deltas of other numbers of columns add to it."""
     return {"word": shard.words, "topic": np.arange(columns)}
 
 
-def lengthened(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def lengthened(values: AnyArray, size: int) -> AnyArray:
     """Return an array with zeros appended up to a size."""
     return np.concatenate([values, np.zeros(size - values.size, dtype=values.dtype)])
 
 
-def widened(word_topic: npt.NDArray[Any], columns: int) -> npt.NDArray[Any]:
+def widened(word_topic: AnyArray, columns: int) -> AnyArray:
     """Return a copy of rows with a number of columns, those beyond the old ones zero."""
     wide = buffers.empty((len(word_topic), columns), word_topic.dtype)
     wide[:, : word_topic.shape[1]] = word_topic

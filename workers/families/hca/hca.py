@@ -18,11 +18,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import smallest_hashes, vector_hashes
@@ -234,7 +234,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
 
     def predict(
         self, heldout: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState
-    ) -> Mapping[str, npt.NDArray[Any]]:
+    ) -> Mapping[str, AnyArray]:
         """Return |t - t^|^2 of each vector, t^ = W (W'W)^-1 W' (t - mu) + mu along its most probable full path."""
         loadings = rows.loadings(global_state)
         paths, best = global_state.fitted.tree.paths(), np.asarray(local.document_best, dtype=np.int64)
@@ -249,11 +249,11 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
             error[chosen] = ((distance - np.einsum("nj,wj->nw", factors, basis)) ** 2).sum(axis=1)
         return {"error": error}
 
-    def probabilities(self, rows: HcaRows, global_state: HcaGlobalState) -> Mapping[str, npt.NDArray[Any]]:
+    def probabilities(self, rows: HcaRows, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:
         """Raise `OptionError`: the components of vectors are no probabilities."""
         raise OptionError("a tree of vectors has no topics that another fit could begin from")
 
-    def infer(self, local: VectorFactors, global_state: HcaGlobalState) -> Mapping[str, npt.NDArray[Any]]:
+    def infer(self, local: VectorFactors, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:
         """Return each vector's share of each leaf, its most probable full path, and its factors along it, E[x]."""
         tree = global_state.fitted.tree
         lists, ends = local.ends.document_lists, np.asarray(local.ends.document_ends, dtype=np.int64)

@@ -7,11 +7,12 @@ probe; clusters lie on opposite sides of the residual alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.document_hash import vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
@@ -58,7 +59,7 @@ class LeafProbes:
         Their scale, and the leaf to split.
     """
 
-    def __init__(self, shard: VectorShard, stream: Stream, probe: npt.NDArray[Any], splits: Splits) -> None:
+    def __init__(self, shard: VectorShard, stream: Stream, probe: AnyArray, splits: Splits) -> None:
         self._shard, self._probe = shard, probe * splits.probe_scale
         self._address = vector_hashes(shard, stream.at(purpose="probe", iteration=0))
         self._split, self._lines = np.asarray(splits.split, dtype=np.int64)[:2], bool(splits.split[2])

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
 from collapsium.workers.families.ncrp.tree import DocumentEnds, FittedTree, Ints, MoveTable, Tree, UpcomingTree, Vector
 
@@ -120,7 +121,7 @@ class SavedTree(State):
     masses: NodeMasses
     node_parent: Ints
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def to_arrays(self) -> dict[str, AnyArray]:
         """Return the arrays by name."""
         return {f"{SAVED}{name}": values for name, values in super().to_arrays().items()}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.families.document_pairs import document_pairs
@@ -54,7 +55,7 @@ class WordLogs:
 
     @classmethod
     def of(
-        cls, global_state: NcrpGlobalState, tree: Tree, word_topic: npt.NDArray[Any], totals: Vector, *, point: bool
+        cls, global_state: NcrpGlobalState, tree: Tree, word_topic: AnyArray, totals: Vector, *, point: bool
     ) -> WordLogs:
         """Return those of a tree's topics.
 
@@ -165,9 +166,7 @@ def level_proportions(local: NcrpDocuments, global_state: NcrpGlobalState) -> Ve
     return theta
 
 
-def best_paths(
-    global_state: NcrpGlobalState, owner: npt.NDArray[Any], ends: npt.NDArray[Any], masses: Vector, documents: int
-) -> Ints:
+def best_paths(global_state: NcrpGlobalState, owner: AnyArray, ends: AnyArray, masses: Vector, documents: int) -> Ints:
     """Return the most probable full path of each document in the tree.
 
     Parameters

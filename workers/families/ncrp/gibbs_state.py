@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.state import Array, GlobalState, LocalState, Rows, State
 from collapsium.workers.families.gibbs.states import Counts
 from collapsium.workers.families.gibbs.token_counts import widened
@@ -147,8 +148,8 @@ class GibbsNcrpGlobalState(GlobalState):
     eta: Vector
     gamma: float
     node_parent: Ints
-    node_documents: npt.NDArray[Any]
-    topic: npt.NDArray[Any]
+    node_documents: npt.NDArray[np.number]
+    topic: npt.NDArray[np.number]
     free: npt.NDArray[np.bool_]
     another_round: bool
 
@@ -205,7 +206,7 @@ class GibbsNcrpGlobalState(GlobalState):
             after = after.with_nodes(sums.nodes)
         return dataclasses.replace(after, free=after.node_parent == FREE)
 
-    def word_probability(self, word_topic: npt.NDArray[Any]) -> Vector:
+    def word_probability(self, word_topic: AnyArray) -> Vector:
         """Return phi_iw = (n_iw + eta_l) / (n_i + W eta_l) by word and slot, also for free slots."""
         level = self.levels
         eta = np.where(level >= 0, self.eta[level], 1.0)
@@ -239,7 +240,7 @@ class GibbsNcrpDocuments(LocalState):
     """
 
     document_path: npt.NDArray[np.int32]
-    document_level: npt.NDArray[Any]
+    document_level: npt.NDArray[np.number]
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ class GibbsNcrpLocal(GibbsNcrpDocuments):
     token_level: npt.NDArray[np.uint8]
 
 
-def all_columns(word_topic: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
+def all_columns(word_topic: AnyArray, slots: int) -> AnyArray:
     """Return rows with all slots, which a block gets only when it is folded."""
     return word_topic if word_topic.shape[1] == slots else widened(word_topic, slots)
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
@@ -155,7 +155,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
             "absent": fresh(float(shard.tokens - part.tokens)),
             "tokens": fresh(float(shard.tokens)),
         }
-        ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
+        ids: dict[str, AnyArray] = {"word": shard.words}
         if self.options.growing() > 0:
             chosen, columns = initialisation.draw_ends(shard, after.ends, self.options.growing(), stream, joined)
             ids["document"], parts["drawn_ends"] = chosen, fresh(columns, "document")

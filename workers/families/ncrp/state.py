@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State, block_only
 from collapsium.workers.families.ncrp.tree import (
     DocumentEnds,
@@ -165,7 +166,7 @@ class NcrpGlobalState(GlobalState):
         """Return eta of each column; that of the root where there is no node."""
         return self.level_priors(tree.depth)[1][np.maximum(tree.levels, 0)]
 
-    def word_means(self, word_topic: npt.NDArray[Any], columns: Ints) -> Vector:
+    def word_means(self, word_topic: AnyArray, columns: Ints) -> Vector:
         """Return E[w_i] of the nodes of some columns, shape (words, columns)."""
         prior = self.column_priors(self.fitted.tree)[columns]
         means: Vector = (word_topic[:, columns] + prior) / (self.node_tokens[columns] + self.vocabulary * prior)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.state import State
 
 Ints = npt.NDArray[np.int64]
@@ -175,7 +176,7 @@ class MoveTable(State):
     move_target: Ints
     move_weight: Vector
 
-    def apply(self, columns: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def apply(self, columns: AnyArray) -> npt.NDArray[np.float64]:
         """Bring numbers by column to the tree of the next sweep.
 
         Parameters
@@ -220,7 +221,7 @@ class DocumentEnds(State):
         return cls(np.zeros(documents + 1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
 
     @classmethod
-    def of_largest(cls, ends: npt.NDArray[Any], masses: npt.NDArray[Any], columns: npt.NDArray[Any]) -> Self:
+    def of_largest(cls, ends: AnyArray, masses: AnyArray, columns: AnyArray) -> Self:
         """Return the ends that a kernel has chosen.
 
         Parameters
@@ -270,7 +271,7 @@ def level_sums(values: Vector, depth: int) -> Vector:
     return np.append(values[: depth - 1], values[depth - 1 :].sum())
 
 
-def deepened(document_level: npt.NDArray[Any], alpha: Vector) -> npt.NDArray[np.float64]:
+def deepened(document_level: AnyArray, alpha: Vector) -> npt.NDArray[np.float64]:
     """Distribute the tokens of the last level over it and further levels, in proportion to alpha.
 
     Parameters

@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
@@ -150,18 +151,18 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
 
     def predict(
         self, heldout: Shard, local: LocalT, rows: MeanFieldRows, global_state: GlobalStateT
-    ) -> Mapping[str, npt.NDArray[Any]]:
+    ) -> Mapping[str, AnyArray]:
         """Return each held-out pair's probability sum_k theta_dk phi_kw, theta and phi being expectations."""
         theta, phi = self.proportions(local, global_state), self.word_probability(plain_rows(rows), global_state)
         probability, ratio = pair_probability(heldout, theta, phi, 0.0), global_state.plain_ratio
         plain = None if ratio is None else (theta * ratio).sum(axis=1)
         return {"probability": normalised(probability, heldout, plain)}
 
-    def probabilities(self, rows: MeanFieldRows, global_state: GlobalStateT) -> Mapping[str, npt.NDArray[Any]]:
+    def probabilities(self, rows: MeanFieldRows, global_state: GlobalStateT) -> Mapping[str, AnyArray]:
         """Return phi_kw, which is an expectation."""
         return {"word_topic": self.word_probability(rows, global_state)}
 
-    def infer(self, local: LocalT, global_state: GlobalStateT) -> Mapping[str, npt.NDArray[Any]]:
+    def infer(self, local: LocalT, global_state: GlobalStateT) -> Mapping[str, AnyArray]:
         """Return the documents' proportions."""
         return {"document_topic": self.proportions(local, global_state)}
 
@@ -234,7 +235,7 @@ def _initial_shares(documents: int, topics: int, generator: np.random.Generator)
     return shares
 
 
-def _with_topics(probability: npt.NDArray[Any], topics: int) -> Vector:
+def _with_topics(probability: AnyArray, topics: int) -> Vector:
     """Return another run's proportions or probabilities with further topics, none of them zero."""
     if probability.shape[1] > topics:
         raise ValueError(f"expected at most {topics} topics to begin from, found {probability.shape[1]}")
@@ -252,7 +253,7 @@ def sweep_delta(
     shard: Shard, word_topic: Vector, parts: Mapping[str, Part], labels: npt.NDArray[np.int64] | None, seconds: float
 ) -> Delta:
     """Return a sweep's delta: fresh E[n_kw] and other sums, those of labels by their numbers."""
-    ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
+    ids: dict[str, AnyArray] = {"word": shard.words}
     if labels is not None:
         ids["label"] = labels
     return Delta({"word_topic": fresh(word_topic, "word", "topic"), **parts}, ids, {"kernel": seconds})
