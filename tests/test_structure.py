@@ -1,19 +1,31 @@
-"""The limits that keep the code base readable: sizes of modules, folders and signatures, and states that are not dictionaries."""
+"""The limits that keep the code base readable: sizes, imports and types."""
 
 import ast
+import dataclasses
+import importlib
 import re
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import collapsium.pipeline
 from collapsium.pipeline import estimators
+from collapsium.workers.arrays.state import State
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pipeline", "workers", "storage")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 MODULE_LINES, FOLDER_MODULES = 400, 14
 KERNEL_PARAMETERS, PARAMETERS = 8, 10
+ANY = 1482 // 3
+"""Most uses of `Any`: a third of those in the code base before its families were classes."""
+ANY_SHAPE = "tuple[typing.Any, ...]"
+"""The shape in the type of a NumPy array, which its annotation leaves open."""
 ASKED_BY_NAME = re.compile(r'"[a-z_]+" (not )?in (delta|rows|local|globals|state)\b')
 
 
@@ -95,3 +107,95 @@ def test_families__are_not_asked_what_they_can_by_attributes():
         and (node.func.id == "hasattr" or (node.func.id == "getattr" and isinstance(node.args[1], ast.Constant)))
     ]
     assert found == []
+
+
+def optional_distributions():
+    """Return the distributions that only an extra of pyproject.toml requires."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
+    extras = {
+        canonicalize_name(Requirement(line).name)
+        for lines in project["optional-dependencies"].values()
+        for line in lines
+    }
+    return extras - required
+
+
+def imports_within_functions(tree):
+    """Yield the line and the full name of each module that a function imports."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in {inner for function in functions for inner in ast.walk(function)}:
+        if isinstance(node, ast.ImportFrom):
+            yield node.lineno, node.module or "."
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+
+
+def test_functions__import_optional_dependencies_alone():
+    optional, distributions = optional_distributions(), packages_distributions()
+    assert {"matplotlib", "gensim", "tomotopy"} <= optional
+    assert not optional & {"numpy", "scikit-learn"}
+    found = []
+    for path in MODULES:
+        for line, name in imports_within_functions(ast.parse(path.read_text(encoding="utf-8"))):
+            package = name.partition(".")[0]
+            if not optional & {canonicalize_name(one) for one in distributions.get(package, [package])}:
+                found.append(f"{name_of(path)}:{line} {name}")
+    assert found == []
+
+
+def modules_by_name(statements):
+    """Return the full names of the modules that import statements bind, by name."""
+    named = {}
+    for node in statements:
+        if isinstance(node, ast.Import):
+            named.update({alias.asname or alias.name: alias.name for alias in node.names})
+        elif isinstance(node, ast.ImportFrom):
+            named.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    return named
+
+
+def test_lazy_modules__are_those_that_type_checkers_and_import_linter_see():
+    seen = written = 0
+    for path in MODULES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        written += sum(
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LazyModule"
+            for node in ast.walk(tree)
+        )
+        for block in tree.body:
+            if not (isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.orelse):
+                continue
+            assert block.test.id == "TYPE_CHECKING", name_of(path)
+            known = modules_by_name(block.body)
+            for assignment in block.orelse:
+                name, lazy = assignment.targets[0].id, assignment.value
+                assert (lazy.func.id, lazy.args[0].value) == ("LazyModule", known[name]), f"{name_of(path)}: {name}"
+                seen += 1
+    assert seen == written > 0
+
+
+def test_any__is_rare():
+    uses = {name_of(path): len(re.findall(r"\bAny\b", path.read_text(encoding="utf-8"))) for path in MODULES}
+    assert sum(uses.values()) <= ANY
+
+
+def test_futures_and_states__have_types():
+    untyped = re.compile(r"\bFuture\[[^=\n]*\bAny\b")
+    found = [name_of(path) for path in MODULES if untyped.search(path.read_text(encoding="utf-8"))]
+    assert found == []
+    for path in MODULES:
+        if path.is_relative_to(ROOT / "workers" / "families"):
+            importlib.import_module(".".join(("collapsium", *path.relative_to(ROOT).with_suffix("").parts)))
+    states = list(subclasses_of(State))
+    assert len(states) > 100
+    for state in filter(dataclasses.is_dataclass, states):
+        hints = get_type_hints(state)
+        for field in dataclasses.fields(state):
+            assert "typing.Any" not in str(hints[field.name]).replace(ANY_SHAPE, ""), f"{state.__name__}.{field.name}"
+
+
+def subclasses_of(cls):
+    for one in cls.__subclasses__():
+        yield one
+        yield from subclasses_of(one)

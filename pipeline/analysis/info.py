@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import shown_options
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.lazy_module import LazyModule
@@ -30,7 +31,7 @@ else:
 
 
 @keywords()
-def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+def info(path: str | os.PathLike[str]) -> JsonObject:
     """Describe a folder.
 
     Parameters
@@ -65,9 +66,9 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     )
 
 
-def _summary(corpus: Corpus) -> dict[str, Any]:
+def _summary(corpus: Corpus) -> JsonObject:
     """Count labels, covariates and segments; shards are read, with PyArrow, only if the corpus has any of them."""
-    counts: dict[str, Any] = {}
+    counts: JsonObject = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
         counts.update(label_split.summary(corpus))
@@ -76,9 +77,9 @@ def _summary(corpus: Corpus) -> dict[str, Any]:
     return counts
 
 
-def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
+def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
     manifest, vectors = corpus.manifest, corpus.manifest.vectors
-    special: dict[str, Any] = {"truth": folder.exists("truth")}
+    special: JsonObject = {"truth": folder.exists("truth")}
     if vectors is not None:
         special = {"constant": [corpus.vocabulary.words[column] for column in vectors.constant]}
     return {
@@ -97,12 +98,12 @@ def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run) -> JsonObject:
     record = run.record()
     events = run.events()
     iterations = [event for event in events if event.get("event") == "iteration"]
     ended = next((event["reason"] for event in reversed(events) if event.get("event") == "end"), None)
-    facts: dict[str, Any] = {"kind": "run", "path": run.folder.url}
+    facts: JsonObject = {"kind": "run", "path": run.folder.url}
     facts.update({name: record.get(name) for name in ("family", "options", "limits", "seed", "corpus", "heldout")})
     facts["options"] = None if facts["options"] is None else shown_options(facts["options"])
     facts["iterations"] = iterations[-1]["iteration"] if iterations else 0
@@ -124,14 +125,14 @@ def _run(run: Run) -> dict[str, Any]:
     return facts
 
 
-def _comparison(folder: Folder) -> dict[str, Any]:
+def _comparison(folder: Folder) -> JsonObject:
     """Return a comparison's record, and the mean score of each finished experiment."""
     record = {name: value for name, value in record_of(folder).items() if name not in ("format", "version")}
     cells = {name: row_of(folder, name)["score"] for name in cells_done(folder)}
     return {"kind": "comparison", "path": folder.url, **record, "cells": cells}
 
 
-def _member(number: int, run: Run) -> dict[str, Any]:
+def _member(number: int, run: Run) -> JsonObject:
     """Return the progress of an ensemble's member."""
     if not run.exists():
         return {"member": number, "iterations": 0, "score": None, "ended": None}
@@ -139,7 +140,7 @@ def _member(number: int, run: Run) -> dict[str, Any]:
     return {"member": number, **{name: facts[name] for name in ("seed", "iterations", "score", "ended")}}
 
 
-def _model(model: model.Model) -> dict[str, Any]:
+def _model(model: model.Model) -> JsonObject:
     record = model.record
     figures = load_family(record.family).figures(model.global_state)
     return {

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
-from collapsium.storage.data_types import AnyArray
+from collapsium.storage.data_types import AnyArray, JsonObject
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.arrays import check_arrays
 from collapsium.storage.io.folder import Folder
@@ -187,7 +186,7 @@ def _comparison(folder: Folder, findings: Findings) -> Iterator[str]:
         yield from _run(run.folder, findings)
 
 
-def _members(run: Run, record: dict[str, Any], findings: Findings) -> Iterator[str]:
+def _members(run: Run, record: JsonObject, findings: Findings) -> Iterator[str]:
     """Yield the faults of a run's members: restarts, which are runs, or saved samples, which are models."""
     ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in run.events()[-1:])
     for number, member in restarts_in(run):
@@ -219,9 +218,9 @@ def _events(run: Run) -> Iterator[str]:
     if fault is not None:
         yield fault
         return
-    numbers: list[Any] = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
-    sound = all(isinstance(number, int) for number in numbers)
-    steps = sound and all(later == earlier + 1 for earlier, later in pairwise(numbers))
+    recorded = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
+    numbers = [number for number in recorded if isinstance(number, int)]
+    steps = numbers == recorded and all(later == earlier + 1 for earlier, later in pairwise(numbers))
     yield "" if steps else f"{run.folder.url}/{EVENTS}: expected iterations one after another"
 
 
@@ -393,7 +392,7 @@ def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalStat
     if not probe.pairs:
         return ""
     rows = tasks.gather(blocks, every, complete=True)
-    table: dict[str, Any] = dict(model.shard_model.predict(probe, local, rows, model.global_state))
+    table: dict[str, AnyArray] = dict(model.shard_model.predict(probe, local, rows, model.global_state))
     sums = table["probability"].reshape(some, words).sum(axis=1)
     furthest = sums[np.argmax(np.abs(sums - 1.0))]
     if abs(furthest - 1.0) < TOLERANCE:

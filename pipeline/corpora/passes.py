@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +33,8 @@ from collapsium.workers.ingest.phrases import FREQUENT, add_pairs, count_pairs
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk
 from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Counted(ShortRepr):
         """Number of documents."""
         return sum(note.documents for note in self.notes)
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str) -> Ints:
         """Return ``documents`` or ``tokens`` of each word."""
         return np.asarray(self.words.column(name), dtype=np.int64)
 
@@ -82,10 +84,10 @@ class Tree:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._levels: list[list[Any]] = []
+        self._levels: list[list[Future[pa.Table]]] = []
 
-    def add(self, future: Any, level: int = 0) -> None:
-        """Add a table, or a future of one."""
+    def add(self, future: Future[pa.Table], level: int = 0) -> None:
+        """Add the future of a table."""
         while len(self._levels) <= level:
             self._levels.append([])
         waiting = self._levels[level]
@@ -132,7 +134,7 @@ def read_all(
     tree = Tree(executor)
     documents = 0
 
-    def begun() -> Iterator[Any]:
+    def begun() -> Iterator[Future[tuple[ChunkRecord, ...]]]:
         for number, block in enumerate(blocks):
             read = executor.submit(reading.read_block, number, block, request)
             tree.add(read)
@@ -151,7 +153,7 @@ def read_all(
 def in_order(executor: Executor, futures: Iterable[Future[T]]) -> Iterator[T]:
     """Yield the results of tasks in order, with a bounded number of submitted tasks."""
     most = 1 if executor.workers == 1 else OPTIONS.tasks_per_worker * executor.workers
-    waiting: deque[Any] = deque()
+    waiting: deque[Future[T]] = deque()
     for future in futures:
         waiting.append(future)
         if len(waiting) >= most:
@@ -210,7 +212,7 @@ def find_phrases(
     write_table(scratch, PHRASES, pa.table({"first": sides[0], "second": sides[1]}))
     tree = Tree(executor)
 
-    def joined() -> Iterator[Any]:
+    def joined() -> Iterator[Future[int]]:
         for name in names:
             table = executor.submit(reading.join_phrases, scratch, name, stops)
             tree.add(table)
@@ -233,7 +235,9 @@ def _renamed(note: ChunkRecord) -> ChunkRecord:
     return replace(note, name=reading.phrase_chunk(note.name))
 
 
-def phrase_scores(phrasing: Phrasing, pairs: Any, first: Any, second: Any, tokens: int, words: int) -> Any:
+def phrase_scores(
+    phrasing: Phrasing, pairs: Ints, first: Ints, second: Ints, tokens: int, words: int
+) -> npt.NDArray[np.float64]:
     """Return the scores of pairs of words; see `find_phrases`.
 
     Parameters
@@ -292,7 +296,7 @@ def write_shards(
         Number of documents without a word.
     """
     weighed = (executor.submit(reading.count_chunk_tokens, scratch, note.name) for note in notes)
-    weights: list[tuple[int, Any, bool]] = list(in_order(executor, weighed))
+    weights = list(in_order(executor, weighed))
     size = shard_tokens or even_shard_tokens_of(sum(tokens for tokens, _, _ in weights))
     plan: dict[int, list[PlacedChunk]] = {}
     before = last = 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.data_types import JsonObject
 
 MAX_SHARE = 0.1
 """Share of unknown tokens above which a warning is given."""
@@ -44,7 +44,7 @@ class UnknownWords:
         """Share of tokens of unknown words; None without tokens."""
         return self.unknown / self.tokens if self.tokens else None
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """Return the counts as fields of a JSON object."""
         return {"unknown_tokens": self.unknown, "unknown_share": self.share}
 

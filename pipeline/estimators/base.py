@@ -174,7 +174,7 @@ class TopicEstimator(DocumentEstimator):
             Rows sum to one. A document without words has the proportions of the prior.
         """
         check_is_fitted(self, "n_iter_")
-        parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, number, documents)))
+        parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, (number, documents))))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
@@ -200,7 +200,7 @@ class TopicEstimator(DocumentEstimator):
         """
         check_is_fitted(self, "n_iter_")
         fitted = self._fitted
-        scores = list(self._each(X, lambda number, first, documents: (fitted.score, number, first, documents)))
+        scores = list(self._each(X, lambda number, first, documents: (fitted.score, (number, first, documents))))
         score = mean_score(scores)
         if score is None:
             raise InputError("X", "no token is left to score")
@@ -275,7 +275,7 @@ class TopicEstimator(DocumentEstimator):
         if len(names) != self.n_features_in_:
             raise OptionError(f"vocabulary: expected {self.n_features_in_} words, found {len(names)}")
         lengths, tokens, shares = [np.zeros(0, np.int64)], np.zeros(self.n_features_in_, np.int64), []
-        for documents, part in self._each(X, lambda number, _, some: (_shown, self._fitted, number, some)):
+        for documents, part in self._each(X, lambda number, _, some: (_shown, (self._fitted, number, some))):
             lengths.append(documents.tokens)
             np.add.at(tokens, documents.words, documents.counts)
             shares.append(part)

@@ -13,9 +13,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES
-from collapsium.pipeline.estimators.fitted_model import Fitted, in_order
+from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order
 from collapsium.pipeline.estimators.inputs import as_corpus, document_chunks, validated, written
-from collapsium.pipeline.executors.base import Executor, SerialExecutor
+from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.storage.corpus.corpus import Corpus
@@ -47,16 +47,16 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     n_components: int
     max_iter: int
     tol: float
-    random_state: Any
+    random_state: int | np.random.RandomState | None
     n_jobs: int | None
     total_documents: int
     fractional: str
     shard_tokens: int | None
-    scheduler: Any
+    scheduler: object
     workers: int | None
     memory: str | int | None
     run: str | os.PathLike[str] | None
-    options: Mapping[str, Any] | None
+    options: Mapping[str, object] | None
 
     n_features_in_: int
     n_iter_: int
@@ -156,10 +156,10 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         for reference in corpus.references:
             yield reference.documents()
 
-    def _each(self, X: Any, task: Callable[[int, int, Documents], tuple[Any, ...]]) -> Iterator[Any]:
+    def _each(self, X: Any, task: Callable[[int, int, Documents], Call[T]]) -> Iterator[T]:
         """Yield the result of a task for each chunk, given the numbers of the chunk and of its first document."""
 
-        def submitted() -> Iterator[tuple[Any, ...]]:
+        def submitted() -> Iterator[Call[T]]:
             first = 0
             for number, documents in enumerate(self._chunks_of(X, FOLD_IN_DOCUMENTS)):
                 yield task(number, first, documents)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+
+import numpy as np
 
 from collapsium.pipeline.engine.setup.limits import ITERATIONS
 from collapsium.pipeline.estimators.base import TopicEstimator
@@ -101,16 +102,16 @@ class CollapsedLDA(TopicEstimator):
         flatten: float | None = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: Any = "threads",
+        scheduler: object = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         self._take(locals())
 
@@ -173,16 +174,16 @@ options : optional
         flatten: float | None = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: Any = "threads",
+        scheduler: object = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         self._take(locals())
 
@@ -230,16 +231,16 @@ options : optional
         learn: tuple[str, ...] = (),
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: Any = "threads",
+        scheduler: object = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         self._take(locals())
 
@@ -287,16 +288,16 @@ options : optional
         learn: tuple[str, ...] = (),
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: Any = "threads",
+        scheduler: object = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         self._take(locals())
 
@@ -348,15 +349,15 @@ options : optional
         learn: tuple[str, ...] = ("alpha", "gamma"),
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
-        scheduler: Any = "threads",
+        scheduler: object = "threads",
         workers: int | None = None,
         memory: str | int | None = None,
         run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         self._take(locals())

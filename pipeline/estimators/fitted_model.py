@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pyarrow as pa
 from collapsium.pipeline.engine.loop.loop import initial_state
 from collapsium.pipeline.engine.loop.stochastic import step
 from collapsium.pipeline.engine.state import Problem, State
-from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
+from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T
 from collapsium.pipeline.families.base import Stochastic, Summary
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
@@ -30,6 +30,9 @@ from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import SCHEDULE
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
+
+Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]
+"""A function and its arguments."""
 
 # Seed of fold-in and document completion. It is that of `infer` and `evaluate`, so scores of models are comparable.
 SEED = 0
@@ -212,11 +215,11 @@ def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
     return replace(fitted, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))
 
 
-def in_order(executor: Executor, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-    """Yield the results of tasks (function, arguments...) in order, with a bounded number of submitted tasks."""
-    waiting: list[Any] = []
-    for function, *args in tasks:
-        waiting.append(executor.submit(function, *args))
+def in_order(executor: Executor, calls: Iterable[Call[T]]) -> Iterator[T]:
+    """Yield the results of calls in order, with a bounded number of submitted tasks."""
+    waiting: list[Future[T]] = []
+    for function, arguments in calls:
+        waiting.append(executor.submit(function, *arguments))
         if len(waiting) > 2 * executor.workers:
             yield from executor.collect([waiting.pop(0)])
     yield from executor.collect(waiting)

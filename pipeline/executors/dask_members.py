@@ -16,7 +16,7 @@ import distributed
 from distributed.versions import get_versions
 
 from collapsium.pipeline.executors.dask_client import first_line
-from collapsium.pipeline.executors.dask_remote import run_all_aside, worker_signs
+from collapsium.pipeline.executors.dask_remote import Signs, run_all_aside, worker_signs
 from collapsium.pipeline.executors.liveness import TIMING, WorkerSign
 from collapsium.storage.errors import MismatchError
 
@@ -61,7 +61,7 @@ class Members:
         self._ready: set[str] = set()
         self._lock = threading.Lock()
         self._looked = 0.0
-        self._report: Future[Any] | None = None
+        self._report: Future[Signs] | None = None
         self._welcome: Future[list[str]] | None = None
         self._reported: set[str] = set()
 

@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import distributed
@@ -18,8 +18,13 @@ T = TypeVar("T")
 MAX_TASKS = 1000
 """Number of a worker's tasks that are looked at: others may have submitted any number."""
 
+SignFields: TypeAlias = tuple[float, float, bool, tuple[str, ...], bool, bool, int, float]
+"""The fields of a `WorkerSign`, which travel as plain values."""
+Signs: TypeAlias = tuple[int, dict[str, SignFields], int]
+"""Task transitions, the fields of each worker, and stranded tasks; see `worker_signs`."""
 
-def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> tuple[int, dict[str, tuple[object, ...]], int]:
+
+def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> Signs:
     """Return the state of the workers for a driver.
 
     Parameters
@@ -39,7 +44,7 @@ def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> tuple[int
         Number of the driver's tasks without an eligible worker.
     """
     now = time.time()
-    signs: dict[str, tuple[object, ...]] = {}
+    signs: dict[str, SignFields] = {}
     for address, worker in dask_scheduler.workers.items():
         keys = [str(task.key) for task in islice(worker.processing, MAX_TASKS)]
         own = [key for key in keys if token in key]

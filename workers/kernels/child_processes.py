@@ -15,8 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import FunctionType
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.compilation_text import progress_text
@@ -153,7 +152,7 @@ def _children_at_most(kernels: int) -> int:
     return max(min(len(os.sched_getaffinity(0)), kernels, int(room)), 1)
 
 
-def _code_size(function: FunctionType) -> int:
+def _code_size(function: Any) -> int:
     """Return the bytes of a kernel's code and of all that is inlined into it, by which kernels are ordered."""
     own = len(function.__code__.co_code)
     called = (function.__globals__.get(name) for name in function.__code__.co_names)

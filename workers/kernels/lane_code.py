@@ -124,7 +124,7 @@ class _Code:
 def _intrinsics() -> dict[str, Callable[..., object]]:
     """Return the operations as numba's intrinsics, by name."""
     lanes, index, nothing, number = _lanes_type(), types.int64, types.void, types.float32
-    written = {
+    written: dict[str, tuple[Callable[[_Code], ir.Value | None], Callable[..., Signature]]] = {
         "load": (_load, lambda values, _first: lanes(values, index)),
         "store": (_store, lambda values, _first, _lanes: nothing(values, index, lanes)),
         "load_steps": (_load_steps, lambda values, _first: lanes(values, index)),

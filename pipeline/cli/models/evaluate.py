@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import listing
@@ -48,6 +48,7 @@ from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _classification_lines(scores: Classification) -> list[str]:
     return [*lines, f"defined as {scores.definition}"]
 
 
-def _without_empty(record: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(record: JsonObject) -> JsonObject:
     """Return a record without optional keys that are empty."""
     if record.get("given_labels"):
         record["given_labels"] = _without_empty(record["given_labels"])

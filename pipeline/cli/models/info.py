@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted, plain
+from collapsium.storage.data_types import JsonObject
 
-_FIELD_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
+_FIELD_TEXTS: dict[str, Callable[[JsonObject], str]] = {
     "labels": lambda one: (
         f"{counted(one['values'], 'value')}, {counted(one['labels'], 'label')} in "
         f"{counted(one['documents'], 'document')}"

@@ -47,7 +47,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
@@ -59,6 +59,7 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.charts import times
 from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.lazy_module import LazyModule
 
@@ -209,7 +210,7 @@ def _print_labels(table: pipeline.LabelTopics) -> None:
             print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
 
 
-def _record(topic: pipeline.Topic, several: bool) -> dict[str, Any]:
+def _record(topic: pipeline.Topic, several: bool) -> JsonObject:
     """Return a topic for JSON."""
     value = "loading" if topic.signed else "probability"
     tree = {} if topic.level is None else {"parent": topic.parent, "level": topic.level, "below": topic.below}
@@ -224,7 +225,7 @@ def _record(topic: pipeline.Topic, several: bool) -> dict[str, Any]:
     }
 
 
-def _records(entries: Sequence[pipeline.Topic], several: bool) -> list[dict[str, Any]]:
+def _records(entries: Sequence[pipeline.Topic], several: bool) -> list[JsonObject]:
     """Return topics for JSON; folded nodes are counted at the node above them."""
     records = {
         topic.id: _record(topic, several) for topic in entries if not isinstance(topic, tree_folding.FoldedNodes)

@@ -64,7 +64,10 @@ class SampleProbability:
         SampleProbability
             Its parts.
         """
-        parent, documents, depth = global_state.node_parent, global_state.node_documents, global_state.alpha.size
+        parent, depth = global_state.node_parent, global_state.alpha.size
+        documents, tokens = (
+            counts.astype(np.int64, copy=False) for counts in (global_state.node_documents, global_state.topic)
+        )
         level, group = global_state.levels, histograms.group_ids
         group_level = np.where(group < depth, group, level[np.maximum(group - depth, 0)])
         word_histogram = np.zeros((depth, histograms.word_histogram.shape[1]), dtype=np.int64)
@@ -73,7 +76,7 @@ class SampleProbability:
         below = np.flatnonzero(level > 0)
         return cls(
             global_state.words,
-            [global_state.topic[level == one] for one in range(depth)],
+            [tokens[level == one] for one in range(depth)],
             word_histogram,
             histograms.word_count_ids,
             histograms.level_histogram,

@@ -20,6 +20,7 @@ from collapsium.pipeline.reporting.curves import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.page.publication import notes_of, version_of
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import CollapsiumError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import has_consensus, members_of, reference_of, samples_of
@@ -77,7 +78,7 @@ class Material:
     """
 
     name: str
-    record: dict[str, Any]
+    record: JsonObject
     members: list[tuple[str, Events]]
     model: Model
     member: str
@@ -158,7 +159,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
     )
 
 
-def _record_and_events(run: str | os.PathLike[str]) -> tuple[dict[str, Any], list[tuple[str, Events]], list[str]]:
+def _record_and_events(run: str | os.PathLike[str]) -> tuple[JsonObject, list[tuple[str, Events]], list[str]]:
     if not Folder(run).exists(RUN_RECORD):
         return {}, [], ["This is a model without its run, so its convergence is not shown."]
     notes: list[str] = []

@@ -19,6 +19,7 @@ from collapsium.pipeline.reporting.page import time as timeview
 from collapsium.pipeline.reporting.page.context import Material
 from collapsium.pipeline.reporting.page.publication import facts_of
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
 
 # The map's width, about a pixel a unit on a wide screen, and its font sizes; a narrow screen shows it half as large.
@@ -89,7 +90,7 @@ def _rounded(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def script_data(material: Material) -> dict[str, Any]:
+def script_data(material: Material) -> JsonObject:
     """Return the data of the page's script, as JSON values; texts have no control characters."""
     words: dict[str, int] = {}
     summary, names = material.summary, material.model.vocabulary.words
@@ -256,7 +257,7 @@ def time_view(material: Material) -> timeview.TimeView | None:
     return timeview.view(by_period(dates), material.topics)
 
 
-def label_lifts(material: Material) -> dict[str, Any]:
+def label_lifts(material: Material) -> JsonObject:
     """Return the template's function that ranks the topics of a label, and whether lifts refer to document means."""
     # Models of older releases have no mean proportions over documents; shares of the tokens stand for them.
     overall = {topic.id: topic.share for topic in material.topics}
@@ -270,7 +271,7 @@ def label_lifts(material: Material) -> dict[str, Any]:
     return {"lifted": lifted, "lifts_of_documents": bool(known)}
 
 
-def stability(material: Material) -> dict[str, Any] | None:
+def stability(material: Material) -> JsonObject | None:
     """Return a histogram of the topics' stability with its mean; None if there is no other fit."""
     values = [topic.stability for topic in material.topics if topic.stability is not None]
     if not values:
@@ -307,7 +308,7 @@ def support_rows(material: Material) -> list[tuple[int, int, float]]:
     return rows if material.joined else []
 
 
-def member_rows(material: Material) -> list[dict[str, Any]]:
+def member_rows(material: Material) -> list[JsonObject]:
     """Return a row for each member of an ensemble."""
     if len(material.members) < 2:
         return []

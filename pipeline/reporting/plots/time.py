@@ -8,7 +8,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.style import COLOURS, SALT, integer_ticks, new_panels, saved
 from collapsium.pipeline.reporting.text_layout import shortened
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.printable import CsvRows
 
@@ -163,7 +164,7 @@ def csv_of(time_shares: TimeShares) -> bytes:
     return sink.getvalue().encode()
 
 
-def record_of(time_shares: TimeShares) -> dict[str, Any]:
+def record_of(time_shares: TimeShares) -> JsonObject:
     """Return the shares as JSON values: an object for each period, and notes on the reading of dates."""
     dates = time_shares.summary
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.io.folder import Folder
@@ -30,7 +29,7 @@ class _Records:
         self._id_option = options.id
         self.id = ""
         self.ids: list[str] = []
-        self.columns: dict[str, list[Any]] = {}
+        self.columns: dict[str, list[object]] = {}
         self.replaced = 0
 
     def requested(self, path: str, names: list[str]) -> list[str]:
@@ -47,7 +46,7 @@ class _Records:
             )
         self.id = field
 
-    def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+    def add(self, path: str, record: Mapping[str, object], where: Callable[[], str]) -> None:
         if not self.id:
             self._choose_id(path, record, where)
         row = len(self.ids)
@@ -57,7 +56,7 @@ class _Records:
             column.extend([None] * (row - len(column)))
             column.append(value)
 
-    def fields(self) -> dict[str, list[Any]]:
+    def fields(self) -> dict[str, list[object]]:
         """Return the values of all fields except the ids, a value for each record; None for missing values."""
         rows = len(self.ids)
         padded = {name: values + [None] * (rows - len(values)) for name, values in self.columns.items()}
@@ -85,7 +84,7 @@ class SideFile(ShortRepr):
     path: str
     name: str
     ids: list[str] | None
-    fields: dict[str, list[Any]]
+    fields: dict[str, list[object]]
     texts: bool = False
 
 
@@ -128,7 +127,7 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
         raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
     if len(files) > 1:
         raise InputError(path, f"expected one file with a line a document, found {len(files):,} files")
-    return SideFile(path, name, None, {name or stem_of(path): _labels_of_lines(files[0], options)})
+    return SideFile(path, name, None, {name or stem_of(path): [*_labels_of_lines(files[0], options)]})
 
 
 def named_file(source: str, flag: str) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -106,7 +105,7 @@ class Fields:
         }
 
 
-def id_of(path: str, record: Mapping[str, Any], field: str, where: Callable[[], str]) -> str:
+def id_of(path: str, record: Mapping[str, object], field: str, where: Callable[[], str]) -> str:
     """Return the id of a record.
 
     Parameters
@@ -159,7 +158,7 @@ def require_columns(path: str, names: list[str], fields: Fields) -> None:
             raise InputError(path, f"no column {field!r} (`{flag}`){near(field, names)}; there are {named(names)}")
 
 
-def require_field(path: str, record: Mapping[str, Any], field: str, flag: str, where: Callable[[], str]) -> None:
+def require_field(path: str, record: Mapping[str, object], field: str, flag: str, where: Callable[[], str]) -> None:
     """Raise an error if a record lacks the field of the option `flag`; the error names the existing fields."""
     if field not in record:
         raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,7 @@ class Into(Protocol):
     def requested(self, path: str, names: list[str]) -> list[str]:
         """Return the columns of a table to read."""
 
-    def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+    def add(self, path: str, record: Mapping[str, object], where: Callable[[], str]) -> None:
         """Add a record of a file."""
 
 
@@ -104,7 +104,7 @@ class Gathering:
         self._ids: list[str] = []
         self._texts: list[bytes] = []
         self._segments: list[int] = []
-        self._columns: dict[str, list[Any]] = {name: [] for name in self._kinds}
+        self._columns: dict[str, list[object]] = {name: [] for name in self._kinds}
         self._origins: list[tuple[str, int]] = []
         self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("id", "text")}
         self._seen: set[str] = set()
@@ -118,7 +118,7 @@ class Gathering:
         require_columns(path, names, self._fields)
         return [name for name in self._fields.flags if name in names]
 
-    def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+    def add(self, path: str, record: Mapping[str, object], where: Callable[[], str]) -> None:
         """Add a record of a file.
 
         Parameters
@@ -151,7 +151,7 @@ class Gathering:
         else:
             self._origins.append((path, 1))
 
-    def _parts_of(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> list[str]:
+    def _parts_of(self, path: str, record: Mapping[str, object], where: Callable[[], str]) -> list[str]:
         """Return the text of a record as a list of its segments, or as a list of one text."""
         field, cut = self._fields.text, self._cut
         text = record.get(field, ABSENT)
@@ -172,7 +172,7 @@ class Gathering:
             raise InputError(path, f"expected a list of strings in field {field!r} (`text`), {more}", where())
         return [part or "" for part in text]
 
-    def _add_further(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+    def _add_further(self, path: str, record: Mapping[str, object], where: Callable[[], str]) -> None:
         fields, columns = self._fields, self._columns
         if self._unseen:
             present = self._unseen & record.keys()

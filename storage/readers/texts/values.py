@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from typing import Any
 
 
 def clean(text: str) -> str:
@@ -13,7 +12,7 @@ def clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def as_text(value: Any) -> str | None:
+def as_text(value: object) -> str | None:
     """Return a title as text; raise `ValueError` for values other than texts, integers and dates."""
     if value is None or isinstance(value, str):
         return None if value is None else clean(value)
@@ -24,7 +23,7 @@ def as_text(value: Any) -> str | None:
     raise ValueError("a string")
 
 
-def as_date(value: Any) -> str | None:
+def as_date(value: object) -> str | None:
     """Return a date as text; integral floats lose their point, because columns with missing years are floats."""
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -33,7 +32,7 @@ def as_date(value: Any) -> str | None:
     return as_text(value)
 
 
-def as_labels(value: Any) -> list[str]:
+def as_labels(value: object) -> list[str]:
     """Return the labels of a field; raise `ValueError` for values other than texts, integers and lists of them."""
     if value is None or value == "":
         return []
@@ -46,7 +45,7 @@ def as_labels(value: Any) -> list[str]:
     raise ValueError("a string or a list of strings")
 
 
-def as_number(value: Any) -> float | None:
+def as_number(value: object) -> float | None:
     """Return a covariate, None if missing; raise `ValueError` for values that are not finite numbers."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None

@@ -249,10 +249,13 @@ class GibbsNcrpLocal(GibbsNcrpDocuments):
 
     Attributes
     ----------
+    document_level : numpy.ndarray of int32, shape (documents, levels)
+        n_dl.
     token_level : numpy.ndarray of uint8, shape (tokens,)
         z.
     """
 
+    document_level: npt.NDArray[np.int32]
     token_level: npt.NDArray[np.uint8]
 
 
