@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-
-from fsspec import AbstractFileSystem
-from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
+from typing import TYPE_CHECKING
 
 from collapsium.storage.io import local
 from collapsium.storage.io.retry import with_retries
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem, core
+    from fsspec.implementations import local as local_files
+else:
+    core = LazyModule("fsspec.core")
+    local_files = LazyModule("fsspec.implementations.local")
 
 
 class File:
@@ -24,7 +29,7 @@ class File:
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        fs, path = url_to_fs(os.fspath(url))
+        fs, path = core.url_to_fs(os.fspath(url))
         self._fs: AbstractFileSystem = fs
         self._path = str(path)
 
@@ -39,7 +44,7 @@ class File:
 
     def put(self, source: Path) -> None:
         """Copy a local file here; a local target is written atomically."""
-        if isinstance(self._fs, LocalFileSystem):
+        if isinstance(self._fs, local_files.LocalFileSystem):
             with_retries(self._path, lambda: local.copy_atomically(source, Path(self._path)))
         else:
             with_retries(self._path, lambda: self._fs.put_file(str(source), self._path))
