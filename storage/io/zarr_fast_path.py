@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import numcodecs.zstd
 import numpy as np
 
 from collapsium.storage.data_types import AnyArray, DType, Json
@@ -23,9 +22,12 @@ from collapsium.storage.lazy_module import LazyModule
 if TYPE_CHECKING:
     from types import EllipsisType
 
+    from numcodecs import zstd
+
     from collapsium.storage.io import digest_store
 else:
     digest_store = LazyModule("collapsium.storage.io.digest_store")
+    zstd = LazyModule("numcodecs.zstd")
 
 
 METADATA = "zarr.json"
@@ -113,15 +115,15 @@ def described_group(attributes: Mapping[str, Json]) -> bytes:
 
 
 @functools.lru_cache(maxsize=1)
-def _encoder() -> numcodecs.zstd.Zstd:
+def _encoder() -> zstd.Zstd:
     """Return the codec that `usual_text` names."""
-    return numcodecs.zstd.Zstd(**ZSTD)
+    return zstd.Zstd(**ZSTD)
 
 
 @functools.lru_cache(maxsize=1)
-def _decoder() -> numcodecs.zstd.Zstd:
+def _decoder() -> zstd.Zstd:
     """Return a codec for decompression, for which the level does not matter."""
-    return numcodecs.zstd.Zstd()
+    return zstd.Zstd()
 
 
 def write_array(
