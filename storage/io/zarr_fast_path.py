@@ -93,14 +93,14 @@ def usual_text(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *,
     if dtype.kind not in DTYPE_KINDS:
         raise ValueError(f"expected numbers, found {dtype}")
     order = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
-    zstd = [{"name": "zstd", "configuration": ZSTD}]
+    codec = [{"name": "zstd", "configuration": ZSTD}]
     fields = {
         "shape": list(shape),
         "data_type": dtype.name,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": {"b": False, "f": 0.0}.get(dtype.kind, 0),
-        "codecs": [{"name": "bytes", **order}, *(zstd if compress else [])],
+        "codecs": [{"name": "bytes", **order}, *(codec if compress else [])],
         "attributes": {},
         "zarr_format": 3,
         "node_type": "array",
