@@ -26,7 +26,23 @@ from collapsium.storage.io.toml_files import parse_toml
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+RECORDED = "recorded"
+"""Context of the validation of options that come out of a record."""
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+
+
+def require_named(info: ValidationInfo) -> None:
+    """Raise `ValueError` for the name of a file that comes out of a record.
+
+    Only users name files of options. Records have the contents, and anyone may have written them.
+
+    Parameters
+    ----------
+    info : pydantic.ValidationInfo
+        The validation, with the context `RECORDED` for options of a record.
+    """
+    if info.context == RECORDED:
+        raise ValueError("expected a table, as a record names no file")
 
 
 @dataclass(frozen=True)

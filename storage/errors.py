@@ -71,6 +71,10 @@ class DamagedError(InputError):
     """A file of our own does not match its digest or its format."""
 
 
+class NotFiniteError(DamagedError):
+    """A figure of a fit is not finite, as the arrays that it went on from hold what no fit gives."""
+
+
 class NoVocabularyError(InputError):
     """Counts of numbered words have no vocabulary."""
 

@@ -58,6 +58,7 @@ def draw_sources(folder: Path) -> None:
                 record["tag"] = [f"tag{topic}" for topic in own]
                 file.write(json.dumps(record) + "\n")
     (folder / "network.toml").write_text(DIAMOND, encoding="utf-8")
+    (folder / "seeds.toml").write_text(f"first = {WORDS[:3]}\nsecond = {WORDS[60:63]}\n", encoding="utf-8")
     centres = [[draw.gauss(0, 3) for _ in range(6)] for _ in range(4)]
     with (folder / "vectors.csv").open("w", encoding="utf-8") as file:
         file.write(",".join(f"x{column}" for column in range(6)) + "\n")
@@ -92,7 +93,13 @@ CASES = {
     "texts lda best restart": "--family lda --topics 4 --restarts 2 --keep best",
     "texts lda tolerance": "--family lda --topics 4 --tolerance 0.01 --iterations 60",
     "texts lda warm": "--family lda --topics 5 --warm 'texts lda'",
+    "texts lda weights": "--family lda --topics 4 --weights log-tf-idf",
+    "texts lda seeds": "--family lda --topics 4 --seeds seeds.toml --weights idf",
+    "texts lda start": "--family lda --topics 4 --start clusters --start-strength 2",
+    "texts lda consensus": "--family lda --topics 4 --restarts 3 --combine consensus",
     "texts hdp": "--family hdp --topics 8",
+    "texts hdp start": "--family hdp --topics 6 --start tree --weights entropy",
+    "texts hdp consensus": "--family hdp --topics 6 --restarts 2 --combine consensus --seeds seeds.toml",
     "texts hdp many topics": "--family hdp --topics 140 --hold 3",
     "texts hdp dense": "--family hdp --topics 6 --responsibilities dense",
     "texts hdp second order": "--family hdp --topics 5 --order 2 --learn alpha,gamma,pi,beta,tau",
@@ -101,6 +108,8 @@ CASES = {
     "texts hdp stochastic": "--family hdp --topics 6 --schedule stochastic --passes 2 --batch-shards 2",
     "texts hdp warm": "--family hdp --topics 6 --warm 'texts gibbs-hdp'",
     "texts vb-lda": "--family vb-lda --topics 4",
+    "texts vb-lda weights": "--family vb-lda --topics 4 --weights idf --start documents",
+    "texts keyword-lda": "--family keyword-lda --topics 4 --seeds seeds.toml --learn asymmetric-alpha",
     "texts vb-lda learned": "--family vb-lda --topics 4 --even-sweeps 4 --learn asymmetric-alpha,beta",
     "texts hdsp": "--family hdsp --topics 6",
     "texts hdsp linear": "--family hdsp --topics 5 --scaling linear --labels tag --covariates stars",
@@ -108,6 +117,7 @@ CASES = {
     "texts gibbs-lda": "--family gibbs-lda --topics 4",
     "texts gibbs-lda learned": "--family gibbs-lda --topics 4 --learn asymmetric-alpha,beta",
     "texts gibbs-lda samples": "--family gibbs-lda --topics 4 --samples 3 --sample-every 2",
+    "texts gibbs-lda consensus": "--family gibbs-lda --topics 4 --samples 3 --sample-every 2 --combine consensus",
     "texts gibbs-lda warm": "--family gibbs-lda --topics 4 --warm 'texts lda'",
     "texts gibbs-hdp": "--family gibbs-hdp",
     "texts gibbs-hdp many topics": "--family gibbs-hdp --start-topics 40 --learn '[]'",

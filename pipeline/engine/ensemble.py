@@ -159,7 +159,7 @@ class Ensemble:
         consensus = self._consensus_fit() if self._request.has_consensus else None
         if pending and consensus is not None:
             consensus.discard()
-        begun = consensus is not None and consensus.has_begun
+        begun = consensus is not None and not pending and resumed and consensus.look()
         self._begin(events, finished, sent=sent, resumed=resumed, begun=begun)
         joined = None
         try:
@@ -212,7 +212,8 @@ class Ensemble:
         """Return the event of a finished member."""
         run = self._target.in_member(number)
         events = run.events()
-        last = next(event for event in reversed(events) if event["event"] == "iteration")
+        # The run is at its end, but lines before that may be missing, as anyone may have written them.
+        last = next((event for event in reversed(events) if event["event"] == "iteration"), {})
         end = next(event for event in reversed(events) if event["event"] == "end")
         outcome: MemberEvent = {
             "event": "member",

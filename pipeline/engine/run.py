@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from collapsium.pipeline.engine.event_log import EventLog
@@ -23,10 +23,16 @@ from collapsium.pipeline.engine.state import Problem, Progress, State
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import initial_event
-from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, LockedError, TakenOverError
+from collapsium.storage.errors import (
+    ClusterError,
+    CollapsiumError,
+    DamagedError,
+    LockedError,
+    NotFiniteError,
+    TakenOverError,
+)
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE
-from collapsium.storage.runs.topic_names import TopicName
 from collapsium.workers.arrays.state import GlobalState
 
 FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
@@ -249,9 +255,9 @@ class ActiveRun:
         checkpointer.save_last()
         state = folded_in(problem, executor, checkpointer.last.state)
         seen = self._processors.seen
-        names = names_in(self._target.model)
-        save_model(self._target.model, self._request.corpus, problem, executor, state, seen, self._log.notice)
-        self._inherit_names(names)
+        model, names = self._target.model, names_in(self._target.model).values()
+        save_model(model, self._request.corpus, problem, executor, state, seen, self._log.notice, names)
+        self._inherit_names()
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         reason = self._stop_reason if early and self._stop_reason else DONE[early]
         end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
@@ -259,11 +265,12 @@ class ActiveRun:
         self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
         return Model(self._target.folder.url)
 
-    def _inherit_names(self, names: Mapping[int, TopicName]) -> None:
-        """Carry names of topics over to the new model; what cannot be carried never costs the model."""
+    def _inherit_names(self) -> None:
+        """Carry names of topics over from the model that the run began from; what cannot be never costs the model."""
         warm = self._request.warm
         try:
-            inherit_names(Model(self._target.model.url), names, None if warm is None else warm.url)
+            if warm is not None:
+                inherit_names(Model(self._target.model.url), Model(warm.url))
         except CollapsiumError as error:
             self._log.notice(f"the names of the topics were not carried over: {error}")
 
@@ -277,7 +284,7 @@ class ActiveRun:
         # Frames hold pending sweeps, after which the checkpoint would come.
         traceback.clear_frames(error.__traceback__)
         iteration = checkpointer.saved_iteration
-        if checkpointer.last is not None and not isinstance(error, (ClusterError, LockedError)):
+        if checkpointer.last is not None and not isinstance(error, (ClusterError, LockedError, NotFiniteError)):
             reached = checkpointer.last.state.iteration
             log.send({"event": "saving", "iteration": reached, "elapsed": elapsed, "reason": reason})
             try:

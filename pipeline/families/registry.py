@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
+from collapsium.pipeline.options import RECORDED
 from collapsium.storage.errors import OptionError, suggestion
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def shard_model(family: str, options: Mapping[str, object]) -> AnyShardModel:
     ShardModel
         The half for the shards, which travels with the tasks.
     """
-    return load_family(family).make_shard_model(make_options(family, options))
+    return load_family(family).make_shard_model(recorded_options(family, options))
 
 
 def require_schedule(family: str, schedule: str) -> None:
@@ -131,8 +132,13 @@ def require_corpus(family: str, corpus: Corpus) -> None:
     corpus.require(load_family(family).corpus_kind, f"family '{family}'")
 
 
+def recorded_options(family: str, options: Mapping[str, object]) -> FamilyOptions:
+    """Check a family's options that come out of a record, which may name no file; see `make_options`."""
+    return _checked(family, options, (), RECORDED)
+
+
 def make_options(family: str, options: Mapping[str, object], others: Iterable[str] = ()) -> FamilyOptions:
-    """Check a family's options.
+    """Check a family's options, as a user gives them.
 
     Parameters
     ----------
@@ -153,6 +159,10 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
     OptionError
         An option is unknown, missing or out of range.
     """
+    return _checked(family, options, others, None)
+
+
+def _checked(family: str, options: Mapping[str, object], others: Iterable[str], context: str | None) -> FamilyOptions:
     declared = load_family(family).Options
     options = {declared.former_names.get(name, name): value for name, value in options.items()}
     for name in options:
@@ -160,7 +170,7 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
             near = elsewhere(name) or suggestion(name, (*declared.model_fields, *others))
             raise OptionError(f"unknown option '{name}' of family '{family}'{near}")
     try:
-        return declared.model_validate(dict(options))
+        return declared.model_validate(dict(options), context=context)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "options"

@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.options import require_named
 from collapsium.storage.errors import near
 from collapsium.storage.readers.weights_file import read_weights
 
@@ -54,10 +55,11 @@ class WeightedOptions(FamilyOptions):
 
     @field_validator("weights", mode="before")
     @classmethod
-    def _as_table(cls, value: object) -> object:
+    def _as_table(cls, value: object, info: ValidationInfo) -> object:
         if value is None or isinstance(value, WeightTable) or (isinstance(value, str) and value in FORMULAS):
             return value
         if isinstance(value, (str, os.PathLike)):
+            require_named(info)
             path = os.fspath(value)
             try:
                 return _table(read_weights(path))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.recorded_urls import recorded_url
@@ -49,6 +50,9 @@ MAX_STAGES = 64
 MAX_SAMPLES = 10_000
 """Largest number of posterior samples of a run, each a model on disk."""
 
+MAX_START_STRENGTH = 1e9
+"""Largest number of tokens with which a start stays in a document's prior, far above the length of any document."""
+
 Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
 
 
@@ -74,6 +78,21 @@ class WarmPlace(_Fields):
     topics: Count
     local_states: str = ""
     members: Annotated[tuple[WarmPlace, ...], Field(max_length=MAX_RESTARTS)] = ()
+
+
+class StartPlace(_Fields):
+    """The start of a fit: the way that it is computed, or ``file`` with the URL and the digest of its proportions."""
+
+    kind: Literal["file", "clusters", "documents", "tree"]
+    url: str = ""
+    digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+    strength: Annotated[Number, Field(ge=0, le=MAX_START_STRENGTH)] = 0.0
+
+    @model_validator(mode="after")
+    def _file_has_a_place(self) -> StartPlace:
+        if (self.kind == "file") != bool(self.url) or bool(self.url) != bool(self.digest):
+            raise ValueError("expected the URL and the digest of a file, and of nothing else")
+        return self
 
 
 class LimitsRecord(_Fields):
@@ -119,6 +138,7 @@ class RunRecord(_Fields):
     heldout: CorpusPlace | None
     versions: dict[str, str] = {}
     warm: WarmPlace | None = None
+    start: StartPlace | None = None
     restarts: Restarts = 0
     keep: Literal["all", "best"] = "all"
     combine: Literal["predictions", "consensus"] = "predictions"
@@ -288,7 +308,16 @@ class Run:
     def _line(self, event: JsonObject) -> bytes:
         """Return an event as a line, with the generation of its writer."""
         by = {"generation": self.generation} if self.generation else {}
-        return (json.dumps({**event, **by}, allow_nan=False) + "\n").encode()
+        try:
+            return (json.dumps({**event, **by}, allow_nan=False) + "\n").encode()
+        except ValueError:
+            figures = [(name, value) for name, value in event.items() if isinstance(value, float)]
+            fault = next((f"{name} {value}" for name, value in figures if not math.isfinite(value)), "others")
+            raise NotFiniteError(
+                self.folder.url,
+                f"expected finite figures, found {fault}; no more is written, and the last checkpoint stays",
+                f"iteration {event.get('iteration', 0)}",
+            ) from None
 
     def replace_events(self, events: Sequence[JsonObject]) -> None:
         """Replace all events."""

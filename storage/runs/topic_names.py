@@ -108,7 +108,11 @@ def read_names(folder: Folder, record: ModelRecord) -> dict[int, TopicName]:
     if not folder.exists(RECORD):
         return {}
     path = f"{folder.url}/{RECORD}"
-    names = check(NamesRecord, read_record(folder, RECORD, KIND, VERSION, oldest=VERSION), path)
+    try:
+        names = check(NamesRecord, read_record(folder, RECORD, KIND, VERSION, oldest=VERSION), path)
+    except DamagedError as error:
+        hint = f"{error.expected}; the model is whole: rename the file, and its topics have no names"
+        raise DamagedError(error.path, hint, error.where) from None
     if names.model != digest_of_model(record):
         raise DamagedError(path, "it has the names of another model")
     by_id = {one.id: one for one in names.names}

@@ -42,6 +42,10 @@ KINDS = (
     {"family": "gibbs-ncrp", "eta": 0.05, "gamma": 5.0},
     {"family": "lda", "topics": 3, "samples": 2, "sample_every": 2},
     {"family": "hdp", "topics": 3, "restarts": 2},
+    {"family": "lda", "topics": 3, "restarts": 2, "combine": "consensus"},
+    {"family": "gibbs-lda", "topics": 3, "samples": 2, "sample_every": 1, "combine": "consensus"},
+    {"family": "lda", "topics": 3, "weights": "log-tf-idf", "start": "documents", "start_strength": 2.0},
+    {"family": "hdp", "topics": 3, "restarts": 2, "start": "clusters", "combine": "consensus"},
 )
 
 

@@ -7,6 +7,7 @@ bounds (``NUMBA_BOUNDSCHECK=1``), or not compiled where ``NUMBA_DISABLE_JIT=1`` 
 """
 
 import contextlib
+import csv
 import io
 import json
 import os
@@ -22,6 +23,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+
+from collapsium.storage.printable import CONTROLS, csv_cell
 
 SECONDS = 120  # that a command may take; those here take less than one
 FAMILIES = {
@@ -245,6 +248,7 @@ def commands_for(family, draw):
     yield from (["split", "c", "train", "held"], ["fit", "train", "again", "--heldout", "held", *fit])
     yield ["evaluate", "again", "--heldout", "held", *here]
     yield ["predict", "other", "c", "predicted.csv", "--field", "f", *here]
+    yield from draw.choice(topic_commands(draw.choice(["run", "other"]), fit, here))
     yield draw.choice([
         ["flatten", "c", "flat"],
         ["split", "c", "a", "b", "--documents"],
@@ -252,6 +256,40 @@ def commands_for(family, draw):
         ["plot", "run", "x.svg", "--what", "time"],
         ["estimate", "c", "--family", family, *FAMILIES[family]],
     ])  # fmt: skip
+
+
+def topic_commands(model, fit, here):
+    """Ways to weigh, begin, join, edit and name the topics of a hostile corpus, or of a model, as far as a family has them."""
+    pairs = [("w0", "0.5"), ("w1", "3"), ("=1+1", "2")]
+    Path("weights.csv").write_text("".join(f"{word},{weight}\n" for word, weight in pairs))
+    Path("seeds.toml").write_text('"=first" = ["w0"]\n')
+    named = ["topics", model, "--name", "command:printf '=\\033[2Jx\\u202e'"]
+    return [
+        [named, ["export", model, "csv", "--to", "csv"], ["report", model, "named.html"], ["verify", model]],
+        [["edit", model, "merged", "--merge", "0,1", "--rename", "0=\x1b[2J=x"], ["topics", "merged"], ["report", "merged", "m.html"]],
+        [["edit", model, "divided", "--split", "0"], ["edit", model, "fewer", "--delete", "0"], ["infer", "divided", "c", "d.csv", *here]],
+        *([["fit", "c", f"weighted-{name}", "--weights", name, *fit]] for name in ("log-tf-idf", "entropy", "weights.csv")),
+        *([["fit", "c", f"begun-{name}", "--start", name, *fit]] for name in ("clusters", "documents", "tree")),
+        [["infer", model, "c", "s.parquet", *here], ["fit", "c", "begun", "--start", "s.parquet", "--start-strength", "2", *fit]],
+        [["fit", "c", "warmed", "--warm", model, *fit], ["topics", "warmed"]],
+        [["fit", "c", "seeded", "--seeds", "seeds.toml", *fit], ["fit", "c", "key", *fit, "--family", "keyword-lda", "--topics", "2", "--seeds", "seeds.toml"]],
+        [["fit", "c", "joined", "--restarts", "2", "--combine", "consensus", *fit], ["topics", "joined"], ["infer", "joined", "c", "j.csv", *here]],
+        [["evaluate", model, "--metrics", "all", "--unseen", "c", "--coherence", "c", *here]],
+    ]  # fmt: skip
+
+
+def unsafe(said, place):
+    """Return what a terminal or a spreadsheet would run of what was printed, and of CSV files; None where nothing."""
+    found = CONTROLS.search(said)
+    if found is not None:
+        return f"the control character {found[0]!r} was printed"
+    for path in sorted(place.rglob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as handle:
+            cells = [cell for row in csv.reader(handle) for cell in row] if path.name != "weights.csv" else []
+        formula = next((cell for cell in cells if cell != csv_cell(cell)), None)
+        if formula is not None:
+            return f"{path.name} has the formula {formula[:40]!r}"
+    return None
 
 
 def try_path(seed, place, *, family=None):
@@ -288,6 +326,9 @@ def try_path(seed, place, *, family=None):
                 signal.alarm(0)
             if code not in (0, 1, 2) or "this is a bug" in said.getvalue() or "Error: " in said.getvalue():
                 return f"seed {seed} ({family}): {' '.join(words)}: exit {code}: {said.getvalue()[-500:]}"
+            fault = unsafe(said.getvalue(), place)
+            if fault is not None:
+                return f"seed {seed} ({family}): {' '.join(words)}: {fault}"
     return None
 
 

@@ -1,5 +1,7 @@
 """Kills and full disks at every file operation of a command: the same command again must end well, and leave nothing.
 
+A fit that has its record is gone on with instead, and its models must be those of an undisturbed one.
+
 ``python -m tests.chaos.operations [EVERY] [COMMAND ...]`` tries each operation, or each so many, of commands. The command runs in a child
 of this process, which an audit hook ends, or has fail, at one of its operations; what it leaves is then given to the
 same command, and must become what an undisturbed one makes.
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from collapsium.pipeline import flatten, ingest
+from collapsium.pipeline import fit, flatten, ingest, name_topics
 from collapsium.pipeline.cli.main import main as collapsium
 
 EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate"}
@@ -80,9 +82,17 @@ def run(words, place, number=None, kind="kill"):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text, int(met or 0)
 
 
-def files_of(folder):
-    """All files of a folder, and what is in them."""
-    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+def files_of(folder, name=""):
+    """All files of a folder, and what is in them; of a run that is fitted its models, as all else has times."""
+    files = {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    return {file: data for file, data in files.items() if name not in FITS or "model" in file.split("/")}
+
+
+def again_of(name, words, place):
+    """Return the words that go on with a command."""
+    if name in FITS and "--resume" not in words and (place / "made/run.json").exists():
+        return ["fit", "--resume", "made", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"]
+    return words
 
 
 def seeds(place):
@@ -96,8 +106,11 @@ def seeds(place):
     (place / "new.csv").write_text("1,2\n3,4\n")
     ingest(place / "old.csv", place / "vectors", format="vectors")
     flatten(place / "corpus", place / "sentences")
+    fit(place / "corpus", place / "run", family="lda", topics=3, iterations=2, scheduler="serial")
+    name_topics(place / "run", lambda words, documents: f"about {words[0]}")
 
 
+FIT = ["--topics", "3", "--iterations", "2", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"]
 COMMANDS = {
     "append": ["append", "corpus", "new.jsonl", "--grow", "--scheduler", "serial"],
     "append-vectors": ["append", "vectors", "new.csv"],
@@ -107,18 +120,35 @@ COMMANDS = {
     "split-documents": ["split", "corpus", "train", "held", "--documents", "--fraction", "0.5", "--seed", "3"],
     "split-labels": ["split", "corpus", "train", "held", "--drop-labels", "0.5"],
     "flatten": ["flatten", "corpus", "made"],
-}
+    "ingest-normalised": [
+        "ingest", "old.jsonl", "made", "--normalise", "stem:english", "--phrases", "count", "--phrase-count", "2",
+        "--segments", "sentences", "--scheduler", "serial",
+    ],
+    "edit": ["edit", "run", "made", "--merge", "0,1", "--rename", "2=by hand", "--workers", "1"],
+    "edit-split": ["edit", "run", "made", "--split", "0", "--workers", "1"],
+    "name": ["topics", "run", "--name", "command:echo named"],
+    "fit": ["fit", "corpus", "made", "--family", "lda", *FIT, "--weights", "idf", "--start", "documents"],
+    "fit-named": ["fit", "--resume", "run", "--iterations", "4", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"],
+    "consensus": ["fit", "corpus", "made", "--family", "lda", *FIT, "--restarts", "2", "--combine", "consensus"],
+    "samples": [
+        "fit", "corpus", "made", "--family", "gibbs-lda", *FIT, "--samples", "2", "--sample-every", "1",
+        "--combine", "consensus",
+    ],
+}  # fmt: skip
+FITS = ("fit", "fit-named", "consensus", "samples")
 APPENDING = ("append", "append-vectors")
-WHOLE = tuple(name for name in COMMANDS if name not in APPENDING)
+AGAIN = (*APPENDING, *FITS, "name")
+"""Commands that are given again in any case: their outputs are there before they are done."""
+WHOLE = tuple(name for name in COMMANDS if name not in AGAIN)
 
 
 def judge(name, words, expected, code, place):
     """Give the same command what a disturbed one has left, and return what is wrong with what comes of it."""
-    again, said, _ = run(words, place)
+    again, said, _ = run(again_of(name, words, place), place)
     # What is there once it has its name is whole; only the exit code of the process that was killed is not known.
     if again != DONE and not (code == KILLED and name in WHOLE and "exists already" in said):
         return f"the same command again: exit code {again}, {said.strip()[-300:]}"
-    found = files_of(place)
+    found = files_of(place, name)
     if found != expected:
         other = {one for one in {*found, *expected} if found.get(one) != expected.get(one)}
         return f"other files than those of an undisturbed run: {sorted(other)[:5]}"
@@ -143,7 +173,7 @@ def try_all(name, kinds=("kill", "full"), every=1):
         lay()
         code, said, operations = run(words, place)
         assert code == DONE, said
-        expected = files_of(place)
+        expected = files_of(place, name)
         for kind in kinds:
             for number in range(0, operations, every):
                 lay()
@@ -152,9 +182,9 @@ def try_all(name, kinds=("kill", "full"), every=1):
                 raw = code not in (DONE, 1, KILLED) or "Traceback" in said or "this is a bug" in said
                 fault = f"exit code {code}: {said.strip()[-300:]}" if raw else None
                 # What an addition has left is cleaned by the next, which is made in any case.
-                if kind == "full" and code == DONE and name not in APPENDING and files_of(place) != expected:
+                if kind == "full" and code == DONE and name not in AGAIN and files_of(place) != expected:
                     fault = "exit code 0, but something is missing or left"
-                if code != DONE or name in APPENDING:
+                if code != DONE or name in AGAIN:
                     fault = fault or judge(name, words, expected, code, place)
                 if fault is not None:
                     wrong.append(f"{kind} at {number} of {operations}: {fault}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from collapsium.pipeline.analysis.document_summary import SummarySource, documents_summary
@@ -14,8 +15,10 @@ from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import digest_of
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
+from collapsium.storage.runs.run import MODEL, Run
 from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
 from collapsium.storage.units import Counting, silent
@@ -75,38 +78,68 @@ def name_topics(
     ------
     AbsentError
         There is no finished model.
+    LockedError
+        Another process works on the run.
     OptionError
         The namer cannot be imported.
     """
     function, label = (load_namer(namer), namer) if isinstance(namer, str) else (namer, "")
     if not callable(function):
         raise OptionError(f"expected a function or its name, found {type(function).__name__}", "namer")
-    model = Model(run)
-    if not model.folder.exists(MODEL_RECORD):
-        raise AbsentError(f"{model.folder.url}: the run is not at its end; names are saved with a finished model")
     report: Callable[[str], object] = notice or str
-    names = read_names(model.folder, model.record)
-    run_topics = topics(run, INPUT.words, **dict(ranking))
-    examples = _examples(run, model, run_topics, options.texts, report)
-    unsaved = 0
-    try:
-        for number, topic in enumerate(run_topics, start=1):
-            before = names.get(topic.id)
-            by_others = topic.id in model.seed_names if before is None else before.by != "namer"
-            if not by_others:
-                named = _named(topic, examples.get(topic.id, []), function, label, before, report)
-                if named is not None and named != before:
-                    names[topic.id] = named
-                    unsaved += 1
-            if unsaved == INPUT.save_every:
-                write_names(model.folder, model.record, names.values())
-                unsaved = 0
-            progress(number)
-    finally:
-        # Answers so far are kept if the command is interrupted.
-        if unsaved:
-            write_names(model.folder, model.record, names.values())
+    with _held(run) as (model, folder):
+        names = read_names(folder, model.record)
+        run_topics = topics(run, INPUT.words, **dict(ranking))
+        examples = _examples(run, model, run_topics, options.texts, report)
+        unsaved = 0
+        try:
+            for number, topic in enumerate(run_topics, start=1):
+                before = names.get(topic.id)
+                by_others = topic.id in model.seed_names if before is None else before.by != "namer"
+                if not by_others:
+                    named = _named(topic, examples.get(topic.id, []), function, label, before, report)
+                    if named is not None and named != before:
+                        names[topic.id] = named
+                        unsaved += 1
+                if unsaved == INPUT.save_every:
+                    write_names(folder, model.record, names.values())
+                    unsaved = 0
+                progress(number)
+        finally:
+            # Answers so far are kept if the command is interrupted.
+            if unsaved:
+                write_names(folder, model.record, names.values())
     return dict(sorted(Model(run).topic_names.items()))
+
+
+@contextmanager
+def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
+    """Hold the lock of the run that a model belongs to, so that the model stays the one that is named.
+
+    Yields
+    ------
+    model : Model
+        The model.
+    folder : Folder
+        Its folder, into which only the lock's owner writes.
+
+    Raises
+    ------
+    AbsentError
+        There is no finished model.
+    LockedError
+        Another process works on the run, or names its topics.
+    """
+    folder = Model(run).folder
+    place, _, name = folder.address.rpartition("/")
+    with ExitStack() as stack:
+        if name == MODEL and (owner := Run(place)).exists():
+            stack.enter_context(owner.held())
+            folder = owner.model
+        model = Model(run)
+        if not model.folder.exists(MODEL_RECORD):
+            raise AbsentError(f"{model.folder.url}: the run is not at its end; names are saved with a finished model")
+        yield model, folder
 
 
 def _named(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from collapsium.pipeline.engine.consensus.matching import join
 from collapsium.pipeline.engine.event_log import EventLog
+from collapsium.pipeline.engine.model_io.checkpoints import part_faults
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
@@ -15,6 +16,7 @@ from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import counted
+from collapsium.storage.errors import DamagedError
 from collapsium.storage.runs.members import member_seed, members_of
 from collapsium.storage.runs.run import CHECKPOINTS
 from collapsium.workers.arrays.state import GlobalState
@@ -42,16 +44,31 @@ class ConsensusFit:
     ) -> None:
         self._request, self._log, self._target = request, log, log.target
         self._loaded, self._executor, self._processors = loaded, executor, processors
+        self._goes_on = False
 
-    @property
-    def has_begun(self) -> bool:
-        """True if the fit has a checkpoint."""
-        return bool(self._target.checkpoints.candidates()[0])
+    def look(self) -> bool:
+        """Return true if the fit goes on from a checkpoint; where none is whole, the members are joined again."""
+        checkpoints, faults = self._target.checkpoints, list[str]()
+        for iteration in checkpoints.candidates()[0]:
+            checkpoint = checkpoints.at(iteration)
+            try:
+                own = part_faults(checkpoint, checkpoint.record(), self._executor)
+            except DamagedError as error:
+                own = [str(error)]
+            if not own:
+                self._goes_on = True
+                return True
+            faults += own
+        if faults:
+            self._log.notice(f"no checkpoint of the consensus is complete: {faults[0]}; its members are joined again")
+            self.discard()
+        return False
 
     def discard(self) -> None:
-        """Remove the model of members that will change, as they go on for more iterations."""
+        """Remove the consensus of members that will change, as they go on for more iterations, or that is damaged."""
         self._target.model.remove()
         (self._target.folder / CHECKPOINTS).remove()
+        self._goes_on = False
 
     def join(self) -> tuple[Problem, GlobalState]:
         """Match the topics of all members, and return the problem of the fit that begins from their means.
@@ -70,7 +87,7 @@ class ConsensusFit:
         """
         request, urls = self._request, [url for _, url in members_of(self._target.folder.url)]
         seed = member_seed(request.seed, request.restarts)
-        if self.has_begun:
+        if self._goes_on:
             return self._loaded.problem_from(seed)
         began = time.perf_counter()
         consensus = join(urls, request.corpus, self._executor)

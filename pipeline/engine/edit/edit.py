@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from collapsium.pipeline.engine.edit.edited_model import EditedModel
 from collapsium.pipeline.engine.edit.options import EditOptions
 from collapsium.pipeline.engine.edit.transfer import delete, split
-from collapsium.pipeline.engine.model_io.summary import summary_of
+from collapsium.pipeline.engine.model_io.save import save_summary
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.families.model import Model, training_corpus
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.errors import AbsentError, CollapsiumError, MismatchError, OptionError
+from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.runs.model import RECORD, ModelRecord, ModelWriter
-from collapsium.storage.runs.summary import write_summary
 from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
 
 
@@ -169,12 +168,7 @@ def _write(place: Folder, edited: EditedModel) -> ModelRecord:
 
 def _summarise(place: Folder, corpus: Corpus | None, executor: Executor) -> list[str]:
     """Write the summary of the model's documents; return a note if there is none."""
-    model = Model(place.url)
-    if corpus is None or not model.fitted:
-        return []
-    try:
-        write_summary(place, summary_of(model, corpus, executor))
-    except CollapsiumError as error:
-        return [f"The model has no summary of its documents: {error}."]
-    ModelWriter(place).write_record(model.record.model_copy(update={"summarised": True}))
-    return []
+    model, notes = Model(place.url), list[str]()
+    if corpus is not None and model.fitted and save_summary(place, corpus, executor, notes.append):
+        ModelWriter(place).write_record(model.record.model_copy(update={"summarised": True}))
+    return [f"{note[:1].upper()}{note[1:]}." for note in notes]

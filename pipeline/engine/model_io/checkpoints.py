@@ -263,8 +263,7 @@ class RunCheckpointer:
             raise MismatchError(
                 f"{checkpoint.folder.url}: the checkpoint is divided into other parts, by another release"
             )
-        checks = [self._executor.submit(check_part, checkpoint, part, digest) for part, digest in record.parts.items()]
-        faults = [text for part in self._executor.collect(checks) for text in part]
+        faults = part_faults(checkpoint, record, self._executor)
         if not faults:
             try:
                 self._checks_of(record)
@@ -299,6 +298,12 @@ class RunCheckpointer:
             swept.append(submit(read_local, *local, compared, home=problem.home(number, homes)))
         global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
         return State(record.iteration, global_state, blocks, swept)
+
+
+def part_faults(checkpoint: Checkpoint, record: CheckpointRecord, executor: Executor) -> list[str]:
+    """Read all parts of a checkpoint by tasks, and return their faults."""
+    checks = [executor.submit(check_part, checkpoint, part, digest) for part, digest in record.parts.items()]
+    return [text for part in executor.collect(checks) for text in part]
 
 
 def _rows(number: int) -> str:

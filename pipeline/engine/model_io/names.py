@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collapsium.pipeline.families.model import Model
@@ -34,23 +33,19 @@ class Succession:
         return "; ".join(f"{name} {', '.join(map(str, ids))}" for name, ids in parts if ids)
 
 
-def inherit_names(model: Model, own: Mapping[int, TopicName], warm: str | None) -> None:
-    """Write the names of a finished model's topics that they have had before.
+def inherit_names(model: Model, warm: Model) -> None:
+    """Write the names that a finished model's topics have from the model that its run began from.
 
     Parameters
     ----------
     model : Model
         The finished model.
-    own : mapping of int to TopicName
-        Names that the model of the same run had before it went on; its topics keep their ids.
-    warm : str or None
-        Folder of the model that the run began from. Its names go to the topics that match.
+    warm : Model
+        The model that the run began from. Its names go to the topics that match.
     """
-    if own:
-        write_names(model.folder, model.record, own.values())
     # Topics are compared only where there are names to hand down.
-    if warm is not None and names_in(Model(warm).folder):
-        succession_of(model, Model(warm))
+    if names_in(warm.folder):
+        succession_of(model, warm)
 
 
 def succession_of(model: Model, before: Model) -> Succession:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.engine.state import Problem, State
@@ -17,6 +17,7 @@ from collapsium.storage.io.transactions import replaced
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsium.storage.runs.processor import Processor
 from collapsium.storage.runs.summary import write_summary
+from collapsium.storage.runs.topic_names import TopicName, write_names
 from collapsium.workers import tasks
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
@@ -36,6 +37,7 @@ def save_model(
     state: State,
     processors: Sequence[Processor] = (),
     notice: Callable[[str], None] | None = None,
+    names: Iterable[TopicName] = (),
 ) -> None:
     """Save a state as a finished model, in place of an older one; after an error the older one is still there.
 
@@ -55,6 +57,8 @@ def save_model(
         Processors that took part.
     notice : callable, optional
         Receives a line about each part that could not be made. With it, the model gets a summary of its documents.
+    names : iterable of TopicName, optional
+        Names of topics that the model has from the start, so that no interruption loses those of an older one.
 
     Raises
     ------
@@ -93,7 +97,9 @@ def save_model(
         )
         _copy_ingest_record(folder, corpus, notice)
         record = writer.finish(record, corpus.vocabulary)
-        if notice is not None and _save_summary(folder, corpus, executor, notice):
+        if saved := tuple(names):
+            write_names(folder, record, saved)
+        if notice is not None and save_summary(folder, corpus, executor, notice):
             writer.write_record(record.model_copy(update={"summarised": True}))
 
 
@@ -106,11 +112,32 @@ def _copy_ingest_record(folder: Folder, corpus: Corpus, notice: Callable[[str], 
             notice(f"the model has no record of how its documents were read: {error}")
 
 
-def _save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> bool:
+def save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], object]) -> bool:
     """Write the summary of a model's documents, or report why there is none; return true if it was written.
 
     An error in a summary never costs the model, as the titles, dates and labels of which it is made take no part in a
-    fit. Only a lost cluster is raised, because the model's parts may be lost with it and are then written again.
+    fit.
+
+    Parameters
+    ----------
+    folder : Folder
+        The model's folder.
+    corpus : Corpus
+        The training corpus.
+    executor : Executor
+        Runs the tasks.
+    notice : callable
+        Receives a line if there is no summary.
+
+    Returns
+    -------
+    bool
+        True if it was written.
+
+    Raises
+    ------
+    ClusterError
+        The cluster is lost, and the model's parts may be lost with it.
     """
     try:
         write_summary(folder, summary_of(Model(folder.url), corpus, executor))

@@ -18,7 +18,7 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.event_records import MAX_RESTARTS
-from collapsium.storage.runs.run import MAX_SAMPLES
+from collapsium.storage.runs.run import MAX_SAMPLES, MAX_START_STRENGTH
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
@@ -187,6 +187,7 @@ class RequestOptions(Options):
     start_strength: Annotated[float, Value("TOKENS")] = Field(
         0.0,
         ge=0,
+        le=MAX_START_STRENGTH,
         description="lda, hdp: tokens with which a start stays in each document's prior, a_k + TOKENS r_dk",
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(

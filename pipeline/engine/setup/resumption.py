@@ -11,7 +11,7 @@ from collapsium.pipeline.engine.setup.request import SHAPING, Request
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.families.registry import make_options, recorded_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
@@ -68,7 +68,7 @@ def resumed_request(
     path = f"{run.folder.url}/{RECORD}"
     try:
         family, limits = str(record["family"]), Limits(**record["limits"])
-        config = make_options(family, record["options"])
+        config = recorded_options(family, record["options"])
         seed, planned = record["seed"], record.get("planned")
         corpus_record, heldout_record = record["corpus"], record["heldout"]
         growth = Growth.from_record(record.get("growth"))

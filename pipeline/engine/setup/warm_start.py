@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.families.base import FamilyOptions, Resumable
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.families.registry import load_family, recorded_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.vectors import AnyShard
@@ -277,7 +277,7 @@ class WarmStart:
         target = load_family(family)
         if family == self.family and isinstance(target, Resumable):
             carried = target.carry(
-                global_state, Model(self.url).global_state, config, make_options(family, self.options)
+                global_state, Model(self.url).global_state, config, recorded_options(family, self.options)
             )
             if carried is not None:
                 after, columns = carried

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Annotated, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.word_weights import WeightedOptions
+from collapsium.pipeline.options import require_named
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
@@ -113,7 +114,9 @@ class SeededOptions(WeightedOptions):
 
     @field_validator("seeds", mode="before")
     @classmethod
-    def _as_topics(cls, value: object) -> tuple[SeededTopic, ...]:
+    def _as_topics(cls, value: object, info: ValidationInfo) -> tuple[SeededTopic, ...]:
+        if isinstance(value, (str, os.PathLike)):
+            require_named(info)
         topics = tuple(_topics_of(value))
         names = [topic.name for topic in topics]
         if len(set(names)) != len(names):

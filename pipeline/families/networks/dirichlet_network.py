@@ -22,6 +22,7 @@ from collapsium.pipeline.families.networks.specification import (
     read_network,
     source_of_words,
 )
+from collapsium.pipeline.options import require_named
 from collapsium.workers.families.networks.dirichlet_network import ExpectedDirichletNetwork, SampledDirichletNetwork
 from collapsium.workers.families.networks.graph import Plan
 
@@ -45,7 +46,9 @@ class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pit
 
     @field_validator("network", mode="before")
     @classmethod
-    def _read(cls, network: object) -> Mapping[str, object]:
+    def _read(cls, network: object, info: ValidationInfo) -> Mapping[str, object]:
+        if isinstance(network, str):
+            require_named(info)
         return read_network(network)
 
     @field_validator("network")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from collapsium.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError
 from collapsium.storage.io.arrays import read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
@@ -61,6 +61,33 @@ def test_run__keeps_its_record_and_events(tmp_path):
     assert "line 2: expected an event" in run.events_fault()
     with pytest.raises(AbsentError, match="not a run"):
         Run(tmp_path).record()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_run__takes_no_event_whose_figures_are_not_finite(tmp_path, value):
+    run = Run(tmp_path / "run")
+    run.create(RUN)
+    run.append_event({"event": "iteration", "iteration": 1, "elapsed": 1.0, "change": 0.5})
+    with pytest.raises(NotFiniteError, match=f"iteration 2: expected finite figures, found change {value}"):
+        run.append_event({"event": "iteration", "iteration": 2, "elapsed": 1.0, "change": value})
+    with pytest.raises(NotFiniteError, match="found others"):
+        run.append_event({"event": "iteration", "iteration": 2, "elapsed": 1.0, "sizes": [[0, value]]})
+    assert [event["iteration"] for event in run.events()] == [1]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        3, "clusters", [], {}, {"kind": "tree", "strength": "much"}, {"kind": "tree", "strength": -1.0},
+        {"kind": "tree", "strength": 1e300}, {"kind": "worst"}, {"kind": "file"}, {"kind": "file", "url": "x.parquet"},
+        {"kind": "file", "url": "x.parquet", "digest": "0"}, {"kind": "clusters", "url": "x", "digest": "0" * 64},
+    ],
+)  # fmt: skip
+def test_run__with_another_start_is_damaged(tmp_path, start):
+    run = Run(tmp_path / "run")
+    run.create({**RUN, "start": start})
+    with pytest.raises(DamagedError, match="start"):
+        run.record()
 
 
 def test_run__without_a_model_says_so(tmp_path):

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, export, fit, name_topics, plot, report, resume, topics, verify
 from collapsium.pipeline.analysis.naming.namers import load_namer
-from collapsium.storage.errors import AbsentError, DamagedError, OptionError
+from collapsium.pipeline.engine.run import ActiveRun
+from collapsium.storage.errors import AbsentError, DamagedError, LockedError, OptionError, TakenOverError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locks.lock_files import file_of
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import dump
+from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.topic_names import MAX_LETTERS, RECORD, TopicName, clean_name, read_names, write_names
 from tests.pipeline.cli.commands import command, one_line
 
@@ -157,6 +162,50 @@ def test_texts_without_a_namer__are_refused(run, capsys):
     code, _, err = command(capsys, "topics", run, "--texts", "x.jsonl")
     assert code == 2
     assert "--texts requires --name" in one_line(err)
+
+
+def test_names__survive_a_kill_after_the_model_was_replaced(run, monkeypatch):
+    named = name_topics(run, first_word)
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ActiveRun, "_inherit_names", killed)
+        with pytest.raises(KeyboardInterrupt):
+            resume(run, iterations=8, scheduler="serial")
+    assert names_of(run) == named
+    resume(run, scheduler="serial")
+    assert names_of(run) == named
+
+
+def test_topics_are_named__by_one_process_at_a_time_and_while_nobody_fits(run):
+    def competing(words, documents):
+        with pytest.raises(LockedError):
+            resume(run, iterations=8, scheduler="serial")
+        with pytest.raises(LockedError):
+            name_topics(run, first_word)
+        return first_word(words, documents)
+
+    assert all(name.startswith("about ") for name in name_topics(run, competing).values())
+    assert not (run / "lock").exists()
+    with Run(run).held(), pytest.raises(LockedError):
+        name_topics(run, first_word)
+
+
+def test_a_namer_that_another_has_taken_over_from__writes_nothing(run):
+    before = name_topics(run, first_word)
+
+    def asleep(words, documents):
+        successor = RunLock(Folder(run / "lock"))
+        successor.generation = 99
+        Folder(run / "lock").write(file_of(99), dump(successor._record()))
+        return "later"
+
+    with pytest.raises(TakenOverError):
+        name_topics(run, asleep)
+    shutil.rmtree(run / "lock")
+    assert names_of(run) == before
 
 
 def test_names_of_another_model__are_damage(run, small, tmp_path):

@@ -11,10 +11,15 @@ from collapsium.pipeline import Corpus, Model, evaluate, export, fit, infer, inf
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.consensus.matching import join
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.storage.errors import AbsentError, OptionError, TakenOverError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locks.lock_files import file_of
+from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.records import dump
 from collapsium.storage.runs.members import members_of
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
+from tests.chaos.operations import files_of
 from tests.fits import bits
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
@@ -102,6 +107,41 @@ def test_a_consensus_killed_without_a_word__goes_on_to_the_same_bits(consensus, 
     told = [event for event in Run(run).events() if event["event"] not in ("end", "iteration")]
     Run(run).replace_events(told)
     resume(run, workers=3)
+    require_same(run, consensus)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_consensus_without_a_whole_checkpoint__is_joined_again(consensus, tmp_path, finished):
+    run = shutil.copytree(consensus, tmp_path / "run")
+    if not finished:
+        shutil.rmtree(run / "model")
+    Run(run).replace_events([event for event in Run(run).events() if event["event"] != "end"])
+    for place in (run / "checkpoints").glob("0*/rows/00000/digests.json"):
+        place.write_bytes(place.read_bytes()[:-9])
+    told = []
+    resume(run, sinks=[told.append])
+    assert any("its members are joined again" in event.get("text", "") for event in told)
+    require_same(run, consensus)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_consensus_that_another_has_taken_over__ends_and_leaves_nothing(small, consensus, tmp_path, stop):
+    run, before = tmp_path / "run", {}
+
+    def sink(event):
+        if STOPS[stop](event) and not before:
+            successor = RunLock(Folder(run / "lock"))
+            successor.generation = 9
+            Folder(run / "lock").write(file_of(9), dump(successor._record()))
+            before.update(files_of(run))
+
+    with pytest.raises(TakenOverError):
+        fit(small[0], run, heldout=small[1], sinks=[sink], scheduler="serial", checkpoint_every=1, **OPTIONS)
+    # A member of the process that sleeps may still write until it asks for the ensemble's lock.
+    after = {file: data for file, data in files_of(run).items() if not file.startswith("members/")}
+    assert after == {file: data for file, data in before.items() if not file.startswith("members/")}
+    shutil.rmtree(run / "lock")
+    resume(run)
     require_same(run, consensus)
 
 

@@ -1,0 +1,143 @@
+"""Files and folders are synced before a record relies on them, so that a power cut leaves whole outputs or none."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from collapsium.pipeline import append, edit, fit, flatten, infer, ingest, name_topics, resume, split
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.published import Versions, copy_run
+from collapsium.storage.runs.run import Run
+
+RECORDS = {
+    "manifest.json",
+    "model.json",
+    "checkpoint.json",
+    "latest.json",
+    "version.json",
+    "current.json",
+    "digests.json",
+}
+LOOSE = {"events.jsonl", "journal.jsonl", "gate"}
+"""Files that no record relies on as they are: lines are checked one by one, and a checkpoint has the digest of its events."""
+
+
+def is_loose(path):
+    """Return true for files of locks, logs, and temporary files and folders of other writes."""
+    return path.name in LOOSE or "lock" in path.parts or (path.name.startswith(".") and path.name.endswith(".part"))
+
+
+class Disk:
+    """A disk that knows what would be left after a power cut: contents of files, and names in folders, that were synced."""
+
+    def __init__(self, place, patch):
+        self.place, self.faults, self.records = Path(place), [], 0
+        self._time, self._synced, self._changed = 0, {}, {}
+        for name in ("rename", "replace", "link"):
+            patch.setattr(os, name, self._naming(getattr(os, name)))
+        patch.setattr(os, "mkdir", self._making(os.mkdir))
+        patch.setattr(os, "fsync", self._sync)
+
+    def _now(self):
+        self._time += 1
+        return self._time
+
+    def _sync(self, handle):
+        self._synced[os.fstat(handle).st_ino] = self._now()
+
+    def _making(self, mkdir):
+        def make(path, *arguments, **options):
+            mkdir(path, *arguments, **options)
+            if options.get("dir_fd") is None:
+                self._changed[Path(path).absolute().parent.stat().st_ino] = self._now()
+
+        return make
+
+    def _naming(self, name_it):
+        def name(source, target, **options):
+            if Path(target).name in RECORDS and Path(target).absolute().is_relative_to(self.place):
+                self.records += 1
+                self.require(Path(target).absolute().parent, Path(source), f"before {target}")
+            name_it(source, target, **options)
+            self._changed[Path(target).absolute().parent.stat().st_ino] = self._now()
+
+        return name
+
+    def require(self, folder, but, when):
+        """Note what of a folder would not outlast a power cut."""
+        for path in (folder, *folder.rglob("*")):
+            if is_loose(path.relative_to(self.place)) or path == but or path.is_symlink():
+                continue
+            number = path.stat().st_ino
+            # The folder of a record is synced with its name.
+            if path.is_dir() and path != folder and self._changed.get(number, 0) > self._synced.get(number, 0):
+                self.faults.append(f"names in {path} {when}")
+            if path.is_file() and number not in self._synced:
+                self.faults.append(f"contents of {path} {when}")
+
+    def require_all(self):
+        """Note what of all outputs would not outlast a power cut now."""
+        self.require(self.place, None, "at the end")
+        number = self.place.stat().st_ino
+        if self._changed.get(number, 0) > self._synced.get(number, 0):
+            self.faults.append("names of the outputs")
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    rows = [{"id": f"d{n}", "text": "aa bb cc. dd ee aa", "tag": f"t{n % 2}"} for n in range(6)]
+    more = [{"id": f"m{n}", "text": "bb dd ff", "tag": "t1"} for n in range(3)]
+    for name, texts in (("old", rows), ("new", more)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    (tmp_path / "out").mkdir()
+    return Disk(tmp_path / "out", monkeypatch)
+
+
+OPTIONS = {"family": "lda", "topics": 2, "scheduler": "serial", "iterations": 2, "checkpoint_every": 1}
+
+
+def test_what_records_rely_on__is_synced_before_them(disk):
+    place, texts = disk.place, disk.place.parent
+    ingest(
+        texts / "old.jsonl", place / "corpus", labels=["tag"], segments="sentences", normalise="stem:english",
+        phrases="count", phrase_count=2, shard_tokens=12, scheduler="serial",
+    )  # fmt: skip
+    append(place / "corpus", texts / "new.jsonl", grow=True, scheduler="serial")
+    split(place / "corpus", place / "train", place / "heldout", fraction=0.4)
+    flatten(place / "corpus", place / "sentences")
+    fit(place / "train", place / "run", **OPTIONS, heldout=place / "heldout", weights="idf")
+    resume(place / "run", iterations=3, checkpoint_every=1, scheduler="serial")
+    name_topics(place / "run", lambda words, documents: words[0])
+    edit(place / "run", place / "edited", merge=[[0, 1]], rename={0: "both"})
+    fit(place / "train", place / "joined", **OPTIONS, restarts=2, combine="consensus")
+    infer(place / "run", place / "train", place / "theta.parquet", scheduler="serial")
+    assert disk.records > 20
+    disk.require_all()
+    assert disk.faults == []
+
+
+def test_published_versions__are_synced_before_they_are_current(disk):
+    place, texts = disk.place, disk.place.parent
+    ingest(texts / "old.jsonl", place / "corpus", scheduler="serial")
+    fit(place / "corpus", place / "run", **OPTIONS)
+    versions = Versions(Folder(place / "published"))
+    with versions.made(1) as folder:
+        copy_run(Run(place / "run"), folder)
+        folder.write("version.json", b"{}")
+    disk.require_all()
+    assert disk.faults == []
+
+
+def test_the_disk__finds_what_is_not_synced(disk):
+    folder = Folder(disk.place / "folder")
+    folder.make()
+    (disk.place / "folder/careless").write_text("x")
+    folder.write("manifest.json", b"{}")
+    assert any("contents of" in fault and "careless" in fault for fault in disk.faults)
+    (disk.place / "folder/inner").mkdir()
+    (disk.place / "folder/inner/deep").mkdir()
+    disk.faults.clear()
+    folder.write("manifest.json", b"{}")
+    assert any("names in" in fault and "inner" in fault for fault in disk.faults)
