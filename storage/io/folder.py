@@ -357,8 +357,11 @@ class Folder:
         return self._do("", lambda: bool(self._fs.isdir(self._path)))
 
     def make(self) -> None:
-        """Make the folder and its parents."""
-        self._do("", lambda: self._fs.makedirs(self._path, exist_ok=True))
+        """Make the folder and its parents; their names are synced."""
+        if self.local:
+            self._do("", lambda: local.make_folder(Path(self._path)))
+        else:
+            self._do("", lambda: self._fs.makedirs(self._path, exist_ok=True))
 
     def remove(self, known: Collection[str] | None = None) -> None:
         """Remove the folder and its contents if it exists.

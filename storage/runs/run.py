@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError
+from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.recorded_urls import recorded_url
-from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
+from collapsium.storage.io.records import MAX_BYTES, Count, Digest, Number, check, dump, read_record
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
@@ -232,11 +232,20 @@ class Run:
         ------
         OccupiedError
             The folder exists.
+        OptionError
+            The record would be larger than what is read.
         """
+        data = dump({"format": KIND, "version": VERSION, **record})
+        # The model's record has the options too, and further fields.
+        if len(data) > MAX_BYTES // 2:
+            raise OptionError(
+                f"expected options that take at most {MAX_BYTES // 2:,} bytes in a record, found {len(data):,}; tables "
+                "of words may leave out those that occur rarely"
+            )
         if not self.folder.exists(f"{CORPUS}/{MANIFEST}") or self.folder.names() != [CORPUS]:
             ensure_free(self.folder)
         self.folder.make()
-        if not self.folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record})):
+        if not self.folder.create(RECORD, data):
             raise OccupiedError(f"{self.folder.url}: another process has just made it; name a new folder")
 
     def rewrite(self, record: JsonObject) -> None:

@@ -61,7 +61,9 @@ class Disk:
                 self.records += 1
                 self.require(Path(target).absolute().parent, Path(source), f"before {target}")
             name_it(source, target, **options)
-            self._changed[Path(target).absolute().parent.stat().st_ino] = self._now()
+            # Under a hidden name it is out of the way, to be removed.
+            if not is_loose(Path(target)):
+                self._changed[Path(target).absolute().parent.stat().st_ino] = self._now()
 
         return name
 
@@ -107,7 +109,7 @@ def test_what_records_rely_on__is_synced_before_them(disk):
     append(place / "corpus", texts / "new.jsonl", grow=True, scheduler="serial")
     split(place / "corpus", place / "train", place / "heldout", fraction=0.4)
     flatten(place / "corpus", place / "sentences")
-    fit(place / "train", place / "run", **OPTIONS, heldout=place / "heldout", weights="idf")
+    fit(place / "train", place / "run", **OPTIONS, heldout=place / "heldout")
     resume(place / "run", iterations=3, checkpoint_every=1, scheduler="serial")
     name_topics(place / "run", lambda words, documents: words[0])
     edit(place / "run", place / "edited", merge=[[0, 1]], rename={0: "both"})

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import selectors
 import shlex
+import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +31,7 @@ class CommandLimits:
     seconds: float = 120.0
     """Timeout of a call, as language models may answer slowly."""
     output_bytes: int = 1 << 16
-    """Bytes of the command's output that are read."""
+    """Largest output of the command, which is ended if it prints more, and bytes of its last errors that are kept."""
     error_letters: int = 200
     """Letters of its last line on standard error that a warning quotes."""
 
@@ -58,21 +64,73 @@ class CommandNamer:
         """
         data = json.dumps({"words": words, "documents": documents}, ensure_ascii=False).encode(errors="replace")
         try:
-            # The command is the user's own, and a list, so that no shell is involved.
-            done = subprocess.run(self._words, input=data, timeout=LIMITS.seconds, check=False, capture_output=True)  # noqa: S603
+            code, output, errors = _answer(self._words, data)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{self._words[0]} took more than {LIMITS.seconds:.0f} s") from None
         except OSError as error:
             raise RuntimeError(f"{self._words[0]} could not be run ({error.strerror or error})") from None
-        if done.returncode:
-            lines = done.stderr.decode(errors="replace").split("\n")
+        if code:
+            lines = errors.decode(errors="replace").split("\n")
             last = next((line.strip() for line in reversed(lines) if line.strip()), "")[: LIMITS.error_letters]
-            raise RuntimeError(f"{self._words[0]} exited with code {done.returncode}{last and f' ({last})'}")
-        lines = done.stdout[: LIMITS.output_bytes].decode(errors="replace").splitlines()
+            raise RuntimeError(f"{self._words[0]} exited with code {code}{last and f' ({last})'}")
+        lines = output.decode(errors="replace").splitlines()
         name = next((line.strip() for line in lines if line.strip()), "")
         if not name:
             raise RuntimeError(f"{self._words[0]} printed nothing")
         return name
+
+
+def _answer(words: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
+    """Run a command with some input, and end it and what it has started; return exit code, output and errors.
+
+    Raises
+    ------
+    OSError
+        It cannot be run.
+    RuntimeError
+        It prints too much.
+    subprocess.TimeoutExpired
+        It takes too long.
+    """
+    deadline = time.monotonic() + LIMITS.seconds
+    with tempfile.TemporaryFile() as given:
+        given.write(data)
+        given.seek(0)
+        pipe = subprocess.PIPE
+        # The command is the user's own, and a list, so that no shell is involved.
+        with subprocess.Popen(words, stdin=given, stdout=pipe, stderr=pipe, start_new_session=True) as process:  # noqa: S603
+            try:
+                output, errors = _read_to_the_end(process, words[0], deadline)
+                code = process.wait(max(deadline - time.monotonic(), 0.0))
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+    return code, output, errors
+
+
+def _read_to_the_end(process: subprocess.Popen[bytes], name: str, deadline: float) -> tuple[bytes, bytes]:
+    """Return what a process prints, in bounded memory and time."""
+    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+    texts = {stream: bytearray() for stream in streams}
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ, stream)
+        while selector.get_map():
+            ready = selector.select(max(deadline - time.monotonic(), 0.0))
+            if not ready:
+                raise subprocess.TimeoutExpired(process.args, LIMITS.seconds)
+            for key, _ in ready:
+                piece = os.read(key.fd, LIMITS.output_bytes)
+                texts[key.data] += piece
+                if not piece:
+                    selector.unregister(key.fileobj)
+                if key.data is process.stderr:
+                    # The last line is quoted.
+                    del texts[key.data][: -LIMITS.output_bytes]
+                elif len(texts[key.data]) > LIMITS.output_bytes:
+                    raise RuntimeError(f"{name} printed more than {LIMITS.output_bytes:,} bytes")
+    output, errors = (bytes(texts[stream]) for stream in streams)
+    return output, errors
 
 
 def load_namer(text: str) -> Namer:

@@ -266,8 +266,8 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         return replace(
             global_state,
             **topic_edits.edited_counts(global_state, mixing, tokens),
-            pi=mixing @ global_state.pi,
-            pi_geometric=np.maximum(mixing @ global_state.pi_geometric, MIN_SHARE),
+            pi=topic_edits.mixed(mixing, global_state.pi),
+            pi_geometric=np.maximum(topic_edits.mixed(mixing, global_state.pi_geometric), MIN_SHARE),
             stick_order=alive[np.argsort(-tokens[alive], kind="stable")],
             stick_posterior=np.zeros((0, 2)),
             moves=None,

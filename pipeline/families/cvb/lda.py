@@ -193,7 +193,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
     def edited(self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector) -> LdaGlobalState:
         """Return the global state after an edit of topics; the a_k of merged topics add up."""
         counts = topic_edits.edited_counts(global_state, mixing, tokens)
-        return replace(global_state, **counts, alpha=mixing @ global_state.alpha)
+        return replace(global_state, **counts, alpha=topic_edits.mixed(mixing, global_state.alpha))
 
     def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobalState]:
         """Draw topics to simulate from, as counts so large that the prior has no effect."""

@@ -57,6 +57,13 @@ def edited_counts(global_state: CollapsedGlobalState, mixing: Vector, tokens: Ve
         "topic_moments": np.stack([tokens, np.zeros(tokens.size)]),
         "topic_log_absent": np.zeros(tokens.size),
         "topic_ahead": tokens,
-        "spread_weight": mixing @ global_state.spread_weight,
-        "corpus_tables": None if tables is None else mixing @ tables,
+        "spread_weight": mixed(mixing, global_state.spread_weight),
+        "corpus_tables": None if tables is None else mixed(mixing, tables),
     }
+
+
+def mixed(mixing: Vector, values: Vector) -> Vector:
+    """Return the values of topics after an edit, shape (topics,), by the share of each topic before in each."""
+    # Libraries of linear algebra add in an order that depends on the processor.
+    sums: Vector = (mixing * values).sum(axis=1)
+    return sums

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError
+from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError, OptionError
 from collapsium.storage.io.arrays import read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
@@ -61,6 +61,13 @@ def test_run__keeps_its_record_and_events(tmp_path):
     assert "line 2: expected an event" in run.events_fault()
     with pytest.raises(AbsentError, match="not a run"):
         Run(tmp_path).record()
+
+
+def test_run__with_options_that_could_not_be_read_again_is_not_made(tmp_path):
+    words = [f"{number:060d}" for number in range(600_000)]
+    with pytest.raises(OptionError, match="expected options that take at most 33,554,432 bytes"):
+        Run(tmp_path / "run").create({**RUN, "options": {"weights": {"words": words}}})
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

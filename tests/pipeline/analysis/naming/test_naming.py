@@ -3,12 +3,15 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, export, fit, name_topics, plot, report, resume, topics, verify
+from collapsium.pipeline.analysis.naming import namers
 from collapsium.pipeline.analysis.naming.namers import load_namer
 from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.storage.errors import AbsentError, DamagedError, LockedError, OptionError, TakenOverError
@@ -156,6 +159,26 @@ def test_commands_that_are_not_there__are_one_warning_a_topic(run, capsys):
     code, _, err = command(capsys, "topics", run, "--name", "command:/absent/program")
     assert code == 0
     assert err.count("could not be run") == err.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("while True: print('x' * 9999)", "printed more than 65,536 bytes"),
+        ("while True: print('x' * 9999, file=sys.stderr)", "took more than 1 s"),
+        ("import time; print('a name', flush=True); time.sleep(600)", "took more than 1 s"),
+        ("import subprocess; subprocess.Popen(['sleep', '600']); print('a name')", "took more than 1 s"),
+        ("import os; os.close(1); os.close(2); import time; time.sleep(600)", "took more than 1 s"),
+    ],
+)
+def test_commands_without_an_end__are_ended_with_what_they_have_started(run, tmp_path, monkeypatch, line, fault):
+    command_line, _ = script_of(tmp_path, line)
+    monkeypatch.setattr(namers, "LIMITS", replace(namers.LIMITS, seconds=1.0))
+    said = []
+    assert name_topics(run, command_line, notice=said.append) == {}
+    assert len(said) == 3
+    assert all(fault in text for text in said)
+    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "600"]]
 
 
 def test_texts_without_a_namer__are_refused(run, capsys):
