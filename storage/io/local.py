@@ -164,9 +164,9 @@ def rename(source: Path, target: Path, guard: Guard = unguarded) -> None:
 
 
 def remove_folder(path: Path, guard: Guard | None = None) -> None:
-    """Remove a folder and its contents; under a guard, its name disappears at once."""
+    """Remove a folder and its contents, or a file; under a guard, its name disappears at once."""
     if guard is None:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
         return
     gone = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     with guard():
@@ -176,6 +176,16 @@ def remove_folder(path: Path, guard: Guard | None = None) -> None:
             return
         # For example, a mount point cannot be renamed.
         except OSError:
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
             return
-    shutil.rmtree(gone, ignore_errors=True)
+    _remove(gone)
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

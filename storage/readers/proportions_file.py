@@ -33,8 +33,8 @@ FORMATS = (
 )
 SUM_TOLERANCE = 0.01
 """Largest distance of a row's sum from 1, as of proportions that were rounded."""
-MAX_TOPIC = 1 << 31
-"""Numbers of topics are smaller."""
+MAX_TOPIC = 1 << 20
+"""Numbers of topics are smaller: sums over the documents have an entry for each, and a small file may name any."""
 HASHED = 1 << 22
 """Bytes that are hashed at a time."""
 TOPIC_COLUMN = re.compile("topic_([0-9]{1,9})")

@@ -63,10 +63,22 @@ class Classified(_Fields):
 
     field: str
     classes: tuple[ClassFigures, ...]
+    confusion: tuple[tuple[Count, ...], ...]
+
+    @pydantic.model_validator(mode="after")
+    def _confusion_of_its_classes(self) -> Classified:
+        if [len(row) for row in self.confusion] != [len(self.classes)] * len(self.classes):
+            raise ValueError("expected a row and a column of the confusion matrix for each class")
+        return self
 
 
 class CellRow(_Fields):
-    """The result of a cell: a row of the table, for a family's fits or, with ``baseline``, for another method."""
+    """The result of a cell: a row of the table, for a family's fits or, with ``baseline``, for another method.
+
+    Further fields are figures of metrics, which have ``definitions``: by name, the definition and its source.
+    """
+
+    __pydantic_extra__: dict[str, Number | None]
 
     cell: str | None = None
     score: Number | None
@@ -98,6 +110,7 @@ class CellRow(_Fields):
     options: str | JsonObject = ""
     words: tuple[tuple[str, ...], ...] = ()
     classified: Classified | None = None
+    definitions: dict[str, tuple[str, str]] = {}
     tuned: JsonObject | None = None
 
     @pydantic.model_validator(mode="after")

@@ -297,8 +297,8 @@ class Run:
         return recorded_url(self.folder, place["url"])
 
     def clean(self) -> None:
-        """Remove temporary files of processes that have died."""
-        for folder in (self.folder, self.folder / MEMBERS, self.folder / CHECKPOINTS):
+        """Remove temporary files and folders of processes that have died; only the owner of the lock may."""
+        for folder in (self.folder, self.folder / MEMBERS, self.folder / CHECKPOINTS, self.model):
             for name in folder.names():
                 if name.startswith(".") and name.endswith(".part"):
                     (folder / name).remove()

@@ -110,27 +110,25 @@ def _answer(words: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
 
 def _read_to_the_end(process: subprocess.Popen[bytes], name: str, deadline: float) -> tuple[bytes, bytes]:
     """Return what a process prints, in bounded memory and time."""
-    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-    texts = {stream: bytearray() for stream in streams}
+    output, errors = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream, selectors.EVENT_READ, stream)
+        for stream, text in ((process.stdout, output), (process.stderr, errors)):
+            if stream is not None:
+                selector.register(stream, selectors.EVENT_READ, text)
         while selector.get_map():
             ready = selector.select(max(deadline - time.monotonic(), 0.0))
             if not ready:
                 raise subprocess.TimeoutExpired(process.args, LIMITS.seconds)
             for key, _ in ready:
                 piece = os.read(key.fd, LIMITS.output_bytes)
-                texts[key.data] += piece
+                key.data.extend(piece)
                 if not piece:
                     selector.unregister(key.fileobj)
-                if key.data is process.stderr:
-                    # The last line is quoted.
-                    del texts[key.data][: -LIMITS.output_bytes]
-                elif len(texts[key.data]) > LIMITS.output_bytes:
-                    raise RuntimeError(f"{name} printed more than {LIMITS.output_bytes:,} bytes")
-    output, errors = (bytes(texts[stream]) for stream in streams)
-    return output, errors
+            if len(output) > LIMITS.output_bytes:
+                raise RuntimeError(f"{name} printed more than {LIMITS.output_bytes:,} bytes")
+            # The last line of the errors is quoted.
+            del errors[: -LIMITS.output_bytes]
+    return bytes(output), bytes(errors)
 
 
 def load_namer(text: str) -> Namer:

@@ -135,6 +135,7 @@ def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
     with ExitStack() as stack:
         if name == MODEL and (owner := Run(place)).exists():
             stack.enter_context(owner.held())
+            owner.clean()
             folder = owner.model
         model = Model(run)
         if not model.folder.exists(MODEL_RECORD):

@@ -35,8 +35,14 @@ def read(place, **changed):
     return row_of(folder, "lda-2")
 
 
+CLASSES = [{"value": "x", "precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 2}]
+
+
 def test_a_row_as_it_was_written__is_read(tmp_path):
     assert read(tmp_path) == ROW
+    metrics = {"c_v": 0.5, "purity": None, "definitions": {"c_v": ["a definition", "a source"]}}
+    classified = {"classified": {"field": "f", "classes": CLASSES, "confusion": [[2]]}}
+    assert read(tmp_path, **metrics, **classified) == {**ROW, **metrics, **classified}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +55,16 @@ def test_a_row_as_it_was_written__is_read(tmp_path):
         {"options": "x"},
         {"options": "3"},
         {"options": {}},
+        {"definitions": 3},
+        {"definitions": {"c_v": "x"}},
+        {"definitions": {"c_v": ["x"]}},
+        {"c_v": "high"},
+        {"c_v": [1]},
+        {"c_v": 1e301},
+        {"classified": {"field": "f", "classes": CLASSES}},
+        {"classified": {"field": "f", "classes": CLASSES, "confusion": []}},
+        {"classified": {"field": "f", "classes": CLASSES, "confusion": [[1, 2]]}},
+        {"classified": {"field": "f", "classes": CLASSES, "confusion": [[-1]]}},
     ],
     ids=str,
 )

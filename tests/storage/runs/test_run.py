@@ -1,3 +1,6 @@
+from contextlib import nullcontext
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -68,6 +71,22 @@ def test_run__with_options_that_could_not_be_read_again_is_not_made(tmp_path):
     with pytest.raises(OptionError, match="expected options that take at most 33,554,432 bytes"):
         Run(tmp_path / "run").create({**RUN, "options": {"weights": {"words": words}}})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_clean__removes_files_and_folders_that_kills_have_left(tmp_path, held):
+    run, left = Run(tmp_path / "run"), []
+    run.create(RUN)
+    for folder in (".", "members", "checkpoints", "model"):
+        (tmp_path / "run" / folder / ".000.12345678.part/inner").mkdir(parents=True)
+        (tmp_path / "run" / folder / ".names.json.0123.part").write_text("{")
+        left += [f"{folder}/kept.part", f"{folder}/.kept"]
+    for name in left:
+        (tmp_path / "run" / name).write_text("x")
+    with run.held() if held else nullcontext():
+        run.clean()
+    files = {str(one.relative_to(tmp_path / "run")) for one in (tmp_path / "run").rglob("*") if one.is_file()}
+    assert files == {"run.json", *(str(Path(name)) for name in left)}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
