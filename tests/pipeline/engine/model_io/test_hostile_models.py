@@ -8,9 +8,10 @@ import pytest
 
 from collapsium.pipeline import evaluate, fit, infer, resume, verify
 from collapsium.pipeline.families.model import Model
-from collapsium.storage.errors import DamagedError
+from collapsium.storage.errors import DamagedError, NotFiniteError
 from collapsium.storage.io.arrays import read_arrays
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.run import Run
 from tests.chaos.hostile_models import (
     MUTATIONS,
     check,
@@ -130,6 +131,19 @@ def test_a_checkpoint_whose_arrays_do_not_fit__is_not_gone_on_from(place, tmp_pa
     with pytest.raises(DamagedError, match=text):
         resume(run, iterations=4, scheduler="serial")
     assert not (run / "model").exists()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_checkpoint_whose_figures_are_not_finite__ends_with_a_line_before_anything_is_saved(place, tmp_path):
+    run = fitted("keyword-lda", {"topics": 3, "seeds": {"first": ["w0", "w1"]}}, place, tmp_path / "run")
+    shutil.rmtree(run / "model")
+    last = max((run / "checkpoints").glob("0*"))
+    rewrite(last, "checkpoint.json", "rows/00000", lambda arrays: {**arrays, "block_active": -arrays["block_active"]})
+    with pytest.raises(NotFiniteError, match="expected finite figures"):
+        resume(run, iterations=5, scheduler="serial")
+    assert Run(run).checkpoints.latest() == 3
+    assert not (run / "model").exists()
+    assert [event["iteration"] for event in Run(run).events() if event["event"] == "iteration"] == [1, 2, 3]
 
 
 def test_a_fit_begins_from_no_local_state__that_is_not_of_its_shard(place, tmp_path):
