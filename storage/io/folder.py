@@ -358,10 +358,8 @@ class Folder:
 
     def make(self) -> None:
         """Make the folder and its parents; their names are synced."""
-        if self.local:
-            self._do("", lambda: local.make_folder(Path(self._path)))
-        else:
-            self._do("", lambda: self._fs.makedirs(self._path, exist_ok=True))
+        store = functools.partial(self._fs.makedirs, self._path, exist_ok=True)
+        self._do("", functools.partial(local.make_folder, Path(self._path)) if self.local else store)
 
     def remove(self, known: Collection[str] | None = None) -> None:
         """Remove the folder and its contents if it exists.
