@@ -2,12 +2,14 @@
 
 import pickle
 import weakref
+from collections.abc import Mapping
 from itertools import count
 
 import numpy as np
 
 from collapsium.storage.errors import ClusterError, ClusterGoneError
 from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.state import State
 from collapsium.workers.tasks import Block, Swept
 from tests.chaos.fate import DriverCrash
 
@@ -42,17 +44,19 @@ def frozen(value):
     """Make all arrays of a result read-only: whoever changes one in place is found out."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
-    elif isinstance(value, dict):
+    elif isinstance(value, State):
+        frozen(value.to_arrays())
+    elif isinstance(value, Mapping):
         for one in value.values():
             frozen(one)
     elif isinstance(value, (list, tuple)):
         for one in value:
             frozen(one)
     elif isinstance(value, Swept):
-        frozen(dict(value.local))
+        frozen(value.local)
         frozen(value.delta)
     elif isinstance(value, Block):
-        frozen(dict(value.rows))
+        frozen(value.rows)
         frozen(value.sums)
     elif isinstance(value, Delta):
         frozen({name: part.values for name, part in value.parts.items()})
@@ -63,12 +67,14 @@ def bits(value):
     """What a result is, but for the time that it took."""
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
-    if isinstance(value, dict):
+    if isinstance(value, State):
+        return bits(value.to_arrays())
+    if isinstance(value, Mapping):
         return [(name, bits(one)) for name, one in sorted(value.items())]
     if isinstance(value, Swept):
-        return bits(dict(value.local)), bits(value.delta)
+        return bits(value.local), bits(value.delta)
     if isinstance(value, Block):
-        return value.low, value.high, bits(dict(value.rows)), bits(value.sums)
+        return value.low, value.high, bits(value.rows), bits(value.sums)
     if isinstance(value, Delta):
         return bits({name: part.values for name, part in value.parts.items()}), bits(dict(value.ids))
     return None
@@ -200,7 +206,7 @@ class SimulatedExecutor:
     def publish(self, message):
         pass
 
-    def everywhere(self, function, *args):
+    def everywhere(self, function, *args, joining=False):
         return [function(*args)]
 
     def recover(self, error):

@@ -28,6 +28,11 @@ def test_histories__end_as_the_undisturbed_run(first):
     assert lives > CHUNK
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_one_history__ends_as_the_undisturbed_run():
+    assert len(check(prepare(), KNOWN, 73).faults) > 10
+
+
 @pytest.mark.long
 def test_a_seed__replays_exactly():
     base = prepare()
