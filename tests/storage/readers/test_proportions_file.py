@@ -1,5 +1,6 @@
 """Files of proportions: all layouts, and faults that name column and row."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -146,3 +147,17 @@ def test_a_damaged_or_missing_file__is_one_line(tmp_path):
     with pytest.raises(AbsentError):
         read_proportions(str(tmp_path / "nothing.parquet"))
     assert digest_of_file(path) != digest_of_file(str(tmp_path / "damaged.parquet"))
+
+
+@pytest.mark.parametrize("read", [read_proportions, digest_of_file])
+def test_pipes_and_devices__are_not_waited_for(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe.parquet")
+    (tmp_path / "folder.parquet").mkdir()
+    for path in (
+        str(tmp_path / "pipe.parquet"),
+        f"file://{tmp_path}/pipe.parquet",
+        str(tmp_path / "folder.parquet"),
+        "/dev/zero",
+    ):
+        with pytest.raises(InputError, match="expected a file, found a folder, a pipe or a device"):
+            read(path)
