@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, edit, evaluate, fit, infer, name_topics, topics, verify
+from collapsium.pipeline.engine.edit import edit as edit_module
+from collapsium.pipeline.engine.model_io import save as save_module
 from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
 from tests.pipeline.cli.commands import command, one_line
 
@@ -183,6 +185,34 @@ def test_an_existing_folder__stays_as_it_is(lda, tmp_path):
     with pytest.raises(OccupiedError):
         edit(lda, tmp_path / "out", delete=[0])
     assert (tmp_path / "out/mine").read_text() == "mine"
+
+
+def test_of_two_edits_into_one_folder__one_is_written_and_the_other_leaves_nothing(lda, tmp_path, monkeypatch):
+    first, second = largest(lda, 2)
+    plain = edit_module.write_names
+
+    def meanwhile(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(edit_module, "write_names", plain)
+            edit(lda, tmp_path / "out", rename={first: "the other"})
+        plain(*arguments)
+
+    monkeypatch.setattr(edit_module, "write_names", meanwhile)
+    with pytest.raises(OccupiedError):
+        edit(lda, tmp_path / "out", merge=[(first, second)])
+    assert Model(tmp_path / "out").topic_names == {first: "the other"}
+    assert verify(tmp_path / "out").broken == []
+    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_edited_model__stays_without_a_summary_that_cannot_be_made(lda, tmp_path, monkeypatch):
+    def broken(*arguments):
+        raise ValueError("on purpose")
+
+    monkeypatch.setattr(save_module, "summary_of", broken)
+    edited = edit(lda, tmp_path / "out", rename={largest(lda, 1)[0]: "a name"})
+    assert any("no summary of its documents" in note and "on purpose" in note for note in edited.notes)
+    assert verify(tmp_path / "out").broken == []
 
 
 def test_other_families__are_refused_in_one_line(small, tmp_path, capsys):
