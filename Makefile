@@ -18,8 +18,10 @@ KILLS ?= 100
 FUZZ ?= 100000
 HOSTILE ?= 1000
 CORPORA ?= 1000
-READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
-	model summary arrays config
+READERS := uci ldac mtx npz text jsonl csv mallet svmlight parquet uci-gz jsonl-gz vocabulary shard shard-segments \
+	vocabulary-table manifest lineage run events checkpoint comparison-cell model names summary arrays weights weights-table \
+	proportions config vectors-csv vectors-labels vectors-npy vectors-npz vectors-zarr vectors-zarr-2 vectors-chunk \
+	vectors-shard vectors-array
 
 .PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes chaos fuzz clean help
 

@@ -39,9 +39,11 @@ from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.comparison import row_of
 from collapsium.storage.runs.model import RECORD as MODEL
-from collapsium.storage.runs.model import StoredModel
+from collapsium.storage.runs.model import ModelRecord, StoredModel
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import MEANS, UNSEGMENTED, parse_summary
+from collapsium.storage.runs.topic_names import RECORD as NAMES_RECORD
+from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
 from tests.records import CELL, RUN, START
 from tests.strategies import documents_of
 
@@ -159,6 +161,7 @@ def seeds_of(name):
         "checkpoint": lambda: [_checkpoint()],
         "comparison-cell": lambda: [dump({"format": "collapsium-comparison-cell", "version": 3, "row": CELL})],
         "model": lambda: [_model()],
+        "names": lambda: [_names()],
         "summary": lambda: [_summary(), _summary(dates=_dates())],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
         "weights": lambda: [b"word,weight\na,1.5\nb,2\n", b"a\t0\nb\t1e3\n"],
@@ -241,6 +244,18 @@ def _model():
         "vocabulary": {"file": "vocabulary.parquet", "words": 3, "sha256": "0" * 64, "words_sha256": "0" * 64},
         "blocks": [0, 3], "shards": [], "parts": {"global_state": "0" * 64},
     })  # fmt: skip
+
+
+def _named_model():
+    """The record of a model that has names."""
+    return ModelRecord.model_validate({key: value for key, value in json.loads(_model()).items() if key != "sha256"})
+
+
+def _names():
+    names = [{"id": 0, "name": "a name", "by": "hand"}, {"id": 3, "name": "b", "by": "namer", "request": "0" * 64}]
+    folder = Folder("memory://seed-names")
+    write_names(folder, _named_model(), [TopicName(**one) for one in names])
+    return folder.read(NAMES_RECORD)
 
 
 def _source(name, data, place):
@@ -339,6 +354,7 @@ READERS = {
     "comparison-cell": lambda data, place: row_of(_cell(data, place), "lda-40"),
     "checkpoint": lambda data, place: Checkpoint(_put(CHECKPOINT, data, place)).record(),
     "model": lambda data, place: StoredModel(_put(MODEL, data, place).path),
+    "names": lambda data, place: _read_names(data, place),
     "summary": lambda data, place: _read_summary(data, place),
     "arrays": _arrays,
     "weights": lambda data, place: _read_weights("weights.csv", data, place),
@@ -383,6 +399,13 @@ def _read_events(data, place):
 def _read_summary(data, place):
     folder = _put("summary.json", data, place)
     parse_summary(read_record(folder, "summary.json", "collapsium-summary", MEANS, oldest=UNSEGMENTED), "x")
+
+
+def _read_names(data, place):
+    """Names in one line, each of another topic."""
+    for topic, one in read_names(_put(NAMES_RECORD, data, place), _named_model()).items():
+        assert topic == one.id >= 0
+        assert one.name == clean_name(one.name) != ""
 
 
 def _config(data, place):

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import pickle
+import re
 import resource
 import zipfile
 
@@ -23,6 +24,7 @@ from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from tests.chaos.readers import READERS, dense_said, seeds_of, try_reader
+from tests.deploy.reading import ROOT
 
 
 @st.composite
@@ -46,6 +48,11 @@ def mutations(draw, name):
             number = str(draw(st.sampled_from([-1, 0, 2**31, 2**63, 10**18, 10**40, 1e300, 0.5])))
             data[at:at] = number.encode()
     return bytes(data)
+
+
+def test_make_fuzz__has_all_readers():
+    listed = re.search(r"^READERS := ([^\\\n]*(?:\\\n[^\\\n]*)*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    assert sorted(listed.replace("\\\n", " ").split()) == sorted(READERS)
 
 
 @pytest.mark.long
