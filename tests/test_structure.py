@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import importlib
 import re
 import tomllib
@@ -29,13 +30,18 @@ ANY_SHAPE = "tuple[typing.Any, ...]"
 ASKED_BY_NAME = re.compile(r'"[a-z_]+" (not )?in (delta|rows|local|globals|state)\b')
 
 
+@functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def name_of(path):
     return str(path.relative_to(ROOT))
 
 
 def functions_of(path):
     """Functions of a module with the class that each stands in, if any."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     owners = {id(item): node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for item in node.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -101,7 +107,7 @@ def test_families__are_not_asked_what_they_can_by_attributes():
         f"{name_of(path)}:{node.lineno}"
         for path in MODULES
         if "families" in path.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and (node.func.id == "hasattr" or (node.func.id == "getattr" and isinstance(node.args[1], ast.Constant)))
@@ -124,10 +130,11 @@ def optional_distributions():
 def imports_within_functions(tree):
     """Yield the line and the full name of each module that a function imports."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    for node in {inner for function in functions for inner in ast.walk(function)}:
+    imports = ast.Import | ast.ImportFrom
+    for node in {inner for function in functions for inner in ast.walk(function) if isinstance(inner, imports)}:
         if isinstance(node, ast.ImportFrom):
             yield node.lineno, node.module or "."
-        elif isinstance(node, ast.Import):
+        else:
             yield from ((node.lineno, alias.name) for alias in node.names)
 
 
@@ -137,7 +144,7 @@ def test_functions__import_optional_dependencies_alone():
     assert not optional & {"numpy", "scikit-learn"}
     found = []
     for path in MODULES:
-        for line, name in imports_within_functions(ast.parse(path.read_text(encoding="utf-8"))):
+        for line, name in imports_within_functions(tree_of(path)):
             package = name.partition(".")[0]
             if not optional & {canonicalize_name(one) for one in distributions.get(package, [package])}:
                 found.append(f"{name_of(path)}:{line} {name}")
@@ -158,7 +165,7 @@ def modules_by_name(statements):
 def test_lazy_modules__are_those_that_type_checkers_and_import_linter_see():
     seen = written = 0
     for path in MODULES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         written += sum(
             isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LazyModule"
             for node in ast.walk(tree)
