@@ -25,6 +25,7 @@ SECONDS_BEFORE_HANG = 240  # seconds after which a run hangs
 FITS = (
     {"family": "lda", "topics": 5, "iterations": 60},
     {"family": "hdp", "topics": 8, "iterations": 60},
+    {"family": "lda", "topics": 5, "iterations": 20, "restarts": 2, "combine": "consensus", "start": "documents"},
 )
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
@@ -169,7 +170,7 @@ def main(words):
             folder = place / f"{runs}"
             folder.mkdir()
             left = wanted - sum(counted.values())
-            killed, found, driver = live(corpus, folder, FITS[number], generator, min(left, 6), runs % 3 == 2)
+            killed, found, driver = live(corpus, folder, FITS[number], generator, min(left, 6), runs % 4 == 3)
             runs += 1
             different += found != expected[number]
             for kind, times in killed.items():
