@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, TypeVar
 
 import pydantic
@@ -36,7 +36,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 def canonical(record: JsonObject) -> bytes:
     """Return the canonical text of a record: sorted keys, shortest exact floats, indented by two spaces."""
-    return (json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n").encode()
+    return _joined(_members(record))
 
 
 def digest_of(record: JsonObject) -> str:
@@ -46,7 +46,20 @@ def digest_of(record: JsonObject) -> str:
 
 def dump(record: JsonObject) -> bytes:
     """Return the text of a record with its digest, by which damage is found."""
-    return canonical({**record, DIGEST: digest_of(record)})
+    # Indented text is written by Python code: of a model's summary it takes 15 ms, so that each member is written once.
+    members = _members(record)
+    return _joined({**members, **_members({DIGEST: hashlib.sha256(_joined(members)).hexdigest()})})
+
+
+def _members(record: JsonObject) -> dict[str, str]:
+    """Return the canonical text of each member of a record, by key."""
+    encode = json.JSONEncoder(indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False).encode
+    return {key: encode({key: value})[2:-2] for key, value in record.items()}
+
+
+def _joined(members: Mapping[str, str]) -> bytes:
+    """Return the canonical text of a record of some members."""
+    return ("{\n" + ",\n".join(members[key] for key in sorted(members)) + "\n}\n" if members else "{}\n").encode()
 
 
 def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES) -> Json:

@@ -1,20 +1,39 @@
 """Records that anyone may have written: each is refused in a line, at once."""
 
 import contextlib
+import hashlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collapsium.pipeline.families.networks.specification import MAX_KINDS, Vectors, check_network, read_network
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import dump, numbers_of_names, parse_json
+from collapsium.storage.io.records import DIGEST, canonical, dump, numbers_of_names, parse_json
 from collapsium.storage.io.toml_files import parse_toml
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.run import Run
 from tests.chaos.records import MISSING, VALUES, changed, places_of, written
 from tests.records import RUN, START
+
+NUMBERS = st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab\n}é ", max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text("asz\n}é ", max_size=4) | st.just(DIGEST), JSON, max_size=5))
+def test_text__is_json_indented_with_sorted_keys_and_its_digest_among_them(record):
+    def text(value):
+        return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+    assert canonical(record) == text(record)
+    assert dump(record) == text({**record, DIGEST: hashlib.sha256(text(record)).hexdigest()})
 
 
 @pytest.mark.parametrize("text", ["1e999", "NaN", "-Infinity", "1" * 30, "1" * 5000, "[" * 100_000, '"\\', "\udc80"])
