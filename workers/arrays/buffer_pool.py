@@ -33,6 +33,9 @@ class PoolSettings:
         A piece may be this many times as large as the array that takes it.
     idle_bytes : int
         Bytes that may wait however little is in use.
+    peak_arrays : int
+        Arrays that are made while most of the difference between an earlier peak and what is in use is forgotten. An
+        iteration makes some ten a shard, between its highest and its lowest use.
     """
 
     min_bytes: int = 1 << 20
@@ -40,10 +43,14 @@ class PoolSettings:
     huge_page_bytes: int = 1 << 21
     max_waste: float = 1.5
     idle_bytes: int = 1 << 25
+    peak_arrays: int = 1000
 
 
 class Pool:
-    """Pieces of memory that wait to be used again: at most as many bytes as are in use, or as were reserved less these.
+    """Pieces of memory that wait to be used again: in all, no more bytes than were in use at once, or were reserved.
+
+    A sweep needs about twice what lies between sweeps, so that what is freed after each would else be fetched for the
+    next one. Once nothing is in use any more, the peak is forgotten.
 
     Parameters
     ----------
@@ -62,6 +69,7 @@ class Pool:
         self._lock = threading.RLock()
         self._free: list[mmap.mmap] = []
         self._idle = self._used = self._reserved = 0
+        self._peak = 0.0
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """Return a C-contiguous array that is not filled.
@@ -99,12 +107,14 @@ class Pool:
             else:
                 piece = self._fetch(size)
             self._used += len(piece)
+            self._peak = max(self._peak - (self._peak - self._used) / self.settings.peak_arrays, self._used)
             self._trim()
             return piece
 
     def _give(self, piece: mmap.mmap) -> None:
         with self._lock:
             self._used -= len(piece)
+            self._peak = self._peak if self._used else 0.0
             self._free.append(piece)
             self._idle += len(piece)
             self._trim()
@@ -112,7 +122,7 @@ class Pool:
     def _trim(self) -> None:
         """Give back to the system the pieces that have waited longest, down to the limit."""
         idle_bytes = self.settings.idle_bytes
-        limit = idle_bytes if self.lean else max(self._used, self._reserved - self._used, idle_bytes)
+        limit = idle_bytes if self.lean else max(max(self._peak, self._reserved) - self._used, idle_bytes)
         while self._free and self._idle > limit:
             self._idle -= len(self._free.pop(0))
 
@@ -128,9 +138,9 @@ class Pool:
             self._trim()
 
     def release(self) -> None:
-        """Forget what was reserved, and give the system what no longer needs to wait."""
+        """Forget what was reserved and the peak, and give the system what no longer needs to wait."""
         with self._lock:
-            self._reserved = 0
+            self._reserved, self._peak = 0, self._used
             self._trim()
 
     def _fetch(self, size: int) -> mmap.mmap:

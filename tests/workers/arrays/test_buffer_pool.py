@@ -150,7 +150,7 @@ class Taking(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.pool, self.held, self.number = Pool(), [], 0
+        self.pool, self.held, self.number, self.peak = Pool(), [], 0, 0
 
     def teardown(self):
         self.held.clear()
@@ -162,6 +162,7 @@ class Taking(RuleBasedStateMachine):
         array = self.pool.empty(size // dtype.itemsize, dtype)
         array.fill(self.number % 256)
         self.held.append((array, self.number % 256, array.nbytes if array.nbytes >= SMALL else 0))
+        self.peak = max(self.peak, self.pool._used)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -192,7 +193,9 @@ class Taking(RuleBasedStateMachine):
 
     @invariant()
     def no_more_waits_than_may(self):
-        assert self.pool._idle <= max(self.pool._used, self.pool._reserved - self.pool._used, SETTINGS.idle_bytes)
+        self.peak = self.peak if self.pool._used else 0
+        in_all = max(self.peak, self.pool._reserved, self.pool._used + SETTINGS.idle_bytes)
+        assert self.pool._idle + self.pool._used <= in_all
 
 
 TestTaking = Taking.TestCase
@@ -203,22 +206,49 @@ TestTaking.settings = settings(max_examples=20, stateful_step_count=25, deadline
 
 
 @pytest.mark.usefixtures("nothing_idle")
-def test_limit__is_what_is_in_use(pool):
+def test_limit__is_what_was_in_use_at_once_until_nothing_is(pool):
     arrays = [large(pool) for _ in range(6)]
     waiting = []
     while arrays:
         arrays.pop()
         waiting.append(len(pool._free))
-    assert waiting == [1, 2, 3, 2, 1, 0]
+    assert waiting == [1, 2, 3, 4, 5, 0]
+    array = large(pool)
+    assert pieces(pool) == []
+    del array
 
 
 @pytest.mark.usefixtures("nothing_idle")
 def test_limit__lets_go_of_what_has_waited_longest(pool):
     arrays = [large(pool, LARGE + n * PAGE) for n in range(5)]
-    for _ in range(3):
+    for _ in range(4):
         arrays.pop(0)
-    # Two are in use, three came back: the first of these is gone.
-    assert pieces(pool) == [LARGE + PAGE, LARGE + 2 * PAGE]
+    assert pieces(pool) == [LARGE + n * PAGE for n in range(4)]
+    # One is in use, four wait. Another one, which fits in none of them, leaves room for one.
+    arrays.append(large(pool, 3 * LARGE))
+    assert pieces(pool) == [LARGE + 3 * PAGE]
+
+
+@pytest.mark.usefixtures("nothing_idle")
+def test_limit__falls_while_less_is_in_use(pool):
+    pool.settings = PoolSettings(idle_bytes=0, peak_arrays=10)
+    arrays = [large(pool) for _ in range(8)]
+    del arrays[2:]
+    assert len(pieces(pool)) == 6
+    for _ in range(100):
+        large(pool)
+    # Two are in use, and three at most while these were made.
+    assert len(pieces(pool)) == 1
+
+
+@pytest.mark.usefixtures("nothing_idle")
+def test_release__leaves_what_is_in_use(pool):
+    arrays = [large(pool) for _ in range(4)]
+    pool.reserve([LARGE] * 8)
+    del arrays[1:]
+    assert len(pieces(pool)) == 7
+    pool.release()
+    assert pieces(pool) == []
 
 
 def test_limit__leaves_some_however_little_is_in_use(pool):
