@@ -36,6 +36,8 @@ SETTINGS = {
     "distributed.worker.memory.terminate": 1.0,
     # A paused worker would never free memory, as a sweep waits for its tasks.
     "distributed.worker.memory.pause": False,
+    # Dask's sampling profiler takes a few percent of a core in each process at its interval of 10 ms.
+    "distributed.worker.profile.interval": "100ms",
     "distributed.comm.timeouts.connect": "10s",
     # A worker without a heartbeat for so long is dead.
     "distributed.scheduler.worker-ttl": "60s",

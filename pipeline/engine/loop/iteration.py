@@ -140,8 +140,11 @@ def _submit_sweeps(
         if few:
             unsummed.append(result)
             continue
+        # Only the first delta of a group may be added at the home of another shard, so that the others need no task.
+        picks = parts[0] is not None or number % PARTITION.group_shards == 0
         for total, part in zip(sums, parts, strict=True):
-            total.add(_picked(problem, executor, [result], number, part)[0], _home(problem, executor, number))
+            delta = _picked(problem, executor, [result], number, part)[0] if picks else result
+            total.add(delta, _home(problem, executor, number))
     folded = []
     for number, (block, total, part) in enumerate(zip(state.blocks, sums, parts, strict=True)):
         deltas = _picked(problem, executor, unsummed, 0, part) if few else total.remaining

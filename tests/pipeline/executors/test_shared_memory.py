@@ -1,0 +1,237 @@
+"""Memory that the workers of a local cluster share: messages arrive as they were sent, and nothing is left behind."""
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pytest
+from distributed.comm import connect, listen
+from distributed.comm.tcp import TLSConnector, TLSListener
+from distributed.protocol import to_serialize
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import Model, fit
+from collapsium.pipeline.executors import dask_shared_memory as shared
+from tests.fits import bits
+
+pytestmark = [
+    pytest.mark.xdist_group("clusters"),
+    pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no anonymous files"),
+]
+
+
+def shared_files():
+    """Descriptors of files with frames that this process has open."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            name, size = str(entry.readlink()), entry.stat().st_size
+        except FileNotFoundError:
+            continue
+        found += [int(entry.name)] if "/memfd:collapsium-" in name and size else []
+    return found
+
+
+def shared_mappings():
+    return sum("/memfd:collapsium-" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+@given(st.lists(st.binary(max_size=200)), st.integers(1, 64))
+def test_frames__are_mapped_as_they_were_written(frames, bytes_at_once):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "RULE", replace(shared.RULE, bytes_at_once=bytes_at_once))
+        place = shared.write_frames([memoryview(frame) for frame in frames])
+        mapped = shared.map_frames(place)
+    assert os.pread(place.descriptor, 1, 0) == b"\1"
+    os.close(place.descriptor)
+    assert [bytes(view) for view in mapped] == frames
+    assert not any(view.readonly for view in mapped)
+    addresses = [np.frombuffer(view, np.uint8).ctypes.data for view in mapped if view.nbytes]
+    assert all(address % shared.RULE.alignment == 0 for address in addresses)
+    del mapped
+    assert shared_mappings() == 0
+
+
+def test_a_file_that_is_closed_or_another_now__is_not_opened():
+    place = shared.create_file()
+    assert shared.is_reachable(tuple(place))
+    os.close(place.descriptor)
+    assert not shared.is_reachable(tuple(place))
+    other = shared.create_file()
+    assert not shared.is_reachable(tuple(place._replace(descriptor=other.descriptor)))
+    assert not shared.is_reachable(tuple(other._replace(process=2**30)))
+    os.close(other.descriptor)
+    for nothing in (None, (), "text", (1, "2", 3), (1, 2, 3, 4, 5)):
+        assert not shared.is_reachable(nothing)
+    assert shared_files() == []
+
+
+async def exchanged(message, before=None):
+    """What arrives of a message that one end of a connection sends back to the other, and the end that has sent it."""
+    ends = []
+
+    async def answer(comm):
+        ends.append(comm)
+        await comm.write({"data": to_serialize((await comm.read())["data"])})
+        await comm.read()
+
+    security = distributed.Security.temporary()
+    listener = listen("tls://127.0.0.1", answer, **security.get_listen_args("worker"))
+    async with listener:
+        comm = await connect(listener.contact_address, **security.get_connection_args("worker"))
+        if before is not None:
+            before(comm)
+        await comm.write({"data": to_serialize(message)})
+        result = (await comm.read())["data"]
+        # The other end closes its file a moment after this one has mapped it.
+        await asyncio.sleep(5 * shared.RULE.poll)
+        held = shared_files()
+        await comm.close()
+    return (
+        result,
+        held,
+        [end.handshake_options[shared.KEY] for end in (comm, *ends) if shared.KEY in end.handshake_options],
+    )
+
+
+@pytest.fixture
+def sharing(monkeypatch):
+    for kind in (TLSListener, TLSConnector):
+        monkeypatch.setattr(kind, "comm_class", shared.SharedMemoryTLS)
+
+
+ARRAYS = {"large": np.arange(400_000.0), "table": np.ones((1000, 300), np.float32), "small": np.arange(3), "text": "x"}
+
+
+def assert_same(result):
+    assert result["text"] == "x"
+    for name in ("large", "table", "small"):
+        np.testing.assert_array_equal(result[name], ARRAYS[name])
+        assert result[name].flags.writeable
+
+
+def test_large_messages__pass_through_shared_memory_that_goes_with_the_arrays(sharing):
+    result, held, agreed = asyncio.run(exchanged(ARRAYS))
+    assert agreed == [True, True]
+    assert_same(result)
+    assert shared_mappings() == 1
+    # A mapping of Python's has a descriptor of its own.
+    assert len(held) == 1
+    del result
+    assert shared_mappings() == 0
+    assert shared_files() == []
+
+
+def test_small_messages__pass_through_the_connection(sharing, monkeypatch):
+    monkeypatch.setattr(shared, "write_frames", None)
+    result, _, agreed = asyncio.run(exchanged({**ARRAYS, "large": 1, "table": 2}))
+    assert agreed == [True, True]
+    np.testing.assert_array_equal(result["small"], ARRAYS["small"])
+
+
+def test_an_end_that_shares_no_memory__gets_all_through_the_connection(monkeypatch):
+    monkeypatch.setattr(TLSListener, "comm_class", shared.SharedMemoryTLS)
+    result, _, agreed = asyncio.run(exchanged(ARRAYS))
+    assert agreed == [False]
+    assert_same(result)
+    assert shared_mappings() == 0
+
+
+@pytest.mark.parametrize("error", [OSError("memory is short"), AttributeError("memfd_create")])
+def test_a_system_without_anonymous_files__sends_all_through_the_connection(sharing, monkeypatch, error):
+    def create(name):
+        raise error
+
+    shared.offer.cache_clear()
+    monkeypatch.setattr(os, "memfd_create", create)
+    try:
+        result, _, agreed = asyncio.run(exchanged(ARRAYS))
+    finally:
+        shared.offer.cache_clear()
+    assert agreed == [False, False]
+    assert_same(result)
+
+
+def test_memory_that_is_short__lets_a_message_pass_through_the_connection(sharing, monkeypatch):
+    def write(frames):
+        raise OSError("memory is short")
+
+    monkeypatch.setattr(shared, "write_frames", write)
+    result, _, agreed = asyncio.run(exchanged(ARRAYS))
+    assert agreed == [True, True]
+    assert_same(result)
+
+
+def test_an_end_that_closes_before_it_has_read__frees_the_memory(sharing):
+    async def leave():
+        async def answer(comm):
+            await comm.write({"data": to_serialize(ARRAYS)})
+
+        security = distributed.Security.temporary()
+        async with listen("tls://127.0.0.1", answer, **security.get_listen_args("worker")) as listener:
+            comm = await connect(listener.contact_address, **security.get_connection_args("worker"))
+            while not shared_files():
+                await asyncio.sleep(0.001)
+            comm.abort()
+            while shared_files():
+                await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(leave(), 20))
+
+
+def test_a_message_whose_file_is_gone__closes_the_connection(sharing, monkeypatch):
+    def write(frames):
+        return shared.create_file([frame.nbytes for frame in frames])._replace(name="another")
+
+    monkeypatch.setattr(shared, "write_frames", write)
+    with pytest.raises(distributed.comm.CommClosedError):
+        asyncio.run(exchanged(ARRAYS))
+
+
+def share_all():
+    """Let every message pass through shared memory, and count those that do."""
+    write = shared.write_frames
+
+    def counted(frames):
+        share_all.messages = getattr(share_all, "messages", 0) + 1
+        return write(frames)
+
+    shared.RULE, shared.write_frames = replace(shared.RULE, min_bytes=0), counted
+
+
+def messages():
+    return getattr(share_all, "messages", 0)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_fits__have_the_same_bits_with_shared_memory(small, tmp_path, monkeypatch, killed):
+    from collapsium.pipeline.executors import dask_cluster
+
+    executors, processes = [], []
+    start = dask_cluster.start_cluster
+
+    def started(*args):
+        executors.append(start(*args))
+        executors[0].everywhere(share_all)
+        processes.extend(executors[0].everywhere(os.getpid))
+        return executors[0]
+
+    def look(event):
+        if event["event"] != "iteration":
+            return
+        if event["iteration"] == 4:
+            assert all(count > 4 for count in executors[0].everywhere(messages))
+            if killed:
+                os.kill(processes[0], signal.SIGKILL)
+
+    monkeypatch.setattr(dask_cluster, "start_cluster", started)
+    options = {"family": "lda", "topics": 5, "iterations": 8, "heldout": small[1]}
+    fit(small[0], tmp_path / "run", scheduler="local", workers=2, sinks=[look], **options)
+    assert len(executors) == 1
+    fit(small[0], tmp_path / "calm", scheduler="threads", workers=2, **options)
+    assert bits(Model(tmp_path / "run"), 5) == bits(Model(tmp_path / "calm"), 5)
