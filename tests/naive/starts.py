@@ -61,3 +61,10 @@ def count_words(counted, shares, leaf, root, root_share):
     own = (1 - root_share) * shares @ leaf.T.astype(np.float64)
     held = counted * own / (own + root_share * root)
     return held.T @ shares, (counted - held).sum(axis=0)
+
+
+def cluster_shares(vectors, centroids, sharpness):
+    """exp(s (c_dk - max_j c_dj)) of the cosines; zero for a vector of zero."""
+    cosines = np.asarray(vectors, dtype=np.float64) @ np.asarray(centroids, dtype=np.float64).T
+    shares = np.exp(sharpness * (cosines - cosines.max(axis=1, keepdims=True)))
+    return np.where(np.abs(vectors).sum(axis=1, keepdims=True) > 0.0, shares, 0.0)

@@ -30,6 +30,13 @@ class ClusterSettings:
     """Most assignments of all documents."""
     tolerance: float = 1e-5
     """Relative gain of the mean cosine below which assignments end."""
+    sharpness: float = 60.0
+    """s of a document's shares of the clusters, exp(s cos). Documents between clusters then begin in both, and topics
+    share fewer words than with the nearest cluster alone."""
+    min_share: float = 0.01
+    """Smaller shares of the largest one are left out."""
+    block: int = 4096
+    """Documents whose shares of all clusters are in memory at a time."""
 
 
 CLUSTERS = ClusterSettings()
@@ -104,8 +111,16 @@ def new_centroids(sums: ClusterSums, before: Floats) -> Floats:
 
 
 def cluster_proportions(vectors: Floats, centroids: Floats) -> DocumentProportions:
-    """Return the cluster of each of a shard's documents as proportions; those with a vector of zero have none."""
-    labels, sums = np.empty(len(vectors), dtype=np.int64), np.zeros(centroids.shape)
-    kernels.nearest(vectors, centroids, labels, sums, np.zeros(len(centroids)))
-    owner = np.flatnonzero(labels >= 0)
-    return sparse_proportions(owner, labels[owner], np.ones(owner.size), len(vectors), len(centroids))
+    """Return the shares of the clusters in each of a shard's documents; those with a vector of zero have none."""
+    none = np.zeros(0, dtype=np.int64)
+    owners, topics, shares = [none], [none], [np.zeros(0, dtype=np.float32)]
+    for low in range(0, len(vectors), CLUSTERS.block):
+        some = vectors[low : low + CLUSTERS.block]
+        block = np.empty((len(some), len(centroids)), dtype=np.float32)
+        kernels.cluster_shares(some, centroids, CLUSTERS.sharpness, block)
+        owner, topic = np.nonzero(block >= CLUSTERS.min_share)
+        owners.append(owner + low)
+        topics.append(topic)
+        shares.append(block[owner, topic])
+    owner, topic = np.concatenate(owners), np.concatenate(topics)
+    return sparse_proportions(owner, topic, np.concatenate(shares), len(vectors), len(centroids))

@@ -36,7 +36,7 @@ class VectorSettings:
     """Words that have vectors: the most frequent ones. Their mutual information takes 4 bytes a pair of words."""
     block_words: int = 256
     """Words of a block of co-occurrences."""
-    dimensions: int = 100
+    dimensions: int = 200
     """Numbers of a vector."""
     oversampling: int = 20
     """Further directions that are iterated, so that the smallest of the others converge (Halko et al., section 4.2)."""
@@ -214,7 +214,8 @@ def word_vectors(directions: Matrix, projected: Matrix) -> Floats:
     Returns
     -------
     numpy.ndarray of float32, shape (words, dimensions)
-        Rows of U sqrt(S), of the singular value decomposition, at unit length.
+        Rows of U sqrt(S), of the singular value decomposition. Their lengths stay: words whose company tells much of
+        them are longer, and weigh more in the sums of documents.
     """
     columns = directions.shape[1]
     products, vectors = np.empty((columns, columns)), np.empty((columns, columns))
@@ -225,6 +226,4 @@ def word_vectors(directions: Matrix, projected: Matrix) -> Floats:
     scaled = np.ascontiguousarray((vectors[largest] * np.sqrt(np.sqrt(squares[largest]))[:, np.newaxis]).T)
     result = np.empty((directions.shape[0], largest.size))
     kernels.multiply(np.ascontiguousarray(directions, dtype=np.float32), scaled, result)
-    norms = np.sqrt((result * result).sum(axis=1, keepdims=True))
-    unit: Floats = (result / np.maximum(norms, 1e-9)).astype(np.float32)
-    return unit
+    return result.astype(np.float32)

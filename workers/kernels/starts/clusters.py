@@ -137,3 +137,35 @@ def nearest(
         for c in range(vectors.shape[1]):
             sums[label, c] += float(vectors[document, c])
     return cosines
+
+
+@kernel
+def cluster_shares(
+    vectors: Float32Matrix, centroids: Float32Matrix, sharpness: float, shares: OutFloat32Matrix
+) -> None:
+    """Fill exp(s (c_dk - max_j c_dj)), c_dk being the cosine with a centroid; twin: `naive.starts.cluster_shares`.
+
+    Parameters
+    ----------
+    vectors : float32, shape (documents, dimensions)
+        Of unit length, or zero.
+    centroids : float32, shape (clusters, dimensions)
+        Of unit length.
+    sharpness : float
+        s.
+    shares : float32, shape (documents, clusters)
+        Filled; zero for a vector of zero.
+    """
+    for document in range(vectors.shape[0]):
+        best, square = np.float32(-2.0), np.float32(0.0)
+        for c in range(vectors.shape[1]):
+            square += vectors[document, c] * vectors[document, c]
+        for cluster in range(centroids.shape[0]):
+            cosine = np.float32(0.0)
+            for c in range(vectors.shape[1]):
+                cosine += vectors[document, c] * centroids[cluster, c]
+            shares[document, cluster] = cosine
+            best = max(best, cosine)
+        for cluster in range(centroids.shape[0]):
+            apart = float(shares[document, cluster]) - float(best)
+            shares[document, cluster] = np.float32(math.exp(sharpness * apart)) if square >= np.float32(0.5) else 0.0

@@ -80,7 +80,6 @@ def test_word_vectors__are_those_of_the_singular_value_decomposition(seed):
     matrix = np.random.default_rng(seed).random((WORDS, WORDS))
     left, sizes, _ = np.linalg.svd(matrix)
     expected = left * np.sqrt(sizes)
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     directions = np.linalg.qr(np.random.default_rng(seed + 1).normal(size=(WORDS, WORDS)))[0]
     vectors = singular_vectors(directions, matrix.T @ directions)
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-5)
@@ -115,6 +114,9 @@ def test_seeds_and_labels__are_those_of_k_means(seed, size):
     np.testing.assert_allclose(cosines, similar.max(axis=1)[expected >= 0].sum(), atol=1e-5)
     np.testing.assert_allclose(sums, [vectors[expected == k].sum(axis=0) for k in range(3)], atol=1e-5)
     assert sizes.tolist() == [(expected == k).sum() for k in range(3)]
+    shares = np.empty((9, 3), dtype=np.float32)
+    clusters.cluster_shares(vectors, centroids, 30.0, shares)
+    np.testing.assert_allclose(shares, naive.cluster_shares(vectors, centroids, 30.0), rtol=1e-4, atol=1e-9)
 
 
 @given(SEEDS, st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 1.0]))
