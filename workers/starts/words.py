@@ -214,7 +214,7 @@ def word_vectors(directions: Matrix, projected: Matrix) -> Floats:
     Returns
     -------
     numpy.ndarray of float32, shape (words, dimensions)
-        Rows of U sqrt(S), of the singular value decomposition. Their lengths stay: words whose company tells much of
+        Rows of U sqrt(S), of the singular value decomposition. Their lengths stay: words whose company says much of
         them are longer, and weigh more in the sums of documents.
     """
     columns = directions.shape[1]
