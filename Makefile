@@ -23,6 +23,9 @@ READERS := uci ldac mtx npz text jsonl csv mallet svmlight parquet uci-gz jsonl-
 	proportions config vectors-csv vectors-labels vectors-npy vectors-npz vectors-zarr vectors-zarr-2 vectors-chunk \
 	vectors-shard vectors-array
 
+# Modules are compiled once, not by each of the processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes chaos fuzz clean help
 
 help:
@@ -59,14 +62,14 @@ demo: $(READY)
 # have stopped or killed, so there is a process more than processors.
 test: $(READY)
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" tests
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" tests/workers
 
 # Lines of the product that these tests run, without kernels; processes that tests start are counted too.
 coverage: $(READY)
 	rm -rf build/coverage
 	mkdir -p build/coverage
 	$(BIN)/coverage run -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" tests
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n $(PROCESSES) -m "kernels and not long" tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n $(PROCESSES) -m "kernels and not long" tests/workers
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -1,5 +1,6 @@
 """Fixtures and profiles of all tests."""
 
+import gc
 import os
 import shutil
 from dataclasses import replace
@@ -27,6 +28,7 @@ settings.load_profile("default")
 
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 TWO_EXECUTORS = [("threads", 3), ("processes", 2)]
+LONG = pytest.mark.long
 FEW = 2
 THOROUGH = {  # tests of what each option could break by itself
     "test_counts__equal_a_recount_from_the_local_state",
@@ -37,8 +39,10 @@ THOROUGH = {  # tests of what each option could break by itself
     "test_start__one_word_one_document_one_topic",
 }
 
-# Workers that wait for the next test, and look every ten milliseconds at what they do, would take a tenth of the time.
+# Clusters that wait for the next test, and look many times a second at what they do, would take a fifth of the time.
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
+os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL", "1s")
+os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL", "5s")
 
 INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
 
@@ -108,6 +112,17 @@ def dealt(rows, seed):
     return found
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect no garbage among the tests: half a million objects, looked through again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def unsynced():
     """Files wait for no disk: what a power cut would leave is not tested."""
@@ -174,7 +189,7 @@ def pytest_generate_tests(metafunc):
 
     What is asked of executors is asked of all of them with the first options, and of one of two, in turn, with the
     others. What has little to do with a family's options is asked with every other of them, where there are more than `FEW`.
-    All but the first options are left to `make test-all`.
+    All but the first options, and of executors all but three threads and two processes, are left to `make test-all`.
     """
     for argument, source in (("options", "matrix"), ("steps", "stochastic")):
         if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
@@ -183,15 +198,18 @@ def pytest_generate_tests(metafunc):
                 rows = rows[:: 1 + (len(rows) > FEW)]
             names = ["-".join(f"{key}={value}" for key, value in row.items()) for row in rows]
             if "where" not in metafunc.fixturenames:
-                metafunc.parametrize(argument, marked(rows), ids=names)
+                metafunc.parametrize(argument, rest_long(rows), ids=names)
                 continue
             others = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
-            first = [(row, where) for row in rows[:1] for where in EXECUTORS]
+            places = [*TWO_EXECUTORS, *(one for one in EXECUTORS if one not in TWO_EXECUTORS)]
+            first = [(row, where) for row in rows[:1] for where in places]
             ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first, *others)]
-            cases = [*first, *(pytest.param(*case, marks=pytest.mark.long) for case in others)]
-            metafunc.parametrize((argument, "where"), cases, ids=ids)
+            metafunc.parametrize((argument, "where"), rest_long([*first, *others], retained=(0, 1)), ids=ids)
 
 
-def marked(rows):
-    """Return rows of options, of which all but the first are for the long run of tests."""
-    return [*rows[:1], *(pytest.param(row, marks=pytest.mark.long) for row in rows[1:])]
+def rest_long(cases, retained=(0,)):
+    """Return the cases of a matrix, of which all but those at some places are for the long run of tests."""
+    return [
+        case if place in retained else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=LONG)
+        for place, case in enumerate(cases)
+    ]

@@ -89,6 +89,7 @@ class Responsibilities(Conformance):
         else:
             assert fit(small[0], tmp_path / "run", **given).record.iterations == 1
 
+    @pytest.mark.long
     def test_active_responsibilities__predict_as_well_as_dense_ones(self, drawn_from_many, tmp_path):
         scores = {}
         for kind in ("dense", "active"):

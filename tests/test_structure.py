@@ -74,6 +74,13 @@ def test_folders__have_at_most_14_modules():
     assert {name: size for name, size in sizes.items() if size > FOLDER_MODULES} == {}
 
 
+def test_folders__are_packages_that_are_installed():
+    """What the wheel holds is tried by `test_wheel.py`, which takes long."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in MODULES}
+    assert {f"collapsium.{one}" for one in folders} == {*settings["tool"]["setuptools"]["packages"]}
+
+
 def test_functions__take_at_most_ten_parameters_but_for_the_public_ones():
     public = {*collapsium.pipeline.__all__, *estimators.__all__}
     found = []

@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 # The environment's editable install is found by a finder of its own, which would come first.
@@ -30,6 +32,7 @@ def run(*words, **kwargs):
     return done.stdout
 
 
+@pytest.mark.long
 def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
     source = tmp_path / "source"
     rooms = [path for room in ("pipeline", "workers", "storage") for path in (ROOT / room).rglob("*")]

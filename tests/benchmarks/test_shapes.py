@@ -208,6 +208,7 @@ def test_write__draws_pictures_for_light_and_dark_pages(found, tmp_path):
     assert names | {"table.md"} == {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.long
 def test_run__appends_and_goes_on_where_it_was(small, tmp_path, capsys):
     folder = tmp_path / "corpora"
     folder.mkdir()

@@ -159,6 +159,7 @@ def eat(flag):
     return 2.0
 
 
+@pytest.mark.long
 def test_a_worker_whose_memory_runs_out__is_started_anew_and_its_task_done_again(tmp_path):
     executor = open_executor("local", 1, 500_000_000)
     try:

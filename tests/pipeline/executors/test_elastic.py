@@ -132,6 +132,7 @@ def test_a_worker_that_joins_with_other_versions__ends_the_fit(small, tmp_path, 
     assert (tmp_path / "run/checkpoints").exists()
 
 
+@pytest.mark.long
 def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_path, expected):
     """From 1 to 4 workers and back: the same bits, no task computed twice, no long pause."""
     computed, sizes, pauses, last = Computed(), [], [], [time.monotonic()]

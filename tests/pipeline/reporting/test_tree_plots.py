@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.reporting.plots.tree import _figure, _measure, draw
 from collapsium.pipeline.reporting.tree_layout import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
+from tests.conftest import rest_long
 from tests.pipeline.reporting.test_tree_shape import tree_of, trees
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -143,7 +144,7 @@ def test_draw__one_node_without_words(signed):
     assert ("tokens" in text) != signed
 
 
-@pytest.mark.parametrize("nodes", [1, 30, 60, 100])
+@pytest.mark.parametrize("nodes", rest_long([1, 30, 60, 100], retained=(0, 1)))
 @pytest.mark.parametrize("long", ["w", "internationalization", "x" * 80])
 def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
     from matplotlib.backends.backend_agg import FigureCanvasAgg

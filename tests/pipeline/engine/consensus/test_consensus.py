@@ -20,6 +20,7 @@ from collapsium.storage.runs.members import members_of
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
 from tests.chaos.operations import files_of
+from tests.conftest import rest_long
 from tests.fits import bits
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
@@ -50,7 +51,7 @@ def require_same(run, other):
 # Bits ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize("workers", rest_long([3, 1, 8]))
 def test_a_consensus__has_the_same_bits_with_any_number_of_threads(small, consensus, tmp_path, workers):
     fit(small[0], tmp_path / "run", heldout=small[1], workers=workers, **OPTIONS)
     require_same(tmp_path / "run", consensus)
@@ -77,7 +78,7 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, StoppedError])
+@pytest.mark.parametrize("kind", rest_long([KeyboardInterrupt, StoppedError]))
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_consensus_that_was_stopped__goes_on_to_the_same_bits(small, consensus, tmp_path, stop, kind):
     def sink(event):
@@ -172,7 +173,7 @@ def test_a_tolerance__ends_the_last_fit_for_good(small, tmp_path):
 # Kinds of members and families -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["gibbs-lda", "vb-lda", "hdp", "gibbs-hdp"])
+@pytest.mark.parametrize("family", rest_long(["gibbs-hdp", "vb-lda", "hdp", "gibbs-lda"], retained=(0, 1)))
 def test_families_of_flat_topics__have_a_consensus(small, tmp_path, family):
     options = {
         "start_topics" if family == "gibbs-hdp" else "topics": 3,

@@ -19,6 +19,7 @@ from collapsium.storage.runs.members import restarts_in
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.shard_loading import open_shard
+from tests.conftest import rest_long
 from tests.fits import TIMES, Losing, arrays_of, bits, problem_of, scores_of, state_bits
 
 SHORT = ((4, 3), (2, 2))
@@ -73,7 +74,7 @@ def test_documents_that_join__are_counted(small, family, options):
             assert np.array_equal(sizes > 0, part.lengths > 0)
 
 
-@pytest.mark.parametrize(("family", "options"), FAMILIES)
+@pytest.mark.parametrize(("family", "options"), rest_long(FAMILIES, retained=(0, 4)))
 def test_going_back__to_any_stage_gives_the_same_bits(small, family, options, tmp_path):
     problem, executor, global_state = growing(small[0], family, options)
     uninterrupted = first(problem, executor, global_state, 8)[-1][0]
@@ -110,7 +111,7 @@ def test_local_sweeps__conserve_counts(small):
     assert math.isclose(state.global_state.topic_moments[0].sum(), Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
 
 
-@pytest.mark.parametrize("family", ["lda", "hdp"])
+@pytest.mark.parametrize("family", rest_long(["lda", "hdp"]))
 @pytest.mark.parametrize("stop", [2, 3, 4, 5, 6])
 def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(small, short, family, stop, tmp_path):
     def sink(event):

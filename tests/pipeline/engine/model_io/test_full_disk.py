@@ -12,6 +12,7 @@ from collapsium.pipeline import Model, fit, resume, simulate, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
+from tests.conftest import rest_long
 from tests.fits import bits
 
 OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
@@ -54,7 +55,7 @@ def require_clear(done):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("left", [0, 20_000, 60_000])
+@pytest.mark.parametrize("left", rest_long([20_000, 0, 60_000]))
 def test_ingest__leaves_nothing(disk, tmp_path, left):
     lines = [f'{{"id": {n}, "text": "{" ".join(f"word{(n * k) % 997}" for k in range(60))}"}}' for n in range(2000)]
     (tmp_path / "texts.jsonl").write_text("\n".join(lines).replace("word", "w"))

@@ -21,7 +21,7 @@ from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START
 from collapsium.pipeline.families.registry import FAMILIES, load_family
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows, write_corpus, write_halves
+from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
 from tests.fits import Losing, arrays_of, bits, problem_of, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
@@ -117,7 +117,10 @@ def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(planted, t
     assert more.record.iterations == 4
 
 
-@pytest.mark.parametrize("options", [{}, {"family": "hdp"}, {"workers": 2, "scheduler": "local"}], ids=str)
+STOPPED_OPTIONS = [{}, {"family": "hdp"}, {"workers": 2, "scheduler": "local"}]
+
+
+@pytest.mark.parametrize("options", rest_long(STOPPED_OPTIONS, retained=(0, 1)), ids=str)
 def test_a_stopped_run__goes_on_to_the_same_bits(planted, tmp_path, options):
     file = written(tmp_path / "theta.parquet", planted[2])
     given = {**FIT, "heldout": planted[1], "start": file, **options}

@@ -15,7 +15,7 @@ from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb.active_topics import max_active_for
 from tests.conformance import Conformance
-from tests.conftest import planted_rows, write_corpus, write_halves
+from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
 from tests.fits import arrays_of, bits, counts_of, document_counts, problem_of, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
@@ -52,7 +52,7 @@ def sources(planted, tmp_path_factory):
     return {name: place / name for name in SOURCES}
 
 
-@pytest.mark.parametrize("source", ["lda", "hdp"])
+@pytest.mark.parametrize("source", rest_long(["lda", "hdp"]))
 @pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
 def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path, source, family, options):
     given = {"family": family, "heldout": planted[1], "scheduler": "serial", "iterations": 30, **options}

@@ -21,7 +21,7 @@ from collapsium.workers.families.hca.hca import HcaShardModel
 from collapsium.workers.families.hca.states import HcaRows, NextLoadings
 from collapsium.workers.families.hca.sums import TreeSums
 from collapsium.workers.families.hca.vector_paths import MAX_ENDS
-from tests.conftest import write_corpus
+from tests.conftest import rest_long, write_corpus
 from tests.fits import bits, problem_of, state_bits, states
 from tests.storage.corpus.test_vectors import write_vectors
 
@@ -87,7 +87,7 @@ def test_objective__never_falls_but_where_nodes_went(tmp_path, name, form, depth
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_long(range(4)))
 def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
     corpus = corpus_of(tmp_path, drawn(seed, 90, 4))
     options = {"form": form, "depth": 3, "max_nodes": 14, "compare": False, "merge": 1.0, "prune": 0.0}
@@ -178,7 +178,7 @@ def test_bits__do_not_depend_on_the_executor(corpus, tmp_path, clusters, form, s
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stop", [1, 2, 5])
+@pytest.mark.parametrize("stop", rest_long([2, 1, 5]))
 def test_a_resumed_run__is_the_same_bits(corpus, tmp_path, form, stop):
     expected = bits(fitted(corpus, tmp_path / "whole", form=form), 4)
 

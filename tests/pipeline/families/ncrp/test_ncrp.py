@@ -16,7 +16,7 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp.tree import FREE, NOWHERE
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixtures
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import planted_rows, rest_long, write_corpus
 from tests.fits import problem_of, states
 from tests.naive import tree as naive
 
@@ -234,7 +234,7 @@ def test_objective__ascends_on_a_planted_tree(tmp_path, options, seed):
     assert sum(progress.figures["merged"] for _, progress in found) > 0
 
 
-@pytest.mark.parametrize("options", TestNCRP.matrix, ids=str)
+@pytest.mark.parametrize("options", rest_long(TestNCRP.matrix), ids=str)
 def test_shards__change_nothing_but_rounding(tmp_path, options):
     """Documents are seeds, and let the tree grow, by their addresses."""
     rows, found = planted_rows(1), []

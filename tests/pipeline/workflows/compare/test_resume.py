@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from collapsium.pipeline import compare, fit, info, split, verify
+from collapsium.pipeline.executors import dask_cluster
 from collapsium.storage.errors import (
     CollapsiumError,
     DamagedError,
@@ -149,7 +150,8 @@ def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
     ],
     ids=str,
 )
-def test_where_nothing_can_be_fitted__nothing_is_left(small, tmp_path, where, said):
+def test_where_nothing_can_be_fitted__nothing_is_left(small, tmp_path, monkeypatch, where, said):
+    monkeypatch.setitem(dask_cluster.SETTINGS, "distributed.comm.timeouts.connect", "1s")
     with pytest.raises(CollapsiumError, match=re.escape(said)):
         compare(small[0], tmp_path / "out", families=("lda",), topics=(2,), restarts=1, iterations=2, **where)
     assert not (tmp_path / "out").exists()

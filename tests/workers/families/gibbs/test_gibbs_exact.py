@@ -20,6 +20,7 @@ from collapsium.workers.arrays.delta import Delta, change
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledRows
+from tests.conftest import rest_long
 from tests.strategies import documents_of
 
 WORDS = 3
@@ -157,7 +158,10 @@ def log_partition(owner, z, documents, alpha, gamma):
     return np.logaddexp.reduce(log_terms) + (gammaln(alpha) - gammaln(alpha + here.sum(axis=1))).sum()
 
 
-@pytest.mark.parametrize(("rows", "start"), [([{0: 2, 1: 1}, {1: 1, 2: 1}], 1), ([{0: 2}, {}, {0: 1, 2: 1}], 3)])
+HDP_STARTS = [([{0: 2, 1: 1}, {1: 1, 2: 1}], 1), ([{0: 2}, {}, {0: 1, 2: 1}], 3)]
+
+
+@pytest.mark.parametrize(("rows", "start"), rest_long(HDP_STARTS, retained=(1,)))
 def test_hdp__samples_from_the_posterior(rows, start):
     shard, beta = Shard.of(0, documents_of(rows)), 1.5
     owner, words = tokens_of(shard)
@@ -239,7 +243,7 @@ GEWEKE = {
 }
 
 
-@pytest.mark.parametrize("family", GEWEKE)
+@pytest.mark.parametrize("family", rest_long(GEWEKE))
 def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(family):
     """Draws of everything from the prior, against a chain that takes turns: topics given words, words given topics."""
     prior, options = GEWEKE[family]
