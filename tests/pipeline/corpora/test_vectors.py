@@ -55,6 +55,7 @@ def mean_of(model):
     return model.rows(0).word_mean
 
 
+@pytest.mark.xdist_group("clusters")
 @pytest.mark.parametrize(("scheduler", "workers"), [("threads", 1), ("threads", 3), ("cluster", 2)])
 def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch, clusters, scheduler, workers):
     assert len(Corpus(corpus).manifest.shards) == SHARDS

@@ -20,7 +20,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 from tests.conftest import TWO_EXECUTORS, write_corpus
 
-pytestmark = pytest.mark.xdist_group("measure")  # what these tests look at is made once
+pytestmark = pytest.mark.xdist_group("clusters")  # what these tests look at is made once, beside a cluster
 
 SUBJECTS = {
     "sea": "ship sail harbour wave captain storm anchor shore tide whale",
