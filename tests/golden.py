@@ -58,7 +58,7 @@ def draw_sources(folder: Path) -> None:
                 record["tag"] = [f"tag{topic}" for topic in own]
                 file.write(json.dumps(record) + "\n")
     (folder / "network.toml").write_text(DIAMOND, encoding="utf-8")
-    (folder / "seeds.toml").write_text(f"first = {WORDS[:3]}\nsecond = {WORDS[60:63]}\n", encoding="utf-8")
+    (folder / "seeds.toml").write_text(f"first = {topics[0][:3]}\nsecond = {topics[1][:3]}\n", encoding="utf-8")
     centres = [[draw.gauss(0, 3) for _ in range(6)] for _ in range(4)]
     with (folder / "vectors.csv").open("w", encoding="utf-8") as file:
         file.write(",".join(f"x{column}" for column in range(6)) + "\n")
