@@ -41,6 +41,9 @@ class PackingRule:
 
 PACKING = PackingRule()
 
+ADDED_BYTES = 1 << 18
+"""Bytes of the rows that are added at a time: they stay in a core's cache, and their copy needs no fresh memory."""
+
 
 def bytes_in_memory(arrays: Arrays) -> int:
     """Return the bytes that arrays take in memory; spilled ones take none."""
@@ -224,8 +227,19 @@ def _add_part(
             return Part(values, part.dims, part.kind)
         values[...] = total_so_far.values
         total_so_far = Part(values, part.dims, part.kind)
-    total_so_far.values[tuple(indices)] += part.values
+    if aligned and isinstance(indices[0], np.ndarray):
+        _add_rows(total_so_far.values, indices[0], indices[1:], part.values)
+    else:
+        total_so_far.values[tuple(indices)] += part.values
     return total_so_far
+
+
+def _add_rows(values: Array, index: Array, others: list[slice | Array], more: Array) -> None:
+    """Add numbers in place, some rows at a time, as NumPy makes a copy of the rows that an index names."""
+    rows = max(ADDED_BYTES * len(more) // max(more.nbytes, 1), 1)
+    for first in range(0, len(more), rows):
+        chunk: tuple[slice | Array, ...] = (index[first : first + rows], *others)
+        values[chunk] += more[first : first + rows]
 
 
 def _packed(values: Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16], Array] | None:

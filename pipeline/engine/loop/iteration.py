@@ -93,12 +93,46 @@ def iterate(
         state = State(iteration - 1, updated, current.blocks, current.swept)
 
 
-def submit_round(problem: Problem, executor: Executor, state: State, number: int = 0) -> Round:
-    """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks."""
+def submit_shown(problem: Problem, executor: Executor, state: State) -> list[Future[tasks.Block]]:
+    """Submit the rows that sweeps see, of all blocks."""
+    return [
+        executor.submit(tasks.swept_rows, block, home=problem.block_home(number, executor.homes))
+        for number, block in enumerate(state.blocks)
+    ]
+
+
+def submit_round(
+    problem: Problem,
+    executor: Executor,
+    state: State,
+    number: int = 0,
+    shown: list[Future[tasks.Block]] | None = None,
+) -> Round:
+    """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    executor : Executor
+        Runs the tasks.
+    state : State
+        The state before the round.
+    number : int, optional
+        Number of the round in its iteration.
+    shown : list of futures, optional
+        Result of `submit_shown`, if it was submitted before.
+
+    Returns
+    -------
+    Round
+        The submitted round.
+    """
     purpose = _purpose("sweep", number) if state.swept else "start"
     stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
     sample = problem.sample(state.iteration + 1, number)
-    swept, blocks = _submit_sweeps(problem, executor, state, stream, sample)
+    shown = submit_shown(problem, executor, state) if shown is None else shown
+    swept, blocks = _submit_sweeps(problem, executor, state, shown, stream, sample)
     return Round(swept, blocks, [executor.submit(tasks.block_sums, block) for block in blocks])
 
 
@@ -117,7 +151,12 @@ def _purpose(name: str, number: int) -> str:
 
 
 def _submit_sweeps(
-    problem: Problem, executor: Executor, state: State, stream: Stream, sample: DocumentSample | None
+    problem: Problem,
+    executor: Executor,
+    state: State,
+    shown: list[Future[tasks.Block]],
+    stream: Stream,
+    sample: DocumentSample | None,
 ) -> tuple[list[Future[tasks.Swept]], list[Future[tasks.Block]]]:
     """Submit sweeps and sums in the order in which they are to run; return the swept shards and the new blocks.
 
@@ -127,10 +166,6 @@ def _submit_sweeps(
     bounds = problem.block_bounds
     parts: list[BlockPart] = [None] if len(bounds) == 2 else [(*ends, not ends[0]) for ends in pairwise(bounds)]
     sums = [_Sums(executor) for _ in parts]
-    shown = [
-        executor.submit(tasks.swept_rows, block, home=problem.block_home(number, executor.homes))
-        for number, block in enumerate(state.blocks)
-    ]
     few = len(problem.shards) <= PARTITION.unsummed_shards
     swept: list[Future[tasks.Swept]] = []
     unsummed: list[Future[tasks.Swept]] = []
@@ -183,32 +218,49 @@ def _submit_sweep(
 class _Sums:
     """Sums of deltas in a fixed order, submitted as the deltas come, so that few deltas wait at a time.
 
-    Groups of neighbours are added one after another, the groups two by two, and so on up.
+    Groups of neighbours are added one after another, the groups two by two, and so on up. Where a group goes on at
+    another home, its sum so far comes there last of all, and one task adds all deltas of that home to it.
     """
 
     def __init__(self, executor: Executor) -> None:
         self._executor, self._count = executor, 0
         self._group: Summand | None = None
+        self._home = 0  # of the group's sum
+        self._waiting: list[Summand] = []  # deltas of another home, of which each has the same
         self._tree: list[tuple[int, Summand]] = []  # (height, sum) from left to right
 
     def add(self, delta: Summand, home: int) -> None:
         """Add the next shard's delta at its home; a sum moves once from one home to the next."""
         self._count += 1
-        group = delta if self._group is None else self._sum(self._group, delta, home)
+        if self._group is None:
+            self._group, self._home = delta, home
+        elif home != self._home:
+            self._add_waiting()
+            self._waiting, self._home = [delta], home
+        elif self._waiting:
+            self._waiting.append(delta)
+        else:
+            self._group = self._sum([self._group, delta], home)
         if self._count % PARTITION.group_shards:
-            self._group = group
             return
-        height, self._group = 0, None
+        self._add_waiting()
+        height, group, self._group = 0, self._group, None
         while self._tree and self._tree[-1][0] == height:
-            group, height = self._sum(self._tree.pop()[1], group, home), height + 1
+            group, height = self._sum([self._tree.pop()[1], group], home), height + 1
         self._tree.append((height, group))
 
-    def _sum(self, left: Summand, right: Summand, home: int) -> Future[Delta]:
-        return self._executor.submit(tasks.add, [left, right], home=home)
+    def _add_waiting(self) -> None:
+        """Add the deltas that wait to the group's sum."""
+        if self._group is not None and self._waiting:
+            self._group, self._waiting = self._sum([self._group, *self._waiting], self._home), []
+
+    def _sum(self, summands: list[Summand], home: int) -> Future[Delta]:
+        return self._executor.submit(tasks.add, summands, home=home)
 
     @property
     def remaining(self) -> list[Summand]:
         """The sums that are still to be added, from left to right."""
+        self._add_waiting()
         return [total for _, total in self._tree] + ([self._group] if self._group is not None else [])
 
 

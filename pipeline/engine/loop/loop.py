@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, PREFIX, SCORE, Windows
-from collapsium.pipeline.engine.loop.iteration import Round, iterate, require_finite, submit_round
+from collapsium.pipeline.engine.loop.iteration import Round, iterate, require_finite, submit_round, submit_shown
 from collapsium.pipeline.engine.loop.scoring import mean_score, submit_scores
 from collapsium.pipeline.engine.loop.timing import shard_times, worker_seconds
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots, TopWords
@@ -172,10 +172,13 @@ class Loop:
         else:
             scores = self._submit_due_scores(state)
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
-        # come after the fetching of words, for which the report of this iteration would else wait.
-        words = self.submit_words(state, progress, last=state.iteration >= self.limits.sweeps)
-        if state.iteration < self.limits.sweeps:
-            self._submitted = submit_round(self.problem, self.executor, state)
+        # come after the fetching of words, for which the report of this iteration would else wait. Their rows come
+        # before it, as they travel to the other workers meanwhile.
+        last = state.iteration >= self.limits.sweeps
+        shown = [] if last else submit_shown(self.problem, self.executor, state)
+        words = self.submit_words(state, progress, last=last)
+        if not last:
+            self._submitted = submit_round(self.problem, self.executor, state, shown=shown)
         submitted: list[Future[tasks.Score | TopWords]] = [*scores, *words]
         results = self.executor.collect(submitted)
         progress = self.finished_progress(

@@ -259,3 +259,28 @@ def test_pickle__gives_back_what_was_packed(rows, columns, share, dtype, seed):
     np.testing.assert_array_equal(found.ids["word"], given_.ids["word"])
     if columns > 128 and share <= 0.1 and rows > 20:
         assert len(sent) < 0.5 * values.nbytes
+
+
+@given(st.integers(1, 30), st.integers(1, 7), st.integers(1, 200), st.integers(0, 1000))
+def test_rows__are_added_some_at_a_time_with_the_same_bits(rows, columns, added_bytes, seed):
+    generator = np.random.default_rng(seed)
+    words = [np.flatnonzero(generator.random(rows) < 0.7).astype(np.int32) for _ in range(4)]
+    terms = [generator.random((ids.size, columns), np.float32) for ids in words]
+    expected = np.zeros((rows, columns), np.float32)
+    for ids, term in zip(words, terms, strict=True):
+        expected[ids] += term
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_, "ADDED_BYTES", added_bytes)
+        summed = total(
+            Delta({"counts": change(term, "word", "topic")}, {"word": ids})
+            for ids, term in zip(words, terms, strict=True)
+        )
+    np.testing.assert_array_equal(summed["counts"], expected[summed.ids["word"]])
+
+
+def test_arrays_without_named_axes__add():
+    delta = Delta({"plain": fresh(np.arange(3.0)), "number": fresh(2.0)})
+    summed = total([delta, delta, delta])
+    np.testing.assert_array_equal(summed["plain"], [0.0, 3.0, 6.0])
+    assert summed.number("number") == 6.0
+    np.testing.assert_array_equal(delta["plain"], np.arange(3.0))

@@ -1,5 +1,6 @@
 """The order in which deltas are added: fixed by the number of shards, with few of them waiting at a time."""
 
+import functools
 import math
 
 import pytest
@@ -57,6 +58,37 @@ def test_sums__leave_few_to_wait(count):
     assert max(most) <= 2 + math.floor(math.log2(groups))
     assert max(map(height, sums.remaining)) <= PARTITION.group_shards - 1 + math.ceil(math.log2(groups))
     assert sums._executor.added == count - len(sums.remaining)  # as few additions as any order takes
+
+
+class Folding:
+    """Writes down additions from left to right, and the home of each."""
+
+    def __init__(self):
+        self.homes = []
+
+    def submit(self, task, deltas, home):
+        self.homes.append(home)
+        return functools.reduce(lambda left, right: (left, right), deltas)
+
+
+@given(st.lists(st.integers(0, 3), max_size=80), st.integers(0, 2))
+def test_sums__are_the_same_wherever_shards_have_their_homes(homes, looks):
+    sums, executor = _Sums(folding := Folding()), Folding()
+    alone = _Sums(executor)
+    for number, home in enumerate(homes):
+        sums.add(number, home)
+        alone.add(number, 0)
+        if number < looks:
+            assert sums.remaining == alone.remaining
+    assert sums.remaining == alone.remaining
+    assert len(folding.homes) <= len(executor.homes)
+
+
+def test_sums__that_go_on_at_another_home_are_added_there_in_one_task():
+    sums = _Sums(folding := Folding())
+    for number, home in enumerate([0, 0, 0, 0, 1, 1, 1, 1]):
+        sums.add(number, home)
+    assert folding.homes == [0, 0, 0, 1]
 
 
 @given(st.integers(1, 60), st.integers(0, 200))
