@@ -26,7 +26,7 @@ fit(
 )
 
 # %%
-# `topics` lists the topics of the first member, each with its stability.
+# `topics` lists the means of the members' matching topics, each with its stability.
 
 by_stability = sorted(topics("library"), key=lambda topic: topic.stability)
 figure, axis = plt.subplots(figsize=(8, 5.5), layout="constrained")

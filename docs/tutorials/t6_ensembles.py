@@ -46,9 +46,10 @@ print(f"mean of their predictions {score.score:.3f}")
 # Stable topics
 # -------------
 #
-# `topics` lists the first member's topics, with their *stability*: one
-# minus the mean Hellinger distance to the matching topics of the
-# others. A topic that every seed finds has a stability near one.
+# The members' topics are matched one to one. `topics` lists the means
+# of the matching ones, with their *stability*: one minus the mean
+# Hellinger distance to the members' own. A topic that every seed finds
+# has a stability near one.
 
 by_stability = sorted(
     topics("run", words=7), key=lambda topic: -topic.stability

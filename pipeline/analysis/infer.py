@@ -29,7 +29,7 @@ from collapsium.storage.corpus.segments import running
 from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.parquet.columns import number_array
-from collapsium.storage.runs.members import member_of
+from collapsium.storage.runs.members import member_of, reference_of
 from collapsium.storage.runs.proportions import (
     MATRICES,
     PROPORTIONS,
@@ -68,10 +68,16 @@ class Inference:
         Number of documents, or segments.
     unknown : UnknownWords or None
         Number of tokens of texts that are not in the model's vocabulary; None for a corpus.
+    models : int
+        Number of models of which the proportions are means: restarts and samples whose topics were matched.
+    member : str or None
+        Folder of the restart whose proportions they are, where topics were not matched.
     """
 
     rows: int
     unknown: UnknownWords | None = None
+    models: int = 1
+    member: str | None = None
 
 
 @keywords(options=InferOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
@@ -90,7 +96,8 @@ def infer(
     """Write the topic proportions of documents or of their segments.
 
     Documents of the training corpus have the proportions of the fit. All others are folded in: their proportions are
-    fitted to all their tokens with the topics held fixed.
+    fitted to all their tokens with the topics held fixed. Of restarts and samples whose topics were matched, they are
+    folded into each, and the proportions are the means.
 
     Parameters
     ----------
@@ -152,7 +159,10 @@ def infer(
         **where,
     ) as new:
         layout = _Layout(None if dense else threshold, options.seed, options.segments)
-        return Inference(_write(model, new.corpus, out, layout, where, progress), new.unknown)
+        rows = _write(model, new.corpus, out, layout, where, progress)
+    if model.averaged is not None:
+        return Inference(rows, new.unknown, len(model.averaged.models))
+    return Inference(rows, new.unknown, member=reference_of(run) if options.member is None else None)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import shown_options
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus
@@ -142,12 +141,11 @@ def _member(number: int, run: Run) -> JsonObject:
 
 def _model(model: model.Model) -> JsonObject:
     record = model.record
-    figures = load_family(record.family).figures(model.global_state)
     return {
         "family": record.family,
         "options": shown_options(record.options),
         "iterations": record.iterations,
         "documents": sum(shard.documents for shard in record.shards),
         "words": record.vocabulary.words,
-        "figures": figures,
+        "figures": model.figures(),
     }

@@ -66,14 +66,13 @@ def topic_word(model: Model) -> Floats:
     OptionError
         The model is of vectors, whose components have no word probabilities.
     """
-    family = load_family(model.record.family)
-    if family.corpus_kind != DOCUMENTS:
+    if load_family(model.record.family).corpus_kind != DOCUMENTS:
         raise OptionError(
             f"topic_word: '{model.record.family}' has components of vectors, not topics over words; `topics` lists them"
         )
     words, phi = model.record.blocks[-1], np.zeros((0, model.record.blocks[-1]))
     for number, (low, high) in enumerate(model.blocks):
-        described = family.describe(model.rows(number), model.global_state, high - low)
+        described = model.describe(model.rows(number), high - low)
         if not number:
             phi = np.zeros((max(_width(model), int(described.ids.max(initial=-1)) + 1), words))
         phi[described.ids[:, np.newaxis], described.words + low] = described.probability

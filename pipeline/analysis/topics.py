@@ -14,7 +14,6 @@ from collapsium.pipeline.analysis.words.ranking import BY_PROBABILITY, ranked_wo
 from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.description import Shape, shape_of
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
@@ -37,11 +36,11 @@ class Topic:
         `signed`, columns of vectors with their loadings, by decreasing magnitude.
     stability : float or None
         One minus the mean Hellinger distance to the matching topics of the other members of an ensemble; see
-        `collapsium.pipeline.analysis.stability`. None without other members, or without tokens. Of a consensus, the
-        distance to the topics of all members.
+        `collapsium.pipeline.analysis.stability`. None without other members, or without tokens. Of a mean or a
+        consensus, the distance to the topics of all members.
     support : int or None
-        Number of the members of a consensus in which it was found: in which its match is at most 0.6 away. None for
-        other models.
+        Number of the members of a mean or a consensus in which it was found: in which its match is at most 0.6 away.
+        None for other models.
     parent : int or None
         The parent's id; None for a root, and for topics that are not a tree.
     level : int or None
@@ -81,7 +80,9 @@ class Topic:
 def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions) -> list[Topic]:
     """List the topics of a model, the largest first, or the nodes of its tree, depth-first.
 
-    For an ensemble, these are the topics of its consensus or else its first member, with their stability.
+    For restarts and samples, these are the means of their matching topics, or the topics of their consensus, with their
+    stability. Topics of trees, and of families of labels, segments and vectors, are not matched: these are the first
+    restart's, or the last sample's.
 
     Parameters
     ----------
@@ -120,7 +121,8 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
         for row in rows
         if tokens[row] > 0.0 or not tokens.any()
     ]
-    return entries if has_consensus(run) else [replace(topic, support=None) for topic in entries]
+    joined = has_consensus(run) or model.averaged is not None
+    return entries if joined else [replace(topic, support=None) for topic in entries]
 
 
 def _topic(described: Description, row: int, names: list[str], stable: Stability | None, shape: Shape | None) -> Topic:
@@ -181,8 +183,7 @@ def _titled(described: Description, names: Mapping[int, str]) -> Description:
 
 def _by_probability(model: Model, words: int) -> Description:
     """Describe the topics by their most probable words, or largest loadings."""
-    family = load_family(model.record.family)
-    parts = [family.describe(model.rows(number), model.global_state, words) for number in range(len(model.blocks))]
+    parts = [model.describe(model.rows(number), words) for number in range(len(model.blocks))]
     lows = [low for low, _ in model.blocks]
     word = np.concatenate([part.words + low for part, low in zip(parts, lows, strict=True)], axis=1)
     probability = np.concatenate([part.probability for part in parts], axis=1)
@@ -205,7 +206,11 @@ def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
     if restarts:
         # Raises an error if a restart has not ended.
         leaves(run)
+    model = Model(run)
+    if model.averaged is not None:
+        return model, list(model.averaged.models)
+    if restarts:
         first, *others = [Model(restart.folder.url) for _, restart in restarts]
         return first, others
     # The last sample is the model itself.
-    return Model(run), [Model(sample.url) for sample in samples_of(run)[:-1]]
+    return model, [Model(sample.url) for sample in samples_of(run)[:-1]]

@@ -34,7 +34,7 @@ from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
 from collapsium.storage.runs.comparison_tables import table_faults
-from collapsium.storage.runs.members import member_seed, restarts_in
+from collapsium.storage.runs.members import mean_folder, mean_of, member_seed, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import CHECKPOINTS, DONE, EVENTS, MEMBERS, Run
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
@@ -203,6 +203,7 @@ def _members(run: Run, record: JsonObject, findings: Findings) -> Iterator[str]:
             yield from _model(place, findings)
         elif ended or place.exists():
             yield f"{place.url}/{MODEL_RECORD}: the file is missing"
+    yield from () if mean_of(run.folder.url) is None else _model(mean_folder(run), findings)
 
 
 def _events_fault(folder: Folder, size: int, digest: str) -> str:
@@ -228,6 +229,7 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
     """Yield the faults of a model or a checkpoint."""
     try:
         model = Model(folder.url)
+        complete = model.averaged is None  # the parts of a mean are those of other models
     except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least
         findings.notes.append(f"{error}; only digests were checked")
         yield from _parts_of_checkpoint(folder)
@@ -235,7 +237,6 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
     except CollapsiumError as error:
         yield str(error)
         return
-    complete = True
     if not folder.exists(CHECKPOINT_RECORD):
         try:
             yield "" if len(model.vocabulary) == model.record.vocabulary.words else f"{folder.url}: too few words"
@@ -322,15 +323,14 @@ def _corpus_of(model: Model, findings: Findings) -> tuple[Corpus | None, Documen
 def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np.int64]) -> Iterator[str]:
     total, counted = 0.0, 0
     for number, block in enumerate(blocks):
-        expected = model.shard_model.word_tokens(block.rows)
-        if expected is None:
+        if (expected := model.shard_model.word_tokens(block.rows)) is None:
             continue
         true = tokens[block.low : block.high]
         total, counted = total + float(expected.sum()), counted + int(true.sum())
         wrong = _off(expected, true, model)
         word = int(np.argmax(wrong))
-        fault = f"word {block.low + word} has {true[word]} tokens, over its topics {expected[word]:.3f}"
-        fault = f"{model.folder.url}/rows/{number:05d}: expected counts are not conserved: {fault}"
+        fault = f"{model.folder.url}/rows/{number:05d}: expected counts are not conserved: word {block.low + word} has "
+        fault += f"{true[word]} tokens, over its topics {expected[word]:.3f}"
         yield fault if wrong.any() else ""
     if counted and abs(total - (counted - _waiting(model))) > TOLERANCE * counted:
         fault = f"{counted - _waiting(model):.0f} tokens count, over the topics {total:.3f}"

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 
+from collapsium.pipeline.engine.consensus.mean import has_mean, save_mean
 from collapsium.pipeline.engine.ensemble import Ensemble, EnsembleOptions
 from collapsium.pipeline.engine.event_log import EventLog
 from collapsium.pipeline.engine.events import Event
@@ -71,6 +72,17 @@ class ActiveFit:
                 # Tasks that were still running may have left files on this machine.
                 shutil.rmtree(self._scratch, ignore_errors=True)
 
+    def match(self) -> Model:
+        """Match the models of a run that has ended, but was stopped before they were matched."""
+        planned = self._plan(None) if self._placement.is_local else None
+        executor = self._placement.open(self._log.notice)
+        try:
+            planned = planned or self._plan(executor)
+            save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
+        finally:
+            executor.close()
+        return Model(self._target.folder.url)
+
     def _report_cluster(self, executor: Executor, seconds: float) -> list[Event]:
         """Send the sinks the cluster and notices about inputs and processors; return these events."""
         cluster = initial_event(
@@ -97,19 +109,24 @@ class ActiveFit:
         with self._run_folder_held():
             if self._request.restarts:
                 del problem, global_state
-                options = EnsembleOptions(planned.members, every, self._require_ownership)
+                options = EnsembleOptions(planned.members, planned.matching, every, self._require_ownership)
                 ensemble = Ensemble(self._request, self._log, loaded, executor, self._processors, options)
-                return ensemble.run(events, sent=len(sent), resumed=self._resumed)
-            active = ActiveRun(
-                self._request,
-                self._log,
-                resumed=self._resumed,
-                processors=self._processors,
-                every=every,
-                require_ownership=self._require_ownership,
-            )
-            active.begin(events, sent=len(sent))
-            return active.loop(problem, executor, global_state)
+                model = ensemble.run(events, sent=len(sent), resumed=self._resumed)
+            else:
+                active = ActiveRun(
+                    self._request,
+                    self._log,
+                    resumed=self._resumed,
+                    processors=self._processors,
+                    every=every,
+                    require_ownership=self._require_ownership,
+                )
+                active.begin(events, sent=len(sent))
+                model = active.loop(problem, executor, global_state)
+            if not has_mean(self._request):
+                return model
+            save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
+            return Model(self._target.folder.url)
 
     def _check_processors(self, executor: Executor) -> str | None:
         """Return a line if the processors differ among themselves or from those that took part before."""

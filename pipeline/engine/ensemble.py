@@ -89,6 +89,8 @@ class EnsembleOptions:
     ----------
     at_a_time : int
         Members that are fitted at a time.
+    matching : int
+        Tasks at a time that compare the members' topics.
     every : int or None
         Iterations between two checkpoints of a member.
     require_ownership : callable
@@ -96,6 +98,7 @@ class EnsembleOptions:
     """
 
     at_a_time: int
+    matching: int
     every: int | None
     require_ownership: Callable[[], None]
 
@@ -177,7 +180,8 @@ class Ensemble:
 
     def _consensus_fit(self) -> ConsensusFit:
         """Return the fit that joins the members."""
-        return ConsensusFit(self._request, self._log, self._loaded, self._executor, self._processors)
+        matching = self._options.matching
+        return ConsensusFit(self._request, self._log, self._loaded, self._executor, self._processors, matching)
 
     def _begin(
         self, events: Sequence[Event], finished: list[int], *, sent: int, resumed: bool, begun: bool = False

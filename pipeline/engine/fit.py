@@ -8,6 +8,7 @@ from typing import Any
 
 from collapsium.pipeline.corpora.texts_in_memory import OPTIONS, is_path, reading_of, require_corpus_folder
 from collapsium.pipeline.engine.active_fit import ActiveFit
+from collapsium.pipeline.engine.consensus.mean import has_mean, is_mean_current
 from collapsium.pipeline.engine.ensemble import is_ensemble_finished
 from collapsium.pipeline.engine.resources.placement import Placement
 from collapsium.pipeline.engine.setup.limits import (
@@ -99,8 +100,8 @@ def fit(
     Returns
     -------
     Model
-        The finished model; of an ensemble its consensus or else its first member. Functions that take a run take it
-        too: ``topics(model)``.
+        The finished model; of restarts and samples the mean of theirs, or their consensus, and the first of those whose
+        topics cannot be matched. Functions that take a run take it too: ``topics(model)``.
 
     Raises
     ------
@@ -211,8 +212,10 @@ def resume(
         start = None if moved.start is None else StartSource.of(moved.start)
         request, record = resumed_request(target, moved.corpus, moved.heldout, options, source, start)
         finished = is_ensemble_finished if request.restarts else is_finished
-        if finished(target, request):
+        ended = finished(target, request)
+        if ended and (not has_mean(request) or is_mean_current(target)):
             return Model(run)
         target.rewrite(record)
         placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)
-        return ActiveFit(request, target, placement, sinks, lock).run()
+        active = ActiveFit(request, target, placement, sinks, lock)
+        return active.match() if ended else active.run()

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import weakref
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
-from collapsium.pipeline.families.registry import shard_model
+from collapsium.pipeline.families.averaged_models import AveragedModels
+from collapsium.pipeline.families.model_arrays import model_arrays
+from collapsium.pipeline.families.registry import load_family, shard_model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.data_types import AnyArray
-from collapsium.storage.errors import AbsentError, ClosedError, CollapsiumError, DamagedError, OptionError
+from collapsium.storage.errors import AbsentError, ClosedError, DamagedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import check
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
-from collapsium.storage.runs.members import reference_of
+from collapsium.storage.runs.members import mean_of, reference_of
 from collapsium.storage.runs.model import RECORD, ModelRecord, ShardDocuments, StoredModel
 from collapsium.storage.runs.run import CHECKPOINTS, Run
 from collapsium.storage.runs.topic_names import read_names
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from collapsium.pipeline.families.base import Description
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.storage.corpus.vocabulary import Vocabulary
     from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
@@ -43,8 +45,8 @@ class Model(StoredModel):
     ----------
     url : str or path-like
         Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
-        latest checkpoint if it has no model, or an older one. Of an ensemble without a consensus, the first member is
-        opened.
+        latest checkpoint if it has no model, or an older one. Of restarts or samples that were matched, their mean is
+        opened; of restarts whose topics cannot be matched, such as trees, the first.
 
     Attributes
     ----------
@@ -65,7 +67,7 @@ class Model(StoredModel):
         self._checkpoint: Checkpoint | None = None
         self._opened = os.fspath(url)
         self._place: weakref.finalize[[str, int], Model] | None = None
-        url = reference_of(url) or url
+        url = mean_of(url) or reference_of(url) or url
         folder = Folder(url)
         if folder.exists(CHECKPOINT):
             self._open(folder)
@@ -139,14 +141,14 @@ class Model(StoredModel):
         """Probabilities of words, shape (topics, words), of which each row sums to 1.
 
         Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes for each topic
-        and word. Of an ensemble it is that of its consensus or else the first member, of samples that of the last.
+        and word. Of restarts and samples it is the mean of theirs, or that of their consensus.
 
         Returns
         -------
         numpy.ndarray of float64, shape (topics, words)
             Ids that no topic has have rows of equal probabilities.
         """
-        return _model_arrays().topic_word(self)
+        return model_arrays().topic_word(self)
 
     @cached_property
     def document_topic(self) -> npt.NDArray[np.float64]:
@@ -159,14 +161,14 @@ class Model(StoredModel):
         Returns
         -------
         numpy.ndarray of float64, shape (documents, topics)
-            Proportions of the consensus or else the first member of an ensemble, or the last sample.
+            Proportions; of restarts and samples the means of theirs, or those of their consensus.
         """
-        return _model_arrays().document_topic(self)
+        return model_arrays().document_topic(self)
 
     @cached_property
     def document_ids(self) -> list[str]:
         """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
-        return _model_arrays().document_ids(self)
+        return model_arrays().document_ids(self)
 
     @property
     def topic_names(self) -> dict[int, str]:
@@ -197,14 +199,14 @@ class Model(StoredModel):
         -------
         pandas.DataFrame
             Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
-            and the share of the node with those below; of ensembles also stability, and of
-            a consensus the number of members in which each topic was found.
+            and the share of the node with those below; of ensembles also stability, and the number of members in
+            which each topic was found.
         """
-        return _model_arrays().topics_frame(self, words, rank_by=rank_by, rank_weight=rank_weight)
+        return model_arrays().topics_frame(self, words, rank_by=rank_by, rank_weight=rank_weight)
 
     def document_topics(self) -> pd.DataFrame:
         """Return `document_topic` as a data frame, indexed by the documents' ids."""
-        return _model_arrays().document_topics_frame(self)
+        return model_arrays().document_topics_frame(self)
 
     def transform(self, texts: object, *, seed: int = 0, **reading: object) -> npt.NDArray[np.float64]:
         """Return the topic proportions of new documents, read like the training documents.
@@ -232,7 +234,7 @@ class Model(StoredModel):
         CollapsiumError
             The texts are no strings, or cannot be read as recorded. No error quotes a text.
         """
-        return _model_arrays().transform(self, texts, seed=seed, **reading)
+        return model_arrays().transform(self, texts, seed=seed, **reading)
 
     def _open(self, folder: Folder) -> None:
         """Open a checkpoint, with a record made of the checkpoint's and the run's."""
@@ -263,14 +265,26 @@ class Model(StoredModel):
         """The vocabulary of the training corpus."""
         return super().vocabulary if self._checkpoint is None else self._corpus.vocabulary
 
+    @cached_property
+    def averaged(self) -> AveragedModels[Model] | None:
+        """The models whose mean this one is; None for others. `MismatchError` if one was fitted further since then."""
+        if not self.record.members:
+            return None
+        members = self.folder.address.rpartition("/")[0]
+        return AveragedModels([Model(f"{members}/{one.folder}") for one in self.record.members], self.record)
+
     @property
     def fitted(self) -> bool:
         """True if the model has the training documents' proportions; checkpoints of the stochastic schedule do not."""
+        if self.averaged is not None:
+            return all(model.fitted for model in self.averaged.models)
         return any(name.startswith("documents/") for name in self.record.parts)
 
     @cached_property
     def shard_model(self) -> AnyShardModel:
-        """The family's half for the shards, with the options of the model."""
+        """The family's half for the shards, with the options of the model; of a mean that of its models."""
+        if self.averaged is not None:
+            return self.averaged.shard_model
         try:
             return shard_model(self.record.family, self.record.options)
         except OptionError as error:
@@ -279,6 +293,8 @@ class Model(StoredModel):
     @cached_property
     def global_state(self) -> GlobalState:
         """The global state, checked."""
+        if self.averaged is not None:
+            return self.averaged.global_state
         return self.shard_model.global_state_type.from_arrays(self.checks.global_state)
 
     @cached_property
@@ -290,6 +306,8 @@ class Model(StoredModel):
 
     def rows(self, block: int) -> Rows:
         """Read the rows of one block of the vocabulary, and check them."""
+        if self.averaged is not None:
+            return self.averaged.rows(block)
         arrays, (low, high) = self.row_arrays(block), self.blocks[block]
         finished = self._checkpoint is None
         self.checks.rows(arrays, high - low, f"{self.folder.url}/rows/{block:05d}", finished=finished)
@@ -298,10 +316,24 @@ class Model(StoredModel):
 
     def documents(self, shard: int) -> LocalState:
         """Read the documents of one training shard, and check them."""
+        if self.averaged is not None:
+            return self.averaged.documents(shard)
         arrays = self.document_arrays(shard)
         path = f"{self.folder.url}/documents/{shard:05d}"
         self.checks.documents(arrays, self.record.shards[shard].documents, path)
         return self.shard_model.documents_type.from_arrays(arrays)
+
+    def describe(self, rows: Rows, count: int) -> Description:
+        """Describe the topics by the `count` most probable words of the rows; of a mean by their mean probabilities."""
+        if self.averaged is not None:
+            return self.averaged.describe(rows, count)
+        return load_family(self.record.family).describe(rows, self.global_state, count)
+
+    def figures(self) -> dict[str, float]:
+        """Return the hyperparameters; of a mean the means of its models'."""
+        if self.averaged is not None:
+            return self.averaged.figures()
+        return load_family(self.record.family).figures(self.global_state)
 
     def check_local(self, number: int, shard: AnyShard) -> None:
         """Check that a checkpoint's local state is of its shard; a finished model has none.
@@ -335,33 +367,6 @@ class Model(StoredModel):
         return {array: arrays[array] for array in arrays if array in saved} if name != part else arrays
 
 
-class ModelArrays(Protocol):
-    """The functions of `pipeline.analysis.model_arrays`, which is a layer above this one."""
-
-    def topic_word(self, model: Model) -> npt.NDArray[np.float64]:
-        """Return the probabilities of words."""
-
-    def document_topic(self, model: Model) -> npt.NDArray[np.float64]:
-        """Return the proportions of the training documents."""
-
-    def document_ids(self, model: Model) -> list[str]:
-        """Return the ids of the training documents."""
-
-    def topics_frame(self, model: Model, words: int, **ranking: object) -> pd.DataFrame:
-        """Return the topics as a data frame."""
-
-    def document_topics_frame(self, model: Model) -> pd.DataFrame:
-        """Return the proportions as a data frame."""
-
-    def transform(self, model: Model, texts: object, *, seed: int, **reading: object) -> npt.NDArray[np.float64]:
-        """Return the proportions of new documents."""
-
-
-def _model_arrays() -> ModelArrays:
-    """Return the module of the layer above that computes arrays of a model, imported at the first use."""
-    return cast(ModelArrays, importlib.import_module("collapsium.pipeline.analysis.model_arrays"))
-
-
 def _remove(place: str, process: int) -> None:
     """Remove a folder, except from a forked process."""
     if os.getpid() == process:
@@ -376,20 +381,3 @@ def _latest(folder: Folder) -> int | None:
         return Run(folder.url).checkpoints.latest()
     except DamagedError:
         return None
-
-
-def training_corpus(model: Model) -> Corpus | None:
-    """Return the training corpus of a model; None if it was moved, or no run names it."""
-    folder = model.folder
-    for _ in range(2):
-        folder = Folder(folder.address.rpartition("/")[0])
-        run = Run(folder.url)
-        if run.exists():
-            break
-    else:
-        return None
-    try:
-        corpus = Corpus(run.record()["corpus"]["url"])
-    except (CollapsiumError, KeyError, TypeError):
-        return None
-    return corpus if corpus.manifest.digest == model.record.corpus else None

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.arrays.state import Rows
 
@@ -54,7 +53,7 @@ def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
 
 def occupied(model: Model) -> Ints:
     """Return the ids of the topics that have tokens, ascending."""
-    described = load_family(model.record.family).describe(_first_row(model), model.global_state, 1)
+    described = model.describe(_first_row(model), 1)
     tokens = described.share * float(model.vocabulary.tokens.sum())
     return np.sort(described.ids[tokens >= MIN_EXPECTED_TOKENS])
 

@@ -77,7 +77,7 @@ def export(
     Parameters
     ----------
     run : str or path-like
-        Folder of a run or model; of an ensemble, the first member is written.
+        Folder of a run or model; of restarts and samples, their means are written.
     out : str or path-like
         Folder to make (``csv``, ``gensim``), or JSON file to write (``pyldavis``).
     options : ExportOptions

@@ -8,10 +8,12 @@ import os
 from collapsium.storage.errors import AbsentError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
-from collapsium.storage.runs.run import MEMBERS, RECORD, Run
+from collapsium.storage.runs.run import MEMBERS, MODEL, RECORD, Run
 
 CONSENSUS = "consensus"
 """Way to combine members: into a model of the run's own."""
+MEAN = "mean"
+"""Folder, among the members, of the record of their mean."""
 
 
 def member_seed(seed: int, number: int) -> int:
@@ -141,10 +143,63 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
     return named or [("", Folder(url).url)]
 
 
+def mean_folder(run: Run) -> Folder:
+    """Return the folder of the mean of a run's members, whether there is one or not."""
+    return run.folder / MEMBERS / MEAN
+
+
+def mean_of(url: str | os.PathLike[str]) -> str | None:
+    """Return the folder of the mean of a run's members; None for a consensus, and where members were not matched."""
+    folder = Folder(url)
+    if not folder.exists(RECORD) or not folder.exists(f"{MEMBERS}/{MEAN}/{MODEL_RECORD}") or has_consensus(url):
+        return None
+    # Without all of its samples, a run is its own model alone.
+    return mean_folder(Run(url)).address if restarts_of(url) or samples_of(url) else None
+
+
+def averaged_models(url: str | os.PathLike[str]) -> list[str]:
+    """Return the folders of the models whose mean a run has, below its folder `members/`.
+
+    Parameters
+    ----------
+    url : str or path-like
+        Folder of a run whose restarts have ended, or that has all its samples.
+
+    Returns
+    -------
+    list of str
+        As a `collapsium.storage.runs.model.MatchedMember` has them; empty for a run without members.
+    """
+    named = [name for name, _ in leaves(url) if name]
+    if not restarts_of(url):
+        return named
+    parts = [name.partition("/") for name in named]
+    return [f"{first}/{MEMBERS}/{sample}" if sample else f"{first}/{MODEL}" for first, _, sample in parts]
+
+
 def reference_of(url: str | os.PathLike[str]) -> str | None:
     """Return the folder of the first member, for uses of a single model; None for a consensus, and other folders."""
     restarts = [] if has_consensus(url) else restarts_of(url)
     return restarts[0][1].folder.url if restarts else None
+
+
+def single_model_of(url: str | os.PathLike[str]) -> str:
+    """Return the folder of the model of a run that other fits can go on from: of an ensemble, its first member's.
+
+    Parameters
+    ----------
+    url : str or path-like
+        Folder of a run or a model.
+
+    Returns
+    -------
+    str
+        Of a run with samples, the folder of its last state; of a consensus, and of all others, the folder itself.
+    """
+    reference = reference_of(url)
+    if reference is not None:
+        return single_model_of(reference)
+    return os.fspath(url) if mean_of(url) is None else Run(url).model.address
 
 
 def member_of(url: str | os.PathLike[str], number: int) -> str:

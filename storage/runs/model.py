@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import pydantic
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.corpus.lineage import Lineage
 from collapsium.storage.corpus.manifest import ShortModel, VocabularyRecord
 from collapsium.storage.data_types import AnyArray, Arrays, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, Digest, check, dump, read_record
+from collapsium.storage.io.records import Count, Digest, check, digest_of, dump, read_record
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.processor import Processor
 
@@ -28,6 +28,8 @@ else:
 RECORD = "model.json"
 KIND = "collapsium-model"
 VERSION = 2
+MEMBER_FOLDER = "^[0-9]{3,6}(/model|/members/[0-9]{3,6})?$"
+"""Folders of members' models, which are within the run."""
 
 
 class ShardDocuments(BaseModel):
@@ -37,6 +39,26 @@ class ShardDocuments(BaseModel):
 
     documents: Count
     ids_sha256: str
+
+
+class MatchedMember(ShortModel):
+    """A member of an ensemble, in the record of the mean of its members.
+
+    Attributes
+    ----------
+    folder : str
+        Folder of its model, below `members/` of the run: ``003/model``, ``003/members/001`` or ``001``.
+    digest : str
+        Digest of its record.
+    columns : tuple of int
+        Its column for each column of the mean, -1 where it has none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Annotated[str, Field(pattern=MEMBER_FOLDER)]
+    digest: Digest
+    columns: tuple[Annotated[int, Field(strict=True, ge=-1)], ...]
 
 
 class ModelRecord(ShortModel):
@@ -56,6 +78,8 @@ class ModelRecord(ShortModel):
         Origin of the training tokens; None for a model that was simulated.
     processors : tuple of Processor
         Processors that took part in the fit; empty for simulated models.
+    members : tuple of MatchedMember
+        The models whose mean this one is; it then has no parts of its own. Empty for all other models.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,6 +97,7 @@ class ModelRecord(ShortModel):
     summarised: bool = False
     lineage: Lineage | None = None
     processors: tuple[Processor, ...] = ()
+    members: tuple[MatchedMember, ...] = ()
 
     @pydantic.model_validator(mode="after")
     def _blocks_are_of_the_vocabulary(self) -> ModelRecord:
@@ -80,6 +105,25 @@ class ModelRecord(ShortModel):
         if list(self.blocks) != sorted(self.blocks) or self.blocks[:1] != (0,) or self.blocks[-1] != last:
             raise ValueError(f"expected blocks of the vocabulary, rising from 0 to {last}")
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _members_have_the_same_columns(self) -> ModelRecord:
+        if len({len(member.columns) for member in self.members}) > 1:
+            raise ValueError("expected as many columns of each member")
+        return self
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_empty_members(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave the members out where there are none, so that digests of records stay those of earlier releases."""
+        fields: dict[str, object] = handler(self)
+        if not self.members:
+            fields.pop("members", None)
+        return fields
+
+    @property
+    def digest(self) -> str:
+        """Digest of the record, which has the digests of all parts."""
+        return digest_of(self.model_dump(mode="json"))
 
 
 CACHED_PROPERTIES = ("vocabulary", "topic_word", "document_topic", "document_ids")

@@ -119,7 +119,7 @@ def prince(text, out, topics, iterations, samples, seeds):
             run = fitted(out / f"train-{seed}{flat}", out / f"{family}-{seed}", family=family, **own, **given)
             score = evaluate(run, heldout=out / f"heldout-{seed}{flat}").score
             name = "segment_topic" if family == "sequential-lda" else "document_topic"
-            places = sorted((run / "members").iterdir()) if (run / "members").exists() else [run]
+            places = sorted((run / "members").glob("[0-9]*")) if (run / "members").exists() else [run]
             apart = [neighbours(proportions(one, name)) for one in places]
             rows.append({"seed": seed, "family": family, "hellinger": statistics.mean(apart), "score": score})
             print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)

@@ -55,7 +55,7 @@ def name_topics(
     Parameters
     ----------
     run : str or path-like
-        Folder of a run that has ended, or of a model; of an ensemble, the topics of the first member are named.
+        Folder of a run that has ended, or of a model; of restarts and samples, the means of their topics are named.
     namer : str or callable
         ``module:function``; ``command:`` with a command and its arguments; or a function. A function takes a topic's
         words and the texts of its example documents, two lists of strings, and returns the name. A command gets

@@ -10,8 +10,9 @@ from collapsium.pipeline.engine.leakage.lineage import require_held_out, require
 from collapsium.pipeline.engine.leakage.token_counts import require_not_contained, tables_of
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.model import Model, training_corpus
+from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import require_corpus
+from collapsium.pipeline.families.training_corpus import training_corpus
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import Lineage, lineage_of
 

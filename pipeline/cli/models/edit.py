@@ -34,7 +34,7 @@ EPILOG = """examples:
 
 def execute(
     run: Annotated[
-        str, argument("RUN", "a run that has ended, or a model; of an ensemble, the first member is edited")
+        str, argument("RUN", "a run that has ended, or a model; of several fits one of them, or their consensus")
     ],
     out: Annotated[str, argument("OUT", "folder of the new model")],
     /,

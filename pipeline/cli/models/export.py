@@ -32,7 +32,7 @@ OPTIONS = (ExportOptions, TableOptions, SchedulerOptions)
 
 
 def execute(
-    run: Annotated[str, argument("RUN", "a run or a model; of an ensemble, the first member is exported")],
+    run: Annotated[str, argument("RUN", "a run or a model; of restarts and samples, their means are exported")],
     out: Annotated[str, argument("OUT", "folder to write or, for pyldavis, JSON file")],
     /,
     flags: Flags,

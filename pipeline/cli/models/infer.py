@@ -34,7 +34,6 @@ from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.monitoring.console import counting
-from collapsium.storage.runs.members import reference_of
 
 EPILOG = """examples:
   collapsium infer RUN CORPUS OUT.parquet
@@ -56,11 +55,13 @@ def execute(
         inferred = pipeline.infer(
             run, documents, out, **flags.named(*OPTIONS), tls=tls, notice=print_notice, progress=progress
         )
-    reference = reference_of(run) if options.member is None else None
-    whose = f" by {reference}, the ensemble's first member (fit --combine consensus joins all)" if reference else ""
+    whose = f", means of {inferred.models} models" if inferred.models > 1 else ""
+    if inferred.member is not None:
+        whose = f" by {inferred.member}, as the members' topics were not matched"
     rows = "segments" if options.segments else "documents"
     if flags.json:
-        print_json(with_unknown({"path": out, rows: inferred.rows, "member": reference}, inferred.unknown))
+        facts = {"path": out, rows: inferred.rows, "models": inferred.models, "member": inferred.member}
+        print_json(with_unknown(facts, inferred.unknown))
         return
     print(f"{out}: proportions of {inferred.rows:,} {rows}{whose}")
     print_unknown(inferred.unknown)

@@ -1,10 +1,12 @@
 """Print the topics of a model: id, share of the tokens and first words.
 
 The largest topic comes first. If topics belong to labels, the label precedes the
-words. For restarts or samples, the topics of the first restart or the last sample
-are printed, with a column for their stability: 1 if all members have the very
-same topic. Of a consensus (`fit --combine consensus`) its own topics are printed,
-and in how many members each was found.
+words. For restarts or samples, the means of their matching topics are printed, with
+a column for their stability, 1 if all members have the very same topic, and one for
+the number of members in which each was found. Of a consensus (`fit --combine
+consensus`) its own topics are printed. Topics of trees, and of families of labels,
+segments and vectors, are not matched: those of the first restart or the last sample
+are printed, with their stability.
 
 Words. By default the most probable words come first, which many topics may share.
 --rank-by frex shows words that are frequent in the topic and rare in others,
@@ -33,7 +35,7 @@ in at most sixty entries (--min-share 0: all). GraphML files have all nodes.
 
 JSON. --json prints a list with one object for each topic: id, title (its name,
 or the label that it belongs to), share, stability (if there are several members),
-support (members in which a topic of a consensus was found) and words, a list of
+support (members in which a matched topic was found) and words, a list of
 objects with word and probability (or loading). Nodes of trees also have parent (id
 of the node above, null for the root), level (0 for the root), below and, above
 folded nodes, folded (nodes and below). With --given each topic also has expected.

@@ -8,10 +8,11 @@ new documents it does nothing. An interrupted job continues with the step that w
 interrupted. A model that scores worse than the published one is not published.
 
 With restarts or samples in [fit] a version is an ensemble, and its mean prediction
-is scored. Each member starts from the member of the same number of the last
-version. The proportions written are those of the first member. Families of vectors
-(hca) read files of vectors: complete vectors are held out, the score is the mean
-error of reconstruction, and each fit starts afresh.
+is scored, or that of its consensus with combine = "consensus". Each member starts
+from the member of the same number of the last version. The proportions written are
+means of the members', or those of the consensus. Families of vectors (hca) read
+files of vectors: complete vectors are held out, the score is the mean error of
+reconstruction, and each fit starts afresh.
 
 The job's folder has corpus/, cycles/ (work in progress), published/0001/ and so
 on, published/current.json (and a link, current) and the journal state.json. All

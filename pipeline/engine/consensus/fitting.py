@@ -37,14 +37,22 @@ class ConsensusFit:
         Runs the tasks.
     processors : Processors
         Processors that take part.
+    matching : int
+        Tasks at a time that compare topics.
     """
 
     def __init__(
-        self, request: Request, log: EventLog, loaded: LoadedCorpus, executor: Executor, processors: Processors
+        self,
+        request: Request,
+        log: EventLog,
+        loaded: LoadedCorpus,
+        executor: Executor,
+        processors: Processors,
+        matching: int,
     ) -> None:
         self._request, self._log, self._target = request, log, log.target
         self._loaded, self._executor, self._processors = loaded, executor, processors
-        self._goes_on = False
+        self._goes_on, self._matching = False, matching
 
     def look(self) -> bool:
         """Return true if the fit goes on from a checkpoint; where none is whole, the members are joined again."""
@@ -90,7 +98,7 @@ class ConsensusFit:
         if self._goes_on:
             return self._loaded.problem_from(seed)
         began = time.perf_counter()
-        consensus = join(urls, request.corpus, self._executor)
+        consensus = join(urls, request.corpus, self._executor, self._matching)
         self._log.notice(
             f"matched the topics of {len(urls)} models in {counted(consensus.rounds, 'round')}, "
             f"{time.perf_counter() - began:.1f} s; the mean overlap of their words is {consensus.overlap:.2f} of 1"

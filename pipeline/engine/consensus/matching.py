@@ -95,7 +95,7 @@ class Consensus:
         return WarmStart(references, record.family, record.options, url)
 
 
-def join(urls: Sequence[str], corpus: Corpus, executor: Executor) -> Consensus:
+def join(urls: Sequence[str], corpus: Corpus, executor: Executor, at_a_time: int) -> Consensus:
     """Match the topics of models of one corpus.
 
     Each round matches every model to the mean of the models as they were matched before, with the largest sum of
@@ -109,6 +109,8 @@ def join(urls: Sequence[str], corpus: Corpus, executor: Executor) -> Consensus:
         Their training corpus.
     executor : Executor
         Runs the tasks that compare topics.
+    at_a_time : int
+        Tasks at a time, as their memory allows.
 
     Returns
     -------
@@ -124,18 +126,18 @@ def join(urls: Sequence[str], corpus: Corpus, executor: Executor) -> Consensus:
     models[0] = replace(models[0], columns=models[0].topics)
     mean, overlap, rounds, unchanged = models[:1], 0.0, 0, False
     while rounds < RULE.rounds and not unchanged:
-        matched, overlap = _matched_again(mean, models, corpus, executor)
+        matched, overlap = _matched_again(mean, models, corpus, executor, at_a_time)
         unchanged, mean, rounds = matched == mean, matched, rounds + 1
     return Consensus(tuple(mean), rounds, overlap)
 
 
 def _matched_again(
-    mean: Sequence[JoinedModel], models: Sequence[JoinedModel], corpus: Corpus, executor: Executor
+    mean: Sequence[JoinedModel], models: Sequence[JoinedModel], corpus: Corpus, executor: Executor, at_a_time: int
 ) -> tuple[list[JoinedModel], float]:
     """Match the models to a mean; lost work is done again, as nothing was changed."""
     for attempt in range(1, RULE.attempts + 1):
         try:
-            return _round(mean, models, corpus, executor)
+            return _round(mean, models, corpus, executor, at_a_time)
         except ClusterError as error:
             if attempt == RULE.attempts:
                 raise
@@ -144,22 +146,26 @@ def _matched_again(
 
 
 def _round(
-    mean: Sequence[JoinedModel], models: Sequence[JoinedModel], corpus: Corpus, executor: Executor
+    mean: Sequence[JoinedModel], models: Sequence[JoinedModel], corpus: Corpus, executor: Executor, at_a_time: int
 ) -> tuple[list[JoinedModel], float]:
     """Match the models to the mean of others, some at a time; return them, and the mean overlap of their words."""
     most = max(len(model.topics) for model in models)
-    tasks = max(min(executor.workers, int(RULE.overlap_bytes / (8 * most * most))), 1)
+    tasks = max(min(at_a_time, int(RULE.overlap_bytes / (8 * most * most))), 1)
     width = max(int(RULE.overlap_bytes / (8 * most * most * tasks)), 1)
     blocks, every = range(len(Model(models[0].url).blocks)), max(-(-corpus.manifest.documents // RULE.documents), 1)
+    # Models of the stochastic schedule have no proportions of their documents.
+    fitted = all(Model(model.url).fitted for model in models)
     matched: list[JoinedModel] = []
     overlaps: list[float] = []
     for low in range(0, len(models), width):
         some = models[low : low + width]
         words = _total(executor, word_overlaps, [(mean, some, block) for block in blocks], tasks)
-        compared = [(mean, some, reference, every) for reference in corpus.references]
-        documents = _total(executor, document_overlaps, compared, tasks)
-        for number, model in enumerate(some):
-            similar = words[number].coefficients + documents[number].cosines
+        similarities = [overlap.coefficients for overlap in words]
+        if fitted:
+            compared = [(mean, some, reference, every) for reference in corpus.references]
+            documents = _total(executor, document_overlaps, compared, tasks)
+            similarities = [one + overlap.cosines for one, overlap in zip(similarities, documents, strict=True)]
+        for number, (model, similar) in enumerate(zip(some, similarities, strict=True)):
             places, topics = _assigned(similar, mean[0], model)
             columns = np.full(len(mean[0].columns), ABSENT, dtype=np.int64)
             columns[places] = np.asarray(model.topics, dtype=np.int64)[topics]

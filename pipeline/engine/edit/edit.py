@@ -11,7 +11,8 @@ from collapsium.pipeline.engine.edit.transfer import delete, split
 from collapsium.pipeline.engine.model_io.save import save_summary
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.model import Model, training_corpus
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.training_corpus import training_corpus
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
@@ -60,7 +61,7 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
     Parameters
     ----------
     run : str or path-like
-        Folder of a run that has ended, or of a model, of lda or hdp; of an ensemble, the first member is edited.
+        Folder of a run that has ended, or of a model, of lda or hdp; of several fits one of them, or their consensus.
     out : str or path-like
         Folder of the new model.
     options : EditOptions

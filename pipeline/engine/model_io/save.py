@@ -95,12 +95,38 @@ def save_model(
             lineage=lineage_of(corpus),
             processors=tuple(processors),
         )
-        _copy_ingest_record(folder, corpus, notice)
-        record = writer.finish(record, corpus.vocabulary)
-        if saved := tuple(names):
-            write_names(folder, record, saved)
-        if notice is not None and save_summary(folder, corpus, executor, notice):
-            writer.write_record(record.model_copy(update={"summarised": True}))
+        finish_model(writer, record, corpus, executor, names, notice)
+
+
+def finish_model(
+    writer: ModelWriter,
+    record: ModelRecord,
+    corpus: Corpus,
+    executor: Executor,
+    names: Iterable[TopicName] = (),
+    notice: Callable[[str], None] | None = None,
+) -> None:
+    """Complete a model whose parts are written: with vocabulary, record and summary.
+
+    Parameters
+    ----------
+    writer : ModelWriter
+        Writer of the model.
+    record : ModelRecord
+        Its record.
+    corpus : Corpus
+        The training corpus.
+    executor : Executor
+        Runs the tasks that summarise the documents.
+    names, notice : optional
+        As for `save_model`.
+    """
+    _copy_ingest_record(writer.folder, corpus, notice)
+    record = writer.finish(record, corpus.vocabulary)
+    if saved := tuple(names):
+        write_names(writer.folder, record, saved)
+    if notice is not None and save_summary(writer.folder, corpus, executor, notice):
+        writer.write_record(record.model_copy(update={"summarised": True}))
 
 
 def _copy_ingest_record(folder: Folder, corpus: Corpus, notice: Callable[[str], None] | None) -> None:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.corpus.shard import merge_segments
@@ -211,7 +210,7 @@ def _added(total: ShardSummary, other: ShardSummary) -> ShardSummary:
 def _shown(model: Model) -> Ints:
     """Return the ids of the topics with tokens, and in a tree of all nodes, ascending."""
     row = model.rows(0).of_words(slice(1), complete=True)
-    topics = load_family(model.record.family).describe(row, model.global_state, 1)
+    topics = model.describe(row, 1)
     if topics.parent is None and topics.share.any():
         return np.sort(topics.ids[topics.share > 0.0])
     return np.sort(topics.ids)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import cast
-
-import numpy as np
-import numpy.typing as npt
 
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds
 from collapsium.pipeline.engine.resources.costs import COSTS
 from collapsium.pipeline.engine.resources.place import Place, free_bytes, local_place
 from collapsium.pipeline.engine.resources.plan import Plan
+from collapsium.pipeline.engine.resources.sampled_shards import HeldOut, held_out, sample_shards
 from collapsium.pipeline.engine.resources.start_memory import StartSizes, start_bytes
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions
@@ -26,7 +23,6 @@ from collapsium.pipeline.families.registry import load_family, make_options, req
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
-from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays import buffer_pool as buffers
@@ -142,13 +138,14 @@ def plan(
             raise OptionError(f"expected a whole number of 0 or more, found {number!r}", name)
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
-    words, growth, lengths = _sample_shards(corpus)
+    words, growth, lengths = sample_shards(corpus)
     labels = labels_of(corpus, family, config)
     summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    fitted = _Sizes(manifest, footprint, place, words, growth, _held_out(heldout), consensus, start)
     models = max(restarts, 1), samples
+    matched = models[0] * max(samples, 1) if load_family(family).shard_model.dirichlet_proportions else 1
+    fitted = _Sizes(manifest, footprint, place, words, growth, held_out(heldout), consensus, start, matched)
     sweeps = 1 if place.scheduler == "serial" else COSTS.sweeps_per_worker * place.processes * place.threads
     most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
     for members in range(most_members, 0, -1):
@@ -156,53 +153,6 @@ def plan(
         if in_memory.needed <= place.memory:
             return in_memory
     return _plan(fitted, models, 1, on_disk=True)
-
-
-def _sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
-    """Estimate from two shards the figures that the manifest does not have.
-
-    Returns
-    -------
-    words : int
-        Words of the largest shard, extrapolated from the first by the number of pairs.
-    growth : float
-        Exponent g: n shards together have n^g times the words of one.
-    lengths : numpy.ndarray of int64, shape (documents,), or None
-        Pairs of each document of the first shard.
-    """
-    manifest = corpus.manifest
-    largest = max((row.pairs for row in manifest.shards), default=0)
-    if not largest:
-        return manifest.vocabulary.words, 0.0, None
-    width = manifest.vocabulary.words
-    if manifest.vectors is not None:
-        # Each vector has all columns.
-        return width, 0.0, np.full(manifest.shards[0].documents, width, dtype=np.int64)
-    filled = [reference for reference in corpus.references if reference.record.pairs]
-    shard, growth = cast(Shard, filled[0].load()), 0.0
-    if len(filled) > 1 and shard.words.size < NEARLY_ALL * manifest.vocabulary.words:
-        union = np.union1d(shard.words, filled[len(filled) // 2].load().words).size
-        growth = math.log2(max(union / max(shard.words.size, 1), 1.0))
-    words = shard.words.size * largest / filled[0].record.pairs
-    return int(min(words, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
-
-
-@dataclass(frozen=True)
-class _HeldOut:
-    """Pairs and documents of the held-out tokens, and the words of one of their shards."""
-
-    pairs: int = 0
-    documents: int = 0
-    words: int = 0
-
-
-def _held_out(corpus: Corpus | None) -> _HeldOut:
-    """Return the sizes of the held-out tokens; all are 0 without a corpus."""
-    if corpus is None:
-        return _HeldOut()
-    filled = [reference for reference in corpus.references if reference.record.pairs]
-    words = cast(Shard, filled[0].load()).words.size if filled and corpus.manifest.vectors is None else 0
-    return _HeldOut(corpus.manifest.pairs, corpus.manifest.documents, words)
 
 
 @dataclass(frozen=True)
@@ -221,10 +171,12 @@ class _Sizes:
         Words of the largest shard.
     growth : float
         Exponent by which the words of several shards grow.
-    held : _HeldOut
+    held : HeldOut
         The held-out tokens.
     consensus : bool
-        Whether the members are joined.
+        Whether the members are joined by one more fit.
+    matched : int
+        Models whose topics are matched; 1 where there is nothing to match.
     start : str
         Kind of a start, empty for a random one.
     """
@@ -234,9 +186,10 @@ class _Sizes:
     place: Place
     words: int
     growth: float
-    held: _HeldOut
+    held: HeldOut
     consensus: bool
     start: str
+    matched: int
 
     @property
     def processes(self) -> int:
@@ -303,11 +256,6 @@ class _Sizes:
             "saving the model": self._largest(tasks, COSTS.proportion_copies, 0),
             "local states": 0.0 if on_disk else members * 2 * (self.local + first) / processes,
         }
-        if self.consensus:
-            # Topics are compared when the members' states are gone.
-            before = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
-            words_a_block = -(-self.vocabulary // blocks)
-            memory["joining the members"] = max(self._largest(tasks, COSTS.joining_copies, words_a_block) - before, 0.0)
         # A start is complete before the first sweep, and before there are local states.
         later = memory["sweeping"] + memory["local states"]
         memory["the start"] = max(self._started(tasks) - later, 0.0)
@@ -335,6 +283,19 @@ class _Sizes:
         sizes = (rows.documents, documents, self.vocabulary, self.words, topics, self.processes, tasks)
         return start_bytes(self.start, StartSizes(*sizes))
 
+    def matching(self, memory: dict[str, float]) -> tuple[int, float]:
+        """Return the tasks of a process that compare topics of several models at a time, and their bytes.
+
+        They come when the states of the models are gone, and as many are made at a time as fit in their memory, but one
+        at least.
+        """
+        if self.matched <= 1:
+            return 1, 0.0
+        gone = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
+        one = self._largest(1, COSTS.joining_copies, -(-self.vocabulary // self.blocks))
+        tasks = int(min(max(gone / max(one, 1.0), 1.0), self.place.threads))
+        return tasks, max(tasks * one - gone, 0.0)
+
     def _largest(self, tasks: int, copies: int, words: int) -> float:
         """Return the bytes of so many copies of the proportions of the largest shard, or of as many rows of words."""
         documents = max((row.documents for row in self.manifest.shards), default=0)
@@ -346,9 +307,11 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
     place, footprint, processes = sizes.place, sizes.footprint, sizes.processes
     rows, shown = footprint.rows * sizes.vocabulary, footprint.shown * sizes.vocabulary
     remote = place.scheduler not in ("threads", "serial", "local")
+    memory = sizes.memory(members, on_disk=on_disk)
+    matching, memory["joining the members"] = sizes.matching(memory)
     return Plan(
         place=place,
-        memory=sizes.memory(members, on_disk=on_disk),
+        memory={name: value for name, value in memory.items() if value or name != "joining the members"},
         driver=0.0 if sizes.is_alone else COSTS.processes["driver"] + COSTS.vocabulary_word * sizes.vocabulary,
         scratch=2 * sizes.local + sizes.documents if on_disk else 0.0,
         run=(models[0] + sizes.consensus) * 2 * (sizes.local + rows)
@@ -356,6 +319,7 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
         moved=members * _moved(sizes),
         moved_scoring=members * (processes - 1) * shown,
         members=members,
+        matching=matching * processes,
         free=None if remote else free_bytes(place.scratch),
         run_free=None if place.run is None else free_bytes(place.run),
     )

@@ -35,6 +35,8 @@ class Plan(ShortRepr):
         Bytes that are free where the run would lie; None where that is not known.
     members : int
         Members of an ensemble that are fitted at a time; 1 for a fit by itself.
+    matching : int
+        Tasks at a time that compare the topics of several models.
     """
 
     place: Place
@@ -47,6 +49,7 @@ class Plan(ShortRepr):
     free: float | None = None
     run_free: float | None = None
     members: int = 1
+    matching: int = 1
 
     @property
     def needed(self) -> float:

@@ -26,7 +26,7 @@ from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import digest_of
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
-from collapsium.storage.runs.members import restarts_of
+from collapsium.storage.runs.members import restarts_of, single_model_of
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -78,13 +78,17 @@ class WarmSource:
 
     @classmethod
     def _of(cls, run: str | os.PathLike[str]) -> WarmSource:
-        model = Model(run)
+        model = Model(single_model_of(run))
         family = model.record.family
+        if model.record.members:
+            raise OptionError(
+                f"{model.folder.url}: the mean of several fits has no state to go on from; name one of them", "warm"
+            )
         if load_family(family).corpus_kind != DOCUMENTS:
             raise OptionError(f"`warm` {model.folder.url}: family '{family}' has no topics over words to begin from")
         saved = _saved_states(model)
-        digest = digest_of(model.record.model_dump(mode="json"))
-        return cls(model.folder.address, digest, len(_occupied(model)[0]), "" if saved is None else saved.digest)
+        local_states = "" if saved is None else saved.digest
+        return cls(model.folder.address, model.record.digest, len(_occupied(model)[0]), local_states)
 
     def record(self) -> dict[str, object]:
         """Return the source as `run.json` has it."""
@@ -326,7 +330,7 @@ def _model_of(source: WarmSource) -> Model:
         raise AbsentError(
             f"{error} (the run begins from it, and has no checkpoint yet); put it back, or start a new run"
         ) from None
-    if digest_of(model.record.model_dump(mode="json")) != source.digest:
+    if model.record.digest != source.digest:
         raise MismatchError(f"{source.url}: it is not the model that the run was to begin from; start a new run")
     return model
 
@@ -388,7 +392,7 @@ def _saved_states(model: Model) -> _SavedStates | None:
 def _occupied(model: Model) -> tuple[Ints, Floats]:
     """Return the columns of the topics that have tokens, ascending, and their shares; of trees those of all nodes."""
     few = model.rows(0).of_words(slice(1), complete=True)
-    topics = load_family(model.record.family).describe(few, model.global_state, 1)
+    topics = model.describe(few, 1)
     used = (topics.share > 0.0) | (not topics.share.any()) | (topics.parent is not None)
     ids, share = np.asarray(topics.ids, dtype=np.int64)[used], np.asarray(topics.share, dtype=np.float64)[used]
     order = np.argsort(ids, kind="stable")

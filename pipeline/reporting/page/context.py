@@ -15,7 +15,6 @@ from collapsium.pipeline.analysis.metrics.measurement import Measurement
 from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.reporting.curves import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.page.publication import notes_of, version_of
@@ -44,9 +43,9 @@ class Material:
         Name and events of each restart of an ensemble, and of its consensus; for a single fit one entry with an empty
         name.
     model : Model
-        The model; of an ensemble, its consensus or else its first member's.
+        The model; of restarts and samples, their consensus or mean, or the first of those that are not matched.
     member : str
-        Name of that member; empty for a single fit and a consensus.
+        Name of that member; empty for all other models.
     topics : list of Topic
         The result of `collapsium.pipeline.topics`.
     pools : list of Pool
@@ -62,7 +61,7 @@ class Material:
     samples : int
         Number of saved samples, with which the topics are compared.
     joined : int
-        Number of models that were joined into a consensus; 0 for other models.
+        Number of models of which the model is the consensus or the mean; 0 for other models.
     notes : list of str
         Sentences on what the report lacks, and why.
     snippets : dict of (int, int) to list of str
@@ -144,19 +143,26 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
         record=record,
         members=members,
         model=model,
-        member="" if first is None else first.rstrip("/").rpartition("/")[2],
+        member="" if first is None or model.averaged is not None else first.rstrip("/").rpartition("/")[2],
         topics=run_topics,
         pools=pools,
         map=None if signed else topic_map(model, ids, share),
-        figures=load_family(model.record.family).figures(model.global_state),
+        figures=model.figures(),
         summary=summary,
         labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
         samples=len(samples_of(run)),
-        joined=len(members_of(run)) if has_consensus(run) else 0,
+        joined=_joined(run, model),
         notes=notes + notes_of(version),
         version=version,
         ranked_by=ranking.rank_by,
     )
+
+
+def _joined(run: str | os.PathLike[str], model: Model) -> int:
+    """Return the number of models of which a model is the consensus or the mean; 0 for other models."""
+    if model.averaged is not None:
+        return len(model.averaged.models)
+    return len(members_of(run)) if has_consensus(run) else 0
 
 
 def _record_and_events(run: str | os.PathLike[str]) -> tuple[JsonObject, list[tuple[str, Events]], list[str]]:

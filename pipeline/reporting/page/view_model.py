@@ -289,7 +289,7 @@ def stability(material: Material) -> JsonObject | None:
 
 
 def support_rows(material: Material) -> list[tuple[int, int, float]]:
-    """Return how many topics of a consensus were found in each number of its members, from all to none.
+    """Return how many topics of a consensus or a mean were found in each number of its members, from all to none.
 
     Parameters
     ----------

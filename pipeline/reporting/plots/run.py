@@ -15,7 +15,6 @@ from collapsium.pipeline.analysis.topic_shares import topic_shares
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.analysis.topics import topics as topics_of
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, events_of, series_of, title_of
@@ -219,7 +218,7 @@ Panel = tuple[str, str, "Callable[[Axes], None]"]
 def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:
     """Return those of the named panels that the run has data for."""
     members, model = events_of(run), Model(run)
-    values = load_family(model.record.family).figures(model.global_state)
+    values = model.figures()
     parameters = [figure for figure in values if figure not in NUMBERS]
     figures = {"score": ["score"], "objective": ["objective"], "topics": list(NUMBERS), "parameters": parameters}
     panels: list[Panel] = []

@@ -78,7 +78,7 @@ def test_an_ensemble_that_is_not_at_its_end__says_so(small, ensemble, tmp_path):
 
 
 def test_infer__gives_one_members_proportions(small, single, ensemble, tmp_path):
-    infer(ensemble, small[0], tmp_path / "first")
+    infer(ensemble, small[0], tmp_path / "first", member=0)
     infer(ensemble, small[0], tmp_path / "last", member=2)
     for name, number in (("first", 0), ("last", 2)):
         infer(single / str(number), small[0], tmp_path / f"{name}-single")
@@ -93,19 +93,17 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
     for model in models:
         smoothed = np.maximum(model.rows(0).word_topic.astype(float), 0.0) + 3.0 / 30
         phi.append(smoothed / (3.0 + model.global_state.topic_moments[0]))
-    apart = [np.sqrt(0.5 * ((np.sqrt(phi[0])[:, :, None] - np.sqrt(one)[:, None, :]) ** 2).sum(axis=0)) for one in phi]
-    for other in (1, 2):
-        np.testing.assert_allclose(distances(models[0], models[other]), apart[other], atol=1e-3)
+    mean = Model(ensemble).topic_word.T
+    apart = [np.sqrt(0.5 * ((np.sqrt(mean)[:, :, None] - np.sqrt(one)[:, None, :]) ** 2).sum(axis=0)) for one in phi]
+    for number, model in enumerate(models):
+        np.testing.assert_allclose(distances(Model(ensemble), model), apart[number], atol=1e-3)
     import itertools
 
-    best = [
-        min(itertools.permutations(range(3)), key=lambda p: sum(apart[m][k, p[k]] for k in range(3))) for m in (1, 2)
-    ]
-    listed = topics(ensemble)
-    for topic in listed:
-        expected = 1.0 - np.mean([apart[m][topic.id, best[m - 1][topic.id]] for m in (1, 2)])
-        assert topic.stability == pytest.approx(expected, abs=1e-3)
-    assert [topic.words for topic in listed] == [topic.words for topic in topics(single / "0")]
+    best = [min(itertools.permutations(range(3)), key=lambda p: sum(one[k, p[k]] for k in range(3))) for one in apart]
+    for topic in topics(ensemble):
+        own = [one[topic.id, matches[topic.id]] for one, matches in zip(apart, best, strict=True)]
+        assert topic.stability == pytest.approx(1.0 - np.mean(own), abs=1e-3)
+        assert topic.support == sum(far <= 0.6 for far in own)
     assert all(topic.stability is None for topic in topics(ensemble / "members/001"))
 
 
@@ -128,7 +126,7 @@ def test_topics_without_tokens__are_left_out(small, tmp_path):
     tokens = reference.global_state.topic_moments[0]
     assert set(ids) == set(np.flatnonzero(tokens >= 0.5))
     assert 0 < ids.size < 40
-    listed = topics(run)
+    listed, ids = topics(run), occupied(Model(run))
     assert {topic.id for topic in listed if topic.stability is not None} == set(ids.tolist())
     assert all(math.isfinite(topic.stability) for topic in listed if topic.stability is not None)
 

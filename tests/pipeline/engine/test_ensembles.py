@@ -297,9 +297,10 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     listed = json.loads(command("topics", "run", "--json")[0])
     assert all(0.0 <= topic["stability"] <= 1.0 for topic in listed)
     assert all("stability" not in topic for topic in json.loads(command("topics", "run/members/001", "--json")[0]))
-    columns = command("topics", "run")[0].splitlines()[0].split()
+    head, columns = (line.split() for line in command("topics", "run")[0].splitlines()[:2])
+    assert head == ["id", "share", "stable", "in", "words"]
     assert float(columns[2]) == pytest.approx(listed[0]["stability"], abs=1e-3)
-    assert "by run/members/000, the ensemble's first member" in command("infer", "run", small[0], "out")[0]
+    assert "documents, means of 2 models" in command("infer", "run", small[0], "out")[0]
     assert json.loads(command("info", "run", "--json")[0])["restarts"] == 2
     assert "2 members in" in command("fit", "--resume", "run", "--iterations", 4, "--quiet")[0]
     assert "the run has ended" in command("fit", "--resume", "run", "--quiet")[0]

@@ -207,7 +207,7 @@ def test_a_start_that_stays_in_the_members__stays_in_their_means(small, tmp_path
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "stopped", scheduler="serial", sinks=[sink], **options)
     assert bits(resume(tmp_path / "stopped"), SHARDS) == bits(whole, SHARDS)
-    reference = join([url for _, url in members_of(tmp_path / "whole")], Corpus(small[0]), SerialExecutor())
+    reference = join([url for _, url in members_of(tmp_path / "whole")], Corpus(small[0]), SerialExecutor(), 1)
     shard = Corpus(small[0]).references[0].load()
     arrays = [reference.start(Corpus(small[0]), tokens).references[0].arrays(shard, Stream(0)) for tokens in (0.0, 9.0)]
     assert "document_strength" not in arrays[0]
@@ -235,11 +235,11 @@ def test_commands__speak_of_the_consensus(small, consensus, tmp_path):
     assert [member["member"] for member in facts["members"]] == [0, 1, 2]
 
 
-def test_topics__say_in_how_many_members_they_were_found(consensus, ensemble):
+def test_topics__say_in_how_many_members_they_were_found(consensus, single):
     for topic in topics(consensus):
         assert topic.support in range(4)
         assert 0.0 <= topic.stability <= 1.0
-    assert all(topic.support is None for topic in topics(ensemble))
+    assert all(topic.support is None for topic in topics(single / "0"))
     assert "support" in Model(consensus).topics().columns
 
 

@@ -91,9 +91,9 @@ def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
 
 def test_joining__is_the_same_after_work_was_lost(small, single):
     urls, corpus = [str(single / str(n)) for n in range(3)], Corpus(small[0])
-    whole, losing = join(urls, corpus, SerialExecutor()), Losing(SerialExecutor(), 8)
+    whole, losing = join(urls, corpus, SerialExecutor(), 1), Losing(SerialExecutor(), 8)
     losing.recover = lambda error: None
-    assert join(urls, corpus, losing) == whole
+    assert join(urls, corpus, losing, 2) == whole
     assert losing.losses
 
 
@@ -103,11 +103,11 @@ def test_work_that_is_lost_again_and_again__ends_the_joining(small, single):
     losing.recover = recovered.append
     models = models_of(single)
     with pytest.raises(ClusterError, match="on purpose"):
-        _matched_again(models, models, Corpus(small[0]), losing)
+        _matched_again(models, models, Corpus(small[0]), losing, 1)
     assert len(recovered) == RULE.attempts - 1
 
 
 def test_a_model_and_itself__are_joined_at_once(small, single):
-    joined = join([str(single / "0")] * 3, Corpus(small[0]), SerialExecutor())
+    joined = join([str(single / "0")] * 3, Corpus(small[0]), SerialExecutor(), 1)
     assert joined.overlap == pytest.approx(1.0, abs=1e-4)
     assert {model.columns for model in joined.models} == {(0, 1, 2)}

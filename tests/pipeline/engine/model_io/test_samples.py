@@ -38,7 +38,8 @@ def test_samples__are_the_states_of_their_iterations(small, sampled, tmp_path):
         found = Model(run / f"members/{number:03d}")
         assert found.record.iterations == iterations
         assert arrays(found) == arrays(Model(tmp_path / str(iterations)))
-    assert arrays(Model(run)) == arrays(Model(run / "members/002"))
+    assert arrays(Model(run / "model")) == arrays(Model(run / "members/002"))
+    assert [one.record.iterations for one in Model(run).averaged.models] == [4, 6, 8]
     score = evaluate(run, heldout=small[1]).score
     assert score == pytest.approx(mean_prediction([tmp_path / str(n) for n in (4, 6, 8)], small[1]), rel=1e-12)
     assert verify(run).broken == []
@@ -67,7 +68,8 @@ def test_a_stopped_run__ends_with_the_same_samples(small, sampled, tmp_path, ite
     resume(tmp_path / "run")
     for name in ("members/000", "members/001", "members/002", "model"):
         assert bits(Model(tmp_path / "run" / name), SHARDS) == bits(Model(run / name), SHARDS)
-    assert sorted(path.name for path in (tmp_path / "run/members").iterdir()) == ["000", "001", "002"]
+    assert sorted(path.name for path in (tmp_path / "run/members").iterdir()) == ["000", "001", "002", "mean"]
+    assert (tmp_path / "run/members/mean/model.json").read_bytes() == (run / "members/mean/model.json").read_bytes()
     assert verify(tmp_path / "run").broken == []
 
 

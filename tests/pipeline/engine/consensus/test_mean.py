@@ -1,0 +1,232 @@
+"""Restarts and samples without a consensus: one model for all commands, whose estimates are means of theirs."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import (
+    Corpus,
+    Model,
+    edit,
+    export,
+    fit,
+    infer,
+    info,
+    name_topics,
+    report,
+    resume,
+    topics,
+    verify,
+)
+from collapsium.pipeline.engine.consensus.joined_models import ABSENT
+from collapsium.pipeline.engine.consensus.matching import join
+from collapsium.pipeline.engine.consensus.mean import all_columns
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.storage.errors import DamagedError, MismatchError, OptionError
+from collapsium.storage.io.records import DIGEST, dump
+from collapsium.storage.runs.members import averaged_models, members_of
+from collapsium.storage.runs.run import Run
+from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
+
+FAMILIES = {
+    "lda": {"topics": 4},
+    "hdp": {"topics": 6},
+    "vb-lda": {"topics": 4},
+    "gibbs-lda": {"topics": 4, "samples": 2, "sample_every": 2},
+    "gibbs-hdp": {"start_topics": 5},
+    "keyword-lda": {"topics": 4},
+}
+MEAN = "members/mean/model.json"
+
+
+def aligned(run):
+    """Return a run's members, and the column of each for each topic of their mean."""
+    record = json.loads((run / MEAN).read_text())
+    return [(Model(run / "members" / one["folder"]), np.array(one["columns"])) for one in record["members"]]
+
+
+def mean_of(parts, width):
+    """The slow twin: add members' columns one by one, and divide by the members that have each."""
+    total, having = np.zeros((len(parts[0][0]), width)), np.zeros(width)
+    for values, columns in parts:
+        for place, column in enumerate(columns):
+            if column != ABSENT:
+                total[:, place] += values[:, column]
+                having[place] += 1
+    return total, having
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_model_of_restarts__is_the_mean_of_its_members(small, tmp_path, family):
+    given = {"family": family, "iterations": 5, "restarts": 3, "scheduler": "serial", **FAMILIES[family]}
+    if family == "keyword-lda":
+        words = Corpus(small[0]).vocabulary.words
+        (tmp_path / "seeds.toml").write_text(f'[first]\nwords = ["{words[0]}", "{words[1]}"]\n')
+        given["seeds"] = str(tmp_path / "seeds.toml")
+    model = fit(small[0], tmp_path / "run", **given)
+    members = aligned(tmp_path / "run")
+    assert len(members) == 3 * given.get("samples", 1) == len(model.averaged.models)
+    width = members[0][1].size
+    shares, _ = mean_of([(one.document_topic, columns) for one, columns in members], width)
+    assert model.document_topic == pytest.approx(shares / len(members), abs=1e-12)
+    assert model.document_topic.sum(axis=1) == pytest.approx(
+        np.mean([m.document_topic.sum(axis=1) for m, _ in members], axis=0)
+    )
+    words, having = mean_of([(one.topic_word.T, columns) for one, columns in members], width)
+    found = [topic.id for topic in topics(tmp_path / "run")]
+    assert model.topic_word[found] == pytest.approx((words / np.maximum(having, 1)).T[found], abs=1e-6)
+    assert verify(tmp_path / "run").broken == []
+
+
+def test_new_documents__have_the_means_of_their_proportions_in_the_members(small, ensemble, tmp_path):
+    infer(ensemble, small[1], tmp_path / "all.npy")
+    parts = []
+    for number, (_, columns) in enumerate(aligned(ensemble)):
+        infer(ensemble, small[1], tmp_path / f"{number}.npy", member=number)
+        parts.append((np.load(tmp_path / f"{number}.npy").astype(np.float64), columns))
+    total, _ = mean_of(parts, parts[0][1].size)
+    assert np.load(tmp_path / "all.npy") == pytest.approx(total / 3, abs=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_mean__has_the_same_bits_with_any_number_of_threads(small, ensemble, tmp_path, workers):
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, **ENSEMBLE_OPTIONS}
+    fit(small[0], tmp_path / "run", **given)
+    for name in ("model.json", "summary.json"):
+        assert (tmp_path / "run/members/mean" / name).read_bytes() == (ensemble / "members/mean" / name).read_bytes()
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("clusters")
+def test_the_mean__has_the_same_bits_on_a_cluster(small, ensemble, tmp_path, clusters):
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
+    fit(small[0], tmp_path / "run", scheduler=clusters(3), **given)
+    for name in ("model.json", "summary.json"):
+        assert (tmp_path / "run/members/mean" / name).read_bytes() == (ensemble / "members/mean" / name).read_bytes()
+    for scheduler in ("serial", clusters(2)):
+        infer(tmp_path / "run", small[1], tmp_path / "out.parquet", scheduler=scheduler)
+        (tmp_path / "out.parquet").rename(tmp_path / f"{type(scheduler).__name__}{scheduler == 'serial'}.parquet")
+    first, second = sorted(tmp_path.glob("*.parquet"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_topics__are_means_with_their_support(ensemble, tmp_path):
+    listed = topics(ensemble)
+    assert all(0 <= topic.support <= 3 and 0.0 <= topic.stability <= 1.0 for topic in listed)
+    assert sum(topic.share for topic in listed) == pytest.approx(1.0)
+    frame = Model(ensemble).topics()
+    assert list(frame.index) == [topic.id for topic in listed]
+    assert "support" in frame
+    report(ensemble, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "means of 3 models" in page
+    assert "of 3 members" in page
+    export(ensemble, tmp_path / "out", to="csv")
+
+
+def test_words__are_the_most_probable_of_the_mean(ensemble):
+    model = Model(ensemble)
+    words = model.vocabulary.words
+    for topic in topics(ensemble, words=5):
+        phi = model.topic_word[topic.id]
+        assert [p for _, p in topic.words] == pytest.approx(np.sort(phi)[::-1][:5].tolist(), rel=1e-6)
+        assert all(phi[words.index(word)] == pytest.approx(p, rel=1e-6) for word, p in topic.words)
+
+
+def test_members_that_were_fitted_further__are_matched_again(small, ensemble, tmp_path):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    resume(run / "members/001", iterations=7)
+    with pytest.raises(MismatchError, match="001/model: it was fitted further since the members were matched"):
+        topics(run)
+    assert any("fitted further" in fault for fault in verify(run).broken)
+    resume(run, iterations=7)
+    assert [model.record.iterations for model in Model(run).averaged.models] == [7, 7, 7]
+    assert verify(run).broken == []
+
+
+def test_a_run_stopped_before_its_members_were_matched__goes_on(small, ensemble, tmp_path):
+    """As runs of 0.1 are, and those that were killed: the first member speaks until then, and says so."""
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    shutil.rmtree(run / "members/mean")
+    assert Model(run).averaged is None
+    assert infer(run, small[1], tmp_path / "out.npy").member == str(run / "members/000")
+    resume(run)
+    assert (run / MEAN).read_bytes() == (ensemble / MEAN).read_bytes()
+    before = (run / MEAN).stat().st_mtime_ns
+    resume(run)
+    assert (run / MEAN).stat().st_mtime_ns == before
+
+
+def test_names__last_when_members_go_on(ensemble, tmp_path):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    name_topics(run, lambda words, texts: words[0].upper())
+    names = Model(run).topic_names
+    assert len(names) == len(topics(run))
+    resume(run, iterations=7)
+    assert Model(run).topic_names == names
+
+
+def test_a_mean__is_neither_edited_nor_gone_on_from(small, ensemble, tmp_path):
+    with pytest.raises(OptionError, match="no counts to edit"):
+        edit(ensemble, tmp_path / "out", merge=[(0, 1)])
+    with pytest.raises(OptionError, match="no state to go on from"):
+        fit(small[0], tmp_path / "run", warm=ensemble / "members/mean", **ENSEMBLE_OPTIONS)
+    assert not (tmp_path / "out").exists()
+
+
+def test_topics_that_are_not_matched__are_the_first_members(small, tmp_path):
+    fit(small[0], tmp_path / "tree", family="ncrp", depth=2, iterations=3, restarts=2)
+    assert not (tmp_path / "tree/members/mean").exists()
+    inferred = infer(tmp_path / "tree", small[1], tmp_path / "out.parquet")
+    assert (inferred.models, inferred.member) == (1, str(tmp_path / "tree/members/000"))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda record: record["members"][0].update(folder="../../other"), "folder"),
+        (lambda record: record["members"][0].update(folder="/etc"), "folder"),
+        (lambda record: record["members"][0].update(columns=[0, 0, 1]), "match one topic of the mean at most"),
+        (lambda record: record["members"][0].update(columns=[0, 1, 5]), "expected columns below 3"),
+        (lambda record: record["members"][0].update(columns=[0, 1]), "as many columns"),
+        (lambda record: record["members"][0].update(columns=[0, 1, -2]), "columns"),
+        (lambda record: record.update(family="hdp"), "expected a model of the family"),
+    ],
+)
+def test_a_damaged_mean__is_refused(ensemble, tmp_path, change, text):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    record = json.loads((run / MEAN).read_text())
+    record = {name: value for name, value in record.items() if name != DIGEST}
+    change(record)
+    (run / MEAN).write_bytes(dump(record))
+    with pytest.raises(DamagedError, match=text):
+        topics(run)
+
+
+def test_samples__are_averaged_and_the_run_goes_on_from_its_last_state(small, tmp_path):
+    given = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
+    model = fit(small[0], tmp_path / "run", **given)
+    assert [one.record.iterations for one in model.averaged.models] == [2, 4, 6]
+    shutil.rmtree(tmp_path / "run/members/mean")
+    resume(tmp_path / "run")
+    assert len(Model(tmp_path / "run").averaged.models) == 3
+    assert info(tmp_path / "run")["samples"] == [2, 4, 6]
+    fit(small[0], tmp_path / "warm", warm=tmp_path / "run", family="gibbs-lda", topics=3, iterations=2)
+    assert Run(tmp_path / "warm").record()["warm"]["url"] == str(tmp_path / "run/model")
+
+
+def test_columns__of_empty_topics_are_shared_out(ensemble, small):
+    consensus = join([url for _, url in members_of(ensemble)], Corpus(small[0]), SerialExecutor(), 1)
+    for columns in all_columns(consensus):
+        assert sorted(columns.tolist()) == [0, 1, 2]
+    assert averaged_models(ensemble) == ["000/model", "001/model", "002/model"]
+
+
+def test_a_table_of_proportions__has_the_ids_that_topics_have(small, ensemble, tmp_path):
+    infer(ensemble, small[0], tmp_path / "out.parquet", threshold=0.0)
+    table = pq.read_table(tmp_path / "out.parquet")
+    ids = {topic for row in table["topics"].to_pylist() for topic in row}
+    assert {topic.id for topic in topics(ensemble)} <= ids

@@ -1,0 +1,234 @@
+"""The mean of several models whose topics were matched: a shard model whose estimates are means of the models'.
+
+Proportions and topics are averaged over the models, and so are predictive probabilities, as in (17) of Teh, Kurihara
+and Welling (2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Array, Arrays, GlobalState, LocalState, Rows, State
+from collapsium.workers.families.base import AnyShard, AnyShardModel, ShardModel
+from collapsium.workers.kernels.jit import AnyKernel
+
+Floats = npt.NDArray[np.float64]
+ABSENT = -1
+"""Column of a topic that a model has no match for."""
+
+
+def _arrays_of(states: Sequence[State]) -> dict[str, Array]:
+    """Return the arrays of several states, named by number and name."""
+    return {f"{number}/{name}": array for number, one in enumerate(states) for name, array in one.to_arrays().items()}
+
+
+@dataclass(frozen=True)
+class MeanGlobalState(GlobalState):
+    """The global states of the models."""
+
+    models: tuple[GlobalState, ...]
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays of all models."""
+        return _arrays_of(self.models)
+
+
+@dataclass(frozen=True)
+class MeanRows(Rows):
+    """The models' rows of the same words."""
+
+    models: tuple[Rows, ...]
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays of all models."""
+        return _arrays_of(self.models)
+
+    def of_words(self, index: slice | npt.NDArray[np.integer], *, complete: bool) -> Self:
+        """Return the models' rows of some words."""
+        return type(self)(tuple(rows.of_words(index, complete=complete) for rows in self.models))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the models' rows of consecutive runs of words."""
+        return cls(tuple(type(own[0]).joined(own) for own in zip(*(part.models for part in parts), strict=True)))
+
+    def counted(self) -> Self:
+        """Return the rows that score held-out tokens."""
+        return type(self)(tuple(rows.counted() for rows in self.models))
+
+
+@dataclass(frozen=True)
+class MeanLocalState(LocalState):
+    """The models' local states of the same documents."""
+
+    models: tuple[LocalState, ...]
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays of all models."""
+        return _arrays_of(self.models)
+
+
+@dataclass(frozen=True)
+class MeanDocuments(LocalState):
+    """The mean proportions of training documents, shape (documents, topics), and their expected tokens."""
+
+    document_topic: Floats
+    tokens: Floats
+
+
+class MeanShardModel(ShardModel[Any, MeanGlobalState, MeanRows, MeanLocalState]):
+    """The mean of finished models, which cannot be fitted further.
+
+    Parameters
+    ----------
+    models : sequence of ShardModel
+        The models, of one family.
+    columns : numpy.ndarray of int64, shape (models, topics)
+        Column of each model for each topic of the mean, `ABSENT` where it has none.
+    """
+
+    global_state_type, rows_type = MeanGlobalState, MeanRows
+    local_type, documents_type = MeanLocalState, MeanDocuments
+
+    def __init__(self, models: Sequence[AnyShardModel], columns: npt.NDArray[np.int64]) -> None:
+        super().__init__(models[0].options)
+        self.models, self.columns = tuple(models), columns
+
+    def fold_in_kernels(self, global_state: MeanGlobalState) -> list[AnyKernel]:
+        """Return the kernels that fold documents into any of the models."""
+        each = [model.fold_in_kernels(state) for model, state in zip(self.models, global_state.models, strict=True)]
+        return [kernel for kernels in each for kernel in kernels]
+
+    def fold_in(self, shard: AnyShard, rows: MeanRows, global_state: MeanGlobalState, stream: Stream) -> MeanLocalState:
+        """Fold documents into every model, each with the random numbers that it would have alone."""
+        parts = zip(self.models, rows.models, global_state.models, strict=True)
+        return MeanLocalState(tuple(model.fold_in(shard, own, state, stream) for model, own, state in parts))
+
+    def averaged(self, documents: Iterable[LocalState], global_state: MeanGlobalState) -> MeanDocuments:
+        """Return the means of finished models' training documents, which are read one model after another."""
+        tokens: list[Floats] = []
+
+        def shares() -> Iterator[Floats]:
+            for model, own, state in zip(self.models, documents, global_state.models, strict=True):
+                tokens.append(model.document_lengths(own))
+                yield model.infer(own, state)["document_topic"]
+
+        total, _ = self._matched(shares())
+        return MeanDocuments(total / len(self.models), tokens[0])
+
+    def infer(self, local: MeanLocalState | MeanDocuments, global_state: MeanGlobalState) -> Arrays:
+        """Return the mean proportions; a topic that a model has no match for counts as 0 there."""
+        if isinstance(local, MeanLocalState):
+            local = self.averaged(local.models, global_state)
+        return {"document_topic": local.document_topic}
+
+    def probabilities(self, rows: MeanRows, global_state: MeanGlobalState) -> Arrays:
+        """Return the mean probabilities of words, over the models that have a match for the topic."""
+        parts = zip(self.models, rows.models, global_state.models, strict=True)
+        topics = (model.probabilities(own, state)["word_topic"] for model, own, state in parts)
+        total, matches = self._matched(topics)
+        return {"word_topic": total / np.maximum(matches, 1.0)}
+
+    def predict(
+        self, heldout: AnyShard, local: MeanLocalState, rows: MeanRows, global_state: MeanGlobalState
+    ) -> Arrays:
+        """Return the mean of the models' predictive probabilities."""
+        parts = zip(self.models, local.models, rows.models, global_state.models, strict=True)
+        total = np.zeros(heldout.pairs)
+        for model, one, own, state in parts:
+            total += model.predict(heldout, one, own, state)["probability"]
+        return {"probability": total / len(self.models)}
+
+    def document_lengths(self, local: MeanLocalState | MeanDocuments) -> Floats:
+        """Return the expected tokens of each document, which are the same in all models."""
+        if isinstance(local, MeanDocuments):
+            return local.tokens
+        lengths: Floats = self.models[0].document_lengths(local.models[0])
+        return lengths
+
+    def by_topic(self, values: Iterable[Floats]) -> Floats:
+        """Return the means over the models of values by the models' own columns, 0 where one has no match.
+
+        Parameters
+        ----------
+        values : iterable of numpy.ndarray, shape (columns of the model,)
+            The values of each model.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (topics,)
+            The means.
+        """
+        total, _ = self._matched(one[np.newaxis] for one in values)
+        means: Floats = total[0] / len(self.models)
+        return means
+
+    def _matched(self, values: Iterable[npt.NDArray[np.floating[Any]]]) -> tuple[Floats, Floats]:
+        """Return the sums of the models' values in the columns of the mean, and how many models have each column.
+
+        They are added in the order of the models, one after another, so that one model's are in memory at a time.
+        """
+        total, matches = np.zeros((0, 0)), np.zeros(self.columns.shape[1])
+        for number, own in enumerate(values):
+            places = np.flatnonzero(self.columns[number] != ABSENT)
+            if self.columns[number].max(initial=ABSENT) >= own.shape[1]:
+                raise DamagedError(
+                    f"member {number}", f"expected columns below {own.shape[1]}, found {self.columns[number].max()}"
+                )
+            if not number:
+                total = np.zeros((len(own), self.columns.shape[1]))
+            total[:, places] += np.asarray(own, dtype=np.float64)[:, self.columns[number, places]]
+            matches[places] += 1.0
+        return total, matches
+
+    # A mean cannot be fitted further.
+
+    def kernels(self, global_state: MeanGlobalState) -> NoReturn:
+        """Raise an error."""
+        raise _unfittable()
+
+    def initial_rows(self, words: int, global_state: MeanGlobalState) -> NoReturn:
+        """Raise an error."""
+        raise _unfittable()
+
+    def start(
+        self,
+        shard: AnyShard,
+        rows: MeanRows,
+        global_state: MeanGlobalState,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> NoReturn:
+        """Raise an error."""
+        raise _unfittable()
+
+    def sweep(
+        self,
+        shard: AnyShard,
+        local: MeanLocalState,
+        rows: MeanRows,
+        global_state: MeanGlobalState,
+        stream: Stream,
+    ) -> NoReturn:
+        """Raise an error."""
+        raise _unfittable()
+
+    def advance(self, rows: MeanRows, delta: Delta, global_state: MeanGlobalState) -> NoReturn:
+        """Raise an error."""
+        raise _unfittable()
+
+    def fold(self, block: MeanRows, delta: Delta, global_state: MeanGlobalState) -> NoReturn:
+        """Raise an error."""
+        raise _unfittable()
+
+
+def _unfittable() -> NotImplementedError:
+    return NotImplementedError("the mean of several models cannot be fitted further")
