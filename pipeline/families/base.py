@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collapsium.workers.families.base import AnyShardModel
     from collapsium.workers.families.plain_tokens import WordWeights
 
+    Vector = npt.NDArray[np.float64]
+
 FILE_START = "file"
 """Start of a fit from a file of proportions."""
 COMPUTED_STARTS: tuple[str, ...] = ("clusters", "documents", "tree")
@@ -307,9 +309,7 @@ class Editable(Family[OptionsT, GlobalStateT, RowsT]):
         """Return the reason for which the topics of a model cannot be edited; None if they can."""
 
     @abstractmethod
-    def edited(
-        self, global_state: GlobalStateT, mixing: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64]
-    ) -> GlobalStateT:
+    def edited(self, global_state: GlobalStateT, mixing: Vector, tokens: Vector, plain: Vector | None) -> GlobalStateT:
         """Return the global state after an edit of topics.
 
         Parameters
@@ -318,8 +318,8 @@ class Editable(Family[OptionsT, GlobalStateT, RowsT]):
             The global state before.
         mixing : numpy.ndarray of float64, shape (topics, topics before)
             Share of each topic before in each topic; the prior of a merged topic is the sum of those of its parts.
-        tokens : numpy.ndarray of float64, shape (topics,)
-            E[n_k] after the edit.
+        tokens, plain : numpy.ndarray of float64, shape (topics,)
+            E[n_k] after the edit, and without the weights of words; the second is None where words have none.
 
         Returns
         -------

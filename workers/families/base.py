@@ -355,6 +355,10 @@ class Editable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
         """Return a finished model's rows with other counts, shape (words, topics)."""
 
     @abstractmethod
+    def plain_tokens(self, rows: RowsT, counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+        """Return the tokens of topics by counts E[n_kw] of the rows' words without their weights; None if all are 1."""
+
+    @abstractmethod
     def entries(self, local: LocalT) -> DocumentEntries:
         """Return E[n_dk] of the documents of a finished model."""
 

@@ -16,6 +16,8 @@ from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 from collapsium.workers.families.base import Editable as EditableShardModel
 from collapsium.workers.families.document_entries import DocumentEntries
@@ -78,6 +80,11 @@ class EditedModel:
         family = load_family(model.record.family)
         if not isinstance(family, Editable):
             raise OptionError(f"topics of '{model.record.family}' cannot be edited; expected a model of lda or hdp")
+        if model.averaged is not None:
+            raise OptionError(
+                f"{model.folder.url}: the mean of several fits has no counts to edit; name one of them, or a consensus "
+                "(`fit` with combine 'consensus')"
+            )
         reason = family.uneditable(model.global_state)
         if reason is not None:
             raise OptionError(f"{model.folder.url}: its topics cannot be edited, as {reason}")
@@ -122,10 +129,18 @@ class EditedModel:
         return alive
 
     def shard(self, number: int) -> Shard:
-        """Read a shard of the training corpus."""
+        """Read a shard of the training corpus, with the weights of its words if they have any."""
         if self.corpus is None:
             raise AbsentError(f"{self.source.folder.url}: the training corpus is gone")
-        return cast("Shard", self.corpus.references[number].load())
+        shard = cast("Shard", self.corpus.references[number].load())
+        weighed: Shard = self.source.shard_model.weighed(shard, tasks.gather(self._blocks, shard.words, complete=True))
+        return weighed
+
+    @cached_property
+    def _blocks(self) -> list[tasks.Block]:
+        """Rows of the model as it was, which have the weights of words."""
+        blocks = enumerate(self.source.blocks)
+        return [tasks.Block(low, high, self.source.rows(number), Delta()) for number, (low, high) in blocks]
 
     def proportions(self, number: int) -> Floats:
         """Return the proportions of a shard's documents, (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
@@ -166,7 +181,13 @@ class EditedModel:
             The model.
         """
         options = self.options.model_copy(update={"topics": len(mixing)})
-        state = self.family.edited(self.global_state, mixing, counts.sum(axis=0))
+        parts = [
+            self.shard_model.plain_tokens(self.source.rows(number), counts[low:high])
+            for number, (low, high) in enumerate(self.source.blocks)
+        ]
+        weighted = [part for part in parts if part is not None]
+        plain = np.sum(weighted, axis=0) if weighted else None
+        state = self.family.edited(self.global_state, mixing, counts.sum(axis=0), plain)
         return replace(self, options=options, global_state=state, counts=counts, entries=list(entries))
 
     def merged(self, topics: list[int]) -> EditedModel:

@@ -150,6 +150,8 @@ def _topic_tokens(model: EditedModel, number: int, topic: int) -> TopicTokens:
     position, words = shard.position.astype(np.int64)[pairs], shard.words.astype(np.int64)
     theta, phi = model.proportions(number), model.probabilities(words)
     weight = shard.counts[pairs].astype(np.float64)
+    if shard.weights is not None:
+        weight *= shard.weights[pairs]
     for rows in _chunks(pairs.size, theta.shape[1]):
         each_topic = theta[owner[pairs[rows]]] * phi[position[rows]]
         total = each_topic.sum(axis=1)

@@ -260,12 +260,14 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             return "some of its tokens are held out for moves of topics"
         return topic_edits.uneditable(global_state)
 
-    def edited(self, global_state: HdpGlobalState, mixing: Vector, tokens: Vector) -> HdpGlobalState:
+    def edited(
+        self, global_state: HdpGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
+    ) -> HdpGlobalState:
         """Return the global state after an edit of topics; the shares of merged topics add up."""
         alive = np.flatnonzero(tokens > 0.0)
         return replace(
             global_state,
-            **topic_edits.edited_counts(global_state, mixing, tokens),
+            **topic_edits.edited_counts(global_state, mixing, tokens, plain),
             pi=topic_edits.mixed(mixing, global_state.pi),
             pi_geometric=np.maximum(topic_edits.mixed(mixing, global_state.pi_geometric), MIN_SHARE),
             stick_order=alive[np.argsort(-tokens[alive], kind="stable")],

@@ -190,9 +190,11 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         """Return the reason for which the topics of a model cannot be edited; None if they can."""
         return topic_edits.uneditable(global_state)
 
-    def edited(self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector) -> LdaGlobalState:
+    def edited(
+        self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
+    ) -> LdaGlobalState:
         """Return the global state after an edit of topics; the a_k of merged topics add up."""
-        counts = topic_edits.edited_counts(global_state, mixing, tokens)
+        counts = topic_edits.edited_counts(global_state, mixing, tokens, plain)
         return replace(global_state, **counts, alpha=topic_edits.mixed(mixing, global_state.alpha))
 
     def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobalState]:

@@ -16,6 +16,7 @@ class EditedCounts(TypedDict):
     """Fields of a global state that follow from counts after an edit."""
 
     topic_moments: Vector
+    topic_plain: Vector | None
     topic_log_absent: Vector
     topic_ahead: Vector
     spread_weight: Vector
@@ -26,8 +27,6 @@ def uneditable(global_state: CollapsedGlobalState) -> str | None:
     """Return the reason for which the topics of a model cannot be edited; None if they can."""
     if global_state.seed_topics is not None:
         return "the word priors of seeded topics do not move with them"
-    if global_state.topic_plain is not None:
-        return "counts are sums of weights of words"
     if global_state.moments:
         return "variances of counts, for `order` 2 or learned parameters of words, do not add up"
     if global_state.stochastic:
@@ -35,7 +34,9 @@ def uneditable(global_state: CollapsedGlobalState) -> str | None:
     return None
 
 
-def edited_counts(global_state: CollapsedGlobalState, mixing: Vector, tokens: Vector) -> EditedCounts:
+def edited_counts(
+    global_state: CollapsedGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
+) -> EditedCounts:
     """Return the fields of the global state that follow from the counts after an edit.
 
     Parameters
@@ -46,6 +47,8 @@ def edited_counts(global_state: CollapsedGlobalState, mixing: Vector, tokens: Ve
         Share of each topic before in each topic.
     tokens : numpy.ndarray of float64, shape (topics,)
         E[n_k] after.
+    plain : numpy.ndarray of float64, shape (topics,), or None
+        With weights of words, the expected tokens of each topic without them.
 
     Returns
     -------
@@ -55,6 +58,7 @@ def edited_counts(global_state: CollapsedGlobalState, mixing: Vector, tokens: Ve
     tables = global_state.corpus_tables
     return {
         "topic_moments": np.stack([tokens, np.zeros(tokens.size)]),
+        "topic_plain": plain,
         "topic_log_absent": np.zeros(tokens.size),
         "topic_ahead": tokens,
         "spread_weight": mixed(mixing, global_state.spread_weight),

@@ -71,6 +71,10 @@ class PlainTopicsShardModel(
         """Return a finished model's rows with other counts."""
         return replace(rows, word_topic=counts.astype(rows.dense_counts.dtype))
 
+    def plain_tokens(self, rows: CollapsedRows, counts: Vector) -> Vector | None:
+        """Return sum_w n_kw / m_w over the rows' words; None without weights of words."""
+        return None if rows.word_mean is None else plain_sums(counts, rows.word_mean)["topic_plain"].values
+
     def entries(self, local: CollapsedDocuments) -> DocumentEntries:
         """Return E[n_dk] of the documents of a finished model."""
         return local.loaded().entries()

@@ -10,6 +10,8 @@ from collapsium.pipeline import Corpus, Model, edit, evaluate, fit, infer, name_
 from collapsium.pipeline.engine.edit import edit as edit_module
 from collapsium.pipeline.engine.model_io import save as save_module
 from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
 from tests.pipeline.cli.commands import command, one_line
 
 FAMILIES = {
@@ -17,6 +19,8 @@ FAMILIES = {
     "dense": {"family": "lda", "topics": 5, "responsibilities": "dense"},
     "asymmetric": {"family": "lda", "topics": 5, "learn": ("asymmetric-alpha",)},
     "hdp": {"family": "hdp", "topics": 6},
+    "weighted": {"family": "lda", "topics": 5, "weights": "log-tf-idf"},
+    "weighted hdp": {"family": "hdp", "topics": 6, "weights": "idf"},
 }
 
 
@@ -44,10 +48,18 @@ def assert_conserved(model, corpus):
     """Counts of words and of documents are those of the corpus."""
     counts, theta = counts_of(model)
     opened = Corpus(corpus)
-    assert np.allclose(counts.sum(axis=1), opened.vocabulary.tokens, rtol=1e-5, atol=1e-4)
+    rows = [model.rows(number) for number in range(len(model.blocks))]
+    weighted = rows[0].word_mean is not None
+    means = np.concatenate([one.word_mean for one in rows])[:, np.newaxis] if weighted else 1.0
+    assert np.allclose((counts / means).sum(axis=1), opened.vocabulary.tokens, rtol=1e-4, atol=1e-4)
     lengths = [model.shard_model.document_lengths(model.documents(n)) for n in range(len(model.record.shards))]
-    true = [reference.load().lengths for reference in opened.references]
-    assert np.allclose(np.concatenate(lengths), np.concatenate(true), rtol=1e-5, atol=1e-4)
+    blocks = [tasks.Block(low, high, own, Delta()) for (low, high), own in zip(model.blocks, rows, strict=True)]
+    shards = [reference.load() for reference in opened.references]
+    weighed = [model.shard_model.weighed(one, tasks.gather(blocks, one.words, complete=True)) for one in shards]
+    true = [one.weighted_lengths for one in weighed]
+    assert np.allclose(np.concatenate(lengths), np.concatenate(true), rtol=1e-4, atol=1e-3)
+    if weighted:
+        assert np.allclose(model.global_state.topic_plain, (counts / means).sum(axis=0), rtol=1e-4)
     assert (theta >= 0).all()
     assert (theta.sum(axis=1) < 1 + 1e-6).all()
     assert (counts >= 0).all()

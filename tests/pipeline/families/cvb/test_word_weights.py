@@ -11,7 +11,6 @@ import pytest
 
 from collapsium.pipeline import (
     Corpus,
-    edit,
     estimate,
     evaluate,
     fit,
@@ -26,7 +25,7 @@ from collapsium.pipeline.engine.setup.word_weights import weights_of
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import CollapsiumError, OptionError
+from collapsium.storage.errors import OptionError
 from collapsium.storage.readers import weights_file
 from collapsium.workers.families.document_pairs import weighed
 from tests.conftest import rest_long, write_corpus, write_halves
@@ -259,12 +258,6 @@ def test_families__without_weights_name_those_with_them(small, tmp_path, family,
     code, _, err = command(capsys, "fit", str(small[0]), str(tmp_path / "run"), "--family", family, "--weights", "idf")
     assert code != 0
     assert "families with it: hdp, keyword-lda, lda, vb-lda" in one_line(err)
-
-
-def test_weighted_models__are_not_edited(small, tmp_path):
-    fit(small[0], tmp_path / "run", family="lda", topics=4, iterations=3, weights="idf", scheduler="serial")
-    with pytest.raises(CollapsiumError, match="sums of weights of words"):
-        edit(tmp_path / "run", tmp_path / "edited", merge=[(0, 1)])
 
 
 def test_estimates__and_reports_and_estimators_take_weights(halves, tmp_path):
