@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ from collapsium.pipeline.engine.loop.scoring import mean_score
 from collapsium.pipeline.engine.resources.placement import Placement
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator
+from collapsium.pipeline.engine.setup.starts import RANDOM
+from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator, plain
 from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
 from collapsium.pipeline.estimators.in_memory_fit import fit_here
 from collapsium.pipeline.executors.schedulers import is_elsewhere
@@ -92,12 +94,25 @@ class TopicEstimator(DocumentEstimator):
         here = self.scheduler in ("threads", "serial")
         where.update(scheduler=self.scheduler, memory=self.memory)
         where["workers"] = self.workers if self.workers is not None or is_elsewhere(self.scheduler) else self._threads()
-        if here and self.run is None:
+        members = {"restarts": plain(self.restarts), "combine": self.combine}
+        start = {"start": os.fspath(self.start), "start_strength": plain(self.start_strength)}
+        alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
+        if here and self.run is None and alone and tuple(start.values()) == (RANDOM, 0.0):
             bounds = Limits(**limits)
             request = Request(corpus, None, self.FAMILY, make_options(self.FAMILY, options), bounds, seed)
             return fit_here(request.with_growth(), Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
-        model = fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **where, **limits, **options)
+        model = fit(
+            corpus.folder.address,
+            out,
+            family=self.FAMILY,
+            seed=seed,
+            **members,
+            **start,
+            **where,
+            **limits,
+            **options,
+        )
         return Fitted.of(model, corpus.manifest.documents, corpus.manifest.tokens), model.record.iterations
 
     @available_if(_can_step)  # type: ignore[untyped-decorator]

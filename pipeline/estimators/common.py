@@ -49,6 +49,10 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     tol: float
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
+    restarts: int
+    combine: str
+    start: Any
+    start_strength: float
     total_documents: int
     fractional: str
     shard_tokens: int | None
@@ -94,9 +98,9 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Return the family's options, and the other options of `fit`."""
         options = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
         options[self.TOPICS] = self.n_components
-        options = {name: _plain(value) for name, value in options.items()}
+        options = {name: plain(value) for name, value in options.items()}
         limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
-        return options, {"iterations": _plain(self.max_iter), "tolerance": _plain(self.tol), **limits}
+        return options, {"iterations": plain(self.max_iter), "tolerance": plain(self.tol), **limits}
 
     def _seed(self) -> int:
         if isinstance(self.random_state, (int, np.integer)):
@@ -179,6 +183,6 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a NumPy number, as parameter searches draw them, as a Python number."""
     return value.item() if isinstance(value, np.generic) else value

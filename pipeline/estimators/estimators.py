@@ -34,6 +34,8 @@ class CollapsedLDA(TopicEstimator):
     flatten : float, optional
         Exponent of a token's responsibilities, with order 0; a value below 1 spreads the token over more topics. By
         default a fit searches for the value that predicts held-out tokens best.
+    weights : {"idf", "log-tf-idf", "entropy"}, path-like or mapping, optional
+        Weights of words, by which tokens count: computed, or by word. By default each token counts as one.
     max_iter : int, optional
         Maximum number of sweeps over the documents.
     tol : float, optional
@@ -42,6 +44,15 @@ class CollapsedLDA(TopicEstimator):
         Seed, or a generator to draw it from; None draws it from `numpy.random`.
     n_jobs : int, optional
         Number of threads; None means 1, and -1 means one a processor.
+    restarts : int, optional
+        Number of seeds that are fitted; 0 fits one. Their topics are matched. `transform` then gives the means of their
+        proportions, `components_` those of their pseudo-counts, and `score` that of their mean prediction.
+    combine : {"predictions", "consensus"}, optional
+        With ``"consensus"``, one more fit begins from the means of the matched models, and is the model.
+    start : {"random", "clusters", "documents", "tree"} or path-like, optional
+        Proportions with which the documents begin; see `collapsium.pipeline.fit`.
+    start_strength : float, optional
+        Tokens with which a start stays in each document's prior.
     total_documents : int, optional
         Total number of documents. Only used in `partial_fit`.
     fractional : {"error", "round"}, optional
@@ -88,7 +99,7 @@ class CollapsedLDA(TopicEstimator):
     """
 
     FAMILY = "lda"
-    OPTIONS = ("alpha", "beta", "learn", "order", "flatten")
+    OPTIONS = ("alpha", "beta", "learn", "order", "flatten", "weights")
     STOCHASTIC = True
 
     def __init__(
@@ -100,10 +111,15 @@ class CollapsedLDA(TopicEstimator):
         learn: tuple[str, ...] = (),
         order: int = 0,
         flatten: float | None = None,
+        weights: Any = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        restarts: int = 0,
+        combine: str = "predictions",
+        start: str = "random",
+        start_strength: float = 0.0,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
@@ -138,8 +154,10 @@ class CollapsedHDP(TopicEstimator):
         Order of the updates: 0 for CVB0, or 2 as in the paper.
     flatten : float, optional
         See `CollapsedLDA`.
-    max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
-options : optional
+    weights : str, path-like or mapping, optional
+        See `CollapsedLDA`.
+    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -157,7 +175,7 @@ options : optional
     """
 
     FAMILY = "hdp"
-    OPTIONS = ("alpha_shape", "alpha_rate", "gamma_shape", "gamma_rate", "beta", "learn", "order", "flatten")
+    OPTIONS = ("alpha_shape", "alpha_rate", "gamma_shape", "gamma_rate", "beta", "learn", "order", "flatten", "weights")
     STOCHASTIC = True
 
     def __init__(
@@ -172,10 +190,15 @@ options : optional
         learn: tuple[str, ...] | None = None,
         order: int = 0,
         flatten: float | None = None,
+        weights: Any = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        restarts: int = 0,
+        combine: str = "predictions",
+        start: str = "random",
+        start_strength: float = 0.0,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
@@ -201,8 +224,10 @@ class VariationalLDA(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha``, ``beta`` (one value for all), ``asymmetric-alpha``.
-    max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
-options : optional
+    weights : str, path-like or mapping, optional
+        See `CollapsedLDA`.
+    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -220,7 +245,7 @@ options : optional
     """
 
     FAMILY = "vb-lda"
-    OPTIONS = ("alpha", "beta", "learn")
+    OPTIONS = ("alpha", "beta", "learn", "weights")
 
     def __init__(
         self,
@@ -229,10 +254,15 @@ options : optional
         alpha: float = 0.1,
         beta: float = 100.0,
         learn: tuple[str, ...] = (),
+        weights: Any = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        restarts: int = 0,
+        combine: str = "predictions",
+        start: str = "random",
+        start_strength: float = 0.0,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
@@ -258,8 +288,8 @@ class GibbsLDA(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha`` (one value for all), ``asymmetric-alpha``, ``beta``.
-    max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
-options : optional
+    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -290,6 +320,10 @@ options : optional
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        restarts: int = 0,
+        combine: str = "predictions",
+        start: str = "random",
+        start_strength: float = 0.0,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,
@@ -315,8 +349,8 @@ class GibbsHDP(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha``, ``gamma``.
-    max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
-options : optional
+    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -351,6 +385,10 @@ options : optional
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        restarts: int = 0,
+        combine: str = "predictions",
+        start: str = "random",
+        start_strength: float = 0.0,
         total_documents: int = 1_000_000,
         fractional: str = "error",
         shard_tokens: int | None = None,

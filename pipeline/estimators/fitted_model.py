@@ -15,6 +15,7 @@ from collapsium.pipeline.engine.loop.loop import initial_state
 from collapsium.pipeline.engine.loop.stochastic import step
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T
+from collapsium.pipeline.families.averaged_models import AveragedModels
 from collapsium.pipeline.families.base import Stochastic, Summary
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
@@ -29,6 +30,7 @@ from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import SCHEDULE
+from collapsium.workers.families.mean import MeanGlobalState
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 
 Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]
@@ -58,6 +60,8 @@ class Fitted(ShortRepr):
         Sum of its expected counts.
     steps : int
         Number of steps of the stochastic schedule so far.
+    averaged : AveragedModels or None
+        The models whose mean this one is; None for all others.
     """
 
     family: str
@@ -67,6 +71,7 @@ class Fitted(ShortRepr):
     documents: int
     tokens: float
     steps: int = 0
+    averaged: AveragedModels[Model] | None = None
 
     @staticmethod
     def of(model: Model, documents: int, tokens: int) -> Fitted:
@@ -74,7 +79,8 @@ class Fitted(ShortRepr):
         blocks = [
             tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)
         ]
-        return Fitted(model.record.family, model.shard_model, model.global_state, blocks, documents, float(tokens))
+        state, half = model.global_state, model.shard_model
+        return Fitted(model.record.family, half, state, blocks, documents, float(tokens), averaged=model.averaged)
 
     @property
     def words(self) -> int:
@@ -132,7 +138,9 @@ class Fitted(ShortRepr):
             Row k, divided by its sum, is phi_k.
         """
         family = load_family(self.family)
-        own = family.word_concentration(self.global_state)
+        # The models of a mean have one family and its options.
+        state = self.global_state.models[0] if isinstance(self.global_state, MeanGlobalState) else self.global_state
+        own = family.word_concentration(state)
         total = concentration if own is None else own
         rows = int(self.topics[-1]) + 1
         # Entries that no block describes have the prior mean.
@@ -141,7 +149,10 @@ class Fitted(ShortRepr):
             np.zeros(rows),
         )
         for block in self.blocks:
-            described = family.describe(block.rows, self.global_state, block.high - block.low)
+            if self.averaged is None:
+                described = family.describe(block.rows, self.global_state, block.high - block.low)
+            else:
+                described = self.averaged.describe(block.rows, block.high - block.low)
             # The description may include deleted topics.
             here = described.ids < rows
             ids = described.ids[here]

@@ -143,24 +143,9 @@ class Request:
         """Raise `OptionError` if the members cannot be combined as the request says."""
         if self.combine not in COMBINES:
             raise OptionError(f"expected {' or '.join(COMBINES)}, found {self.combine!r}", "combine")
-        if self.combine != CONSENSUS:
-            return
-        if not load_family(self.family).shard_model.dirichlet_proportions:
-            able = [name for name in family_names() if load_family(name).shard_model.dirichlet_proportions]
-            raise OptionError(
-                f"'consensus' is for families of flat topics ({', '.join(able)}), found family '{self.family}'",
-                "combine",
-            )
-        if self.stochastic:
-            raise OptionError(
-                "'consensus' ends with a fit that begins from the members' responsibilities, which the stochastic "
-                "schedule does not keep",
-                "combine",
-            )
-        if self.keep == "best":
-            raise OptionError("'consensus' joins all members, so it does not go with `keep` 'best'", "combine")
-        if self.restarts * max(self.limits.samples, 1) < 2:
-            raise OptionError("'consensus' requires 2 models or more, by `restarts` or `samples`", "combine")
+        if self.combine == CONSENSUS:
+            models = self.restarts * max(self.limits.samples, 1)
+            require_combinable(self.family, self.limits.schedule, self.keep, models)
 
     @property
     def has_consensus(self) -> bool:
@@ -222,6 +207,42 @@ class Request:
             "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
             "versions": {**_versions()},
         }
+
+
+def require_combinable(family: str, schedule: str, keep: str, models: int) -> None:
+    """Refuse a consensus of models that cannot be joined.
+
+    Parameters
+    ----------
+    family : str
+        Their family.
+    schedule : str
+        Schedule of their fits.
+    keep : str
+        The members to retain.
+    models : int
+        Number of restarts and samples.
+
+    Raises
+    ------
+    OptionError
+        The family or the schedule has no consensus, or there is nothing to join.
+    """
+    if not load_family(family).shard_model.dirichlet_proportions:
+        able = [name for name in family_names() if load_family(name).shard_model.dirichlet_proportions]
+        raise OptionError(
+            f"'consensus' is for families of flat topics ({', '.join(able)}), found family '{family}'", "combine"
+        )
+    if schedule == "stochastic":
+        raise OptionError(
+            "'consensus' ends with a fit that begins from the members' responsibilities, which the stochastic "
+            "schedule does not keep",
+            "combine",
+        )
+    if keep == "best":
+        raise OptionError("'consensus' joins all members, so it does not go with `keep` 'best'", "combine")
+    if models < 2:
+        raise OptionError("'consensus' requires 2 models or more, by `restarts` or `samples`", "combine")
 
 
 def _corpus_record(corpus: Corpus) -> dict[str, object]:

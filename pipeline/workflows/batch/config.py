@@ -8,12 +8,14 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
+from collapsium.pipeline.engine.setup.starts import RANDOM
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.event_records import MAX_RESTARTS
+from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
 
 TOLERANCE = 0.01
@@ -80,6 +82,19 @@ class FitTable(_Open):
         "of the last version",
     )
     keep: Literal["all", "best"] = Field("all", description="restarts to keep: all, or the best")
+    combine: Literal["predictions", "consensus"] = Field(
+        "predictions",
+        description="predictions: a version's restarts or samples stay apart, and their predictions are averaged; "
+        "consensus: they are joined by one more fit",
+    )
+    start: str = Field(
+        RANDOM,
+        description="as for `collapsium fit`: random, clusters, documents, tree, or a Parquet file of proportions; of "
+        "fits that do not start from a version",
+    )
+    start_strength: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="tokens with which a start stays in each document's prior"
+    )
     memory: str | int | None = None
     scratch: str | None = None
     checkpoint_every: int | None = None
@@ -188,9 +203,19 @@ class Job(_Table):
         return self.fit.warm and self.limits.get("schedule") != "stochastic" and self.holds == DOCUMENTS
 
     @property
-    def restarts(self) -> dict[str, int | str]:
+    def ensemble(self) -> dict[str, int | str]:
         """Options of an ensemble; empty for a single fit."""
-        return {"restarts": self.fit.restarts, "keep": self.fit.keep} if self.fit.restarts else {}
+        options: dict[str, int | str] = {}
+        if self.fit.restarts:
+            options = {"restarts": self.fit.restarts, "keep": self.fit.keep}
+        return options | ({"combine": CONSENSUS} if self.fit.combine == CONSENSUS else {})
+
+    @property
+    def start(self) -> dict[str, str | float]:
+        """Options of the start of a fit that does not start from a version; empty for a random one."""
+        if (self.fit.start, self.fit.start_strength) == (RANDOM, 0.0):
+            return {}
+        return {"start": self.fit.start, "start_strength": self.fit.start_strength}
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -224,5 +249,6 @@ class Job(_Table):
             "warm": self.begins_warm,
             "warm_iterations": self.fit.warm_iterations,
             "threshold": self.infer.threshold,
-            **self.restarts,
+            **self.ensemble,
+            **self.start,
         }

@@ -14,14 +14,20 @@ from pydantic import BaseModel
 
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml
+from collapsium.pipeline.engine.setup.request import require_combinable
+from collapsium.pipeline.engine.setup.starts import ENDING as START_ENDING
+from collapsium.pipeline.engine.setup.starts import RANDOM, StartSource
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
+from collapsium.pipeline.families.base import COMPUTED_STARTS
 from collapsium.pipeline.families.registry import load_family, require_schedule
+from collapsium.pipeline.families.word_weights import FORMULAS
 from collapsium.pipeline.options import names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
 from collapsium.storage.lazy_module import LazyModule
+from collapsium.storage.runs.members import CONSENSUS
 
 if TYPE_CHECKING:
     from collapsium.storage.readers.texts import stopwords
@@ -67,7 +73,7 @@ def read_job(path: str | os.PathLike[str]) -> Job:
     file, tables = Path(path), read_toml(path)
     try:
         expanded = {name: _expanded(table, str(path)) for name, table in tables.items()}
-        job = Job.model_validate(_with_tuples(expanded))
+        job = _with_fit_files(Job.model_validate(_with_tuples(expanded)), file.resolve().parent)
         _require_known(job)
     except pydantic.ValidationError as error:
         raise _explained(error, str(path)) from None
@@ -169,6 +175,13 @@ def _require_known(job: Job) -> None:
         raise OptionError("[ingest]: 'grow': applies to documents; the columns of vectors are fixed")
     if job.fit.keep == "best" and not job.fit.restarts:
         raise OptionError("[fit]: 'keep': there is one fit only; set 'restarts' to fit several seeds")
+    if job.fit.combine == CONSENSUS:
+        models = max(job.fit.restarts, 1) * max(int(job.limits.get("samples", 0)), 1)
+        require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
+    # Raises an error if it is neither a known start nor a file that is there.
+    start = StartSource.of(job.fit.start, job.fit.start_strength)
+    if start is not None:
+        start.require(job.fit.family, job.config)
     if not job.ingest.sources:
         raise OptionError("[ingest]: 'sources' names no file")
     names = reading_names()
@@ -201,11 +214,28 @@ def _require_known(job: Job) -> None:
     _ = job.config, job.tls
 
 
+def _absolute(path: str | None, base: Path) -> str | None:
+    return path if path is None or "://" in path else str(base / Path(path).expanduser())
+
+
+def _with_fit_files(job: Job, base: Path) -> Job:
+    """Return a job with absolute paths of the files of its fit, which are read as it is checked."""
+    further, formulas = job.fit.further, {"seeds": (), "weights": FORMULAS}
+    files: dict[str, object] = {
+        name: _absolute(further[name], base)
+        for name, words in formulas.items()
+        if isinstance(further.get(name), str) and further[name] not in words
+    }
+    if job.fit.start not in (RANDOM, *COMPUTED_STARTS) and job.fit.start.lower().endswith(START_ENDING):
+        files["start"] = _absolute(job.fit.start, base)
+    return job.model_copy(update={"fit": FitTable(**{**job.fit.model_dump(), **files})}) if files else job
+
+
 def _with_absolute_paths(job: Job, base: Path) -> Job:
     """Return a job with absolute paths."""
 
     def absolute(path: str | None) -> str | None:
-        return path if path is None or "://" in path else str(base / Path(path).expanduser())
+        return _absolute(path, base)
 
     def table(model: Table, *names: str) -> Table:
         return model.model_copy(update={name: absolute(getattr(model, name)) for name in names})

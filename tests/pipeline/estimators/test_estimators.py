@@ -20,10 +20,12 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 from collapsium.pipeline import Model, evaluate, infer
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA
+from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP
 from collapsium.pipeline.estimators import estimators as families
 from collapsium.pipeline.families.registry import load_family
-from collapsium.storage.errors import MissingError, OccupiedError
+from collapsium.storage.errors import MissingError, OccupiedError, OptionError
+from collapsium.storage.runs.members import member_seed
+from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows
 from tests.estimating import ALL, COLLAPSED, THERE, bits, matrix_of, model_bits, small_of
 
@@ -312,3 +314,51 @@ def test_families__each_class_is_documented():
     for cls in ALL:
         assert cls.__doc__.startswith(("Latent", "The hier"))
         assert getattr(families, cls.__name__) is cls
+
+
+# Several fits, starts and weights -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [CollapsedLDA, GibbsHDP])
+def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
+    estimator = small_of(cls, random_state=3, restarts=3, run=tmp_path / "run").fit(counts)
+    model = Model(tmp_path / "run")
+    assert len(model.averaged.models) == 3
+    theta = estimator.transform(counts)
+    assert theta.sum(axis=1) == pytest.approx(1.0)
+    assert theta.shape[1] == len(estimator.components_)
+    again = pickle.loads(pickle.dumps(small_of(cls, random_state=3, restarts=3).fit(counts)))
+    assert again.transform(counts).tobytes() == theta.tobytes()
+    assert again.components_.tobytes() == estimator.components_.tobytes()
+    alone = [small_of(cls, random_state=member_seed(3, number)).fit(counts) for number in range(3)]
+    assert estimator.score(counts) > np.mean([one.score(counts) for one in alone])  # Jensen
+    if cls is CollapsedLDA:
+        (first,) = (
+            m for m, one in zip(alone, model.record.members, strict=True) if list(one.columns) == sorted(one.columns)
+        )
+        shares = [
+            one.transform(counts)[:, list(member.columns)]
+            for one, member in zip(alone, model.record.members, strict=True)
+        ]
+        assert theta == pytest.approx(np.mean(shares, axis=0), abs=1e-6)
+        assert first.components_.shape == estimator.components_.shape
+
+
+def test_a_consensus_and_a_start__are_those_of_the_functions(counts, tmp_path):
+    given = {"restarts": 2, "combine": "consensus", "start": "documents", "start_strength": 1.0, "weights": "idf"}
+    estimator = small_of(CollapsedLDA, random_state=3, run=tmp_path / "run", **given).fit(counts)
+    record = Run(tmp_path / "run").record()
+    assert (record["combine"], record["start"]["kind"], record["options"]["weights"]) == (
+        "consensus",
+        "documents",
+        "idf",
+    )
+    here = small_of(CollapsedLDA, random_state=3, **given).fit(counts)
+    assert here.transform(counts).tobytes() == estimator.transform(counts).tobytes()
+    for more, text in (
+        ({"combine": "consensus"}, "requires 2 models or more"),
+        ({"start": "nearby"}, "start: expected random"),
+        ({"start_strength": 1.0}, "random proportions are no prior"),
+    ):
+        with pytest.raises(OptionError, match=text):
+            small_of(CollapsedLDA, **more).fit(counts)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from collapsium.pipeline import Model, batch, evaluate, rollback, topics, verify, versions
+from collapsium.pipeline import Model, batch, evaluate, name_topics, rollback, topics, verify, versions
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.batch.job_file import read_job
@@ -45,6 +45,7 @@ scheduler = "serial"
 """,
 }
 KINDS["restarts"] = KINDS["restarts"].replace('"lda"', '"lda"\nrestarts = 2')
+CONSENSUS = KINDS["restarts"].replace("restarts = 2", 'restarts = 2\ncombine = "consensus"')
 KINDS["samples"] = KINDS["samples"].replace('"lda"', '"gibbs-lda"\nsamples = 2\nsample_every = 2')
 
 
@@ -175,6 +176,64 @@ def test_restarts_of_another_number__begin_anew(days, tmp_path):
 
 
 @pytest.mark.parametrize("days", ["restarts"], indirect=True)
+def test_a_version_of_restarts__has_the_mean_of_their_proportions(days):
+    _, _, _, (_, _, proportions), place = days
+    model = Model(place / "job/published/current")
+    assert len(model.averaged.models) == 2
+    found = [
+        dict(zip(*row, strict=True)) for row in zip(proportions["topics"], proportions["proportions"], strict=True)
+    ]
+    for own, theta in zip(found, model.document_topic, strict=True):
+        assert own == pytest.approx({topic: theta[topic] for topic in own}, abs=1e-6)
+
+
+def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_topics(tmp_path):
+    """A job killed in the last fit goes on to the same bits."""
+    for place, killed in (("whole", False), ("killed", True)):
+        (tmp_path / place).mkdir()
+        (tmp_path / f"{place}/job.toml").write_text(CONSENSUS)
+        write_day(tmp_path / place, 1, 20)
+        assert batch(tmp_path / f"{place}/job.toml").outcome == "published"
+        current = tmp_path / f"{place}/job/published/current"
+        name_topics(current, lambda words, texts: words[0].upper())
+        names = Model(current).topic_names
+        write_day(tmp_path / place, 2, 10)
+
+        def sink(event, killed=killed):
+            if killed and event["event"] == "iteration" and "member" not in event:
+                raise KeyboardInterrupt
+
+        if killed:
+            with pytest.raises(KeyboardInterrupt):
+                batch(tmp_path / f"{place}/job.toml", sinks=[sink])
+        outcome = batch(tmp_path / f"{place}/job.toml")
+        assert (outcome.version, outcome.members) == (2, ())
+        record = json.loads((current / "version.json").read_text())
+        kept = Model(current).topic_names
+        assert kept == {topic: name for topic, name in names.items() if topic not in record["gone"]}
+        assert all(topic.support is not None for topic in topics(current))
+        assert record["warm"] == 1
+        assert verify(current).broken == []
+    for name in ("", "members/000", "members/001"):
+        model, other = (Model(tmp_path / place / "job/published/current" / name) for place in ("whole", "killed"))
+        assert bits(model, len(model.record.shards)) == bits(other, len(other.record.shards))
+
+
+def test_a_start__is_that_of_fits_that_begin_afresh(tmp_path):
+    text = QUICK.replace('"lda"', '"lda"\nstart = "documents"\nstart_strength = 2.0\nweights = "weights.csv"')
+    write_day(tmp_path, 1, 20)
+    (tmp_path / "weights.csv").write_text("word,weight\nnosuchword,0.5\n")
+    (tmp_path / "job.toml").write_text(text)
+    assert batch(tmp_path / "job.toml").outcome == "published"
+    record = Run(tmp_path / "job/published/current").record()
+    assert record["start"] == {"kind": "documents", "strength": 2.0}
+    assert record["options"]["weights"] is not None
+    write_day(tmp_path, 2, 10)
+    assert batch(tmp_path / "job.toml").version == 2
+    assert "start" not in Run(tmp_path / "job/published/current").record()
+
+
+@pytest.mark.parametrize("days", ["restarts"], indirect=True)
 def test_a_mean_prediction_of_known_words__is_that_of_the_mean(days):
     """A model that is counted twice predicts as it does by itself, whichever words are scored."""
     *_, place = days
@@ -228,6 +287,11 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
         (KINDS["restarts"].replace("restarts = 2", 'keep = "best"'), "set 'restarts' to fit several seeds"),
         (KINDS["vectors"].replace("id =", 'format = "csv"\nid ='), "'hca' takes vectors, found 'csv'"),
         (QUICK.replace("shard_tokens", 'format = "vectors"\nshard_tokens'), "'lda' takes documents, found 'vectors'"),
+        (QUICK.replace('"lda"', '"lda"\ncombine = "consensus"'), "requires 2 models or more"),
+        (CONSENSUS.replace("restarts = 2", 'restarts = 2\nkeep = "best"'), "does not go with 'keep' 'best'"),
+        (QUICK.replace('"lda"', '"lda"\nstart = "cluster"'), "did you mean 'clusters'"),
+        (QUICK.replace('"lda"', '"lda"\nstart = "gone.parquet"'), "gone.parquet"),
+        (QUICK.replace('"lda"', '"lda"\nstart_strength = 2.0'), "random proportions are no prior"),
         (KINDS["vectors"].replace("id =", "grow = true\nid ="), "the columns of vectors are fixed"),
     ],
 )
