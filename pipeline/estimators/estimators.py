@@ -45,14 +45,12 @@ class CollapsedLDA(TopicEstimator):
     n_jobs : int, optional
         Number of threads; None means 1, and -1 means one a processor.
     restarts : int, optional
-        Number of seeds that are fitted; 0 fits one. Their topics are matched. `transform` then gives the means of their
-        proportions, `components_` those of their pseudo-counts, and `score` that of their mean prediction.
+        Number of seeds that are fitted; 0 fits one. `transform` gives the means of their proportions, `components_` the
+        mean pseudo-counts of matching topics, and `score` that of their mean prediction.
     combine : {"predictions", "consensus"}, optional
         With ``"consensus"``, one more fit begins from the means of the matched models, and is the model.
-    start : {"random", "clusters", "documents", "tree"} or path-like, optional
-        Proportions with which the documents begin; see `collapsium.pipeline.fit`.
-    start_strength : float, optional
-        Tokens with which a start stays in each document's prior.
+    start, start_strength : str or path-like, and float, optional
+        Proportions with which the documents begin, and tokens of them that stay in each document's prior; see `fit`.
     total_documents : int, optional
         Total number of documents. Only used in `partial_fit`.
     fractional : {"error", "round"}, optional
