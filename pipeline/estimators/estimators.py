@@ -34,7 +34,7 @@ class CollapsedLDA(TopicEstimator):
     flatten : float, optional
         Exponent of a token's responsibilities, with order 0; a value below 1 spreads the token over more topics. By
         default a fit searches for the value that predicts held-out tokens best.
-    weights : {"idf", "log-tf-idf", "entropy"}, path-like or mapping, optional
+    weights : {"idf", "log-tf-idf", "entropy"}, name of a file, or mapping, optional
         Weights of words, by which tokens count: computed, or by word. By default each token counts as one.
     max_iter : int, optional
         Maximum number of sweeps over the documents.
@@ -49,7 +49,7 @@ class CollapsedLDA(TopicEstimator):
         mean pseudo-counts of matching topics, and `score` that of their mean prediction.
     combine : {"predictions", "consensus"}, optional
         With ``"consensus"``, one more fit begins from the means of the matched models, and is the model.
-    start, start_strength : str or path-like, and float, optional
+    start, start_strength : str and float, optional
         Proportions with which the documents begin, and tokens of them that stay in each document's prior; see `fit`.
     total_documents : int, optional
         Total number of documents. Only used in `partial_fit`.
@@ -109,7 +109,7 @@ class CollapsedLDA(TopicEstimator):
         learn: tuple[str, ...] = (),
         order: int = 0,
         flatten: float | None = None,
-        weights: Any = None,
+        weights: str | Mapping[str, float] | None = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
@@ -152,7 +152,7 @@ class CollapsedHDP(TopicEstimator):
         Order of the updates: 0 for CVB0, or 2 as in the paper.
     flatten : float, optional
         See `CollapsedLDA`.
-    weights : str, path-like or mapping, optional
+    weights : str or mapping, optional
         See `CollapsedLDA`.
     max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
 shard_tokens, scheduler, workers, memory, run, options : optional
@@ -188,7 +188,7 @@ shard_tokens, scheduler, workers, memory, run, options : optional
         learn: tuple[str, ...] | None = None,
         order: int = 0,
         flatten: float | None = None,
-        weights: Any = None,
+        weights: str | Mapping[str, float] | None = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
@@ -222,7 +222,7 @@ class VariationalLDA(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha``, ``beta`` (one value for all), ``asymmetric-alpha``.
-    weights : str, path-like or mapping, optional
+    weights : str or mapping, optional
         See `CollapsedLDA`.
     max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
 shard_tokens, scheduler, workers, memory, run, options : optional
@@ -252,7 +252,7 @@ shard_tokens, scheduler, workers, memory, run, options : optional
         alpha: float = 0.1,
         beta: float = 100.0,
         learn: tuple[str, ...] = (),
-        weights: Any = None,
+        weights: str | Mapping[str, float] | None = None,
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
