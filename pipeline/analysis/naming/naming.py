@@ -17,8 +17,9 @@ from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import digest_of
+from collapsium.storage.runs.members import MEAN, mean_folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
-from collapsium.storage.runs.run import MODEL, Run
+from collapsium.storage.runs.run import MEMBERS, MODEL, Run
 from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
 from collapsium.storage.units import Counting, silent
@@ -133,10 +134,11 @@ def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
     folder = Model(run).folder
     place, _, name = folder.address.rpartition("/")
     with ExitStack() as stack:
-        if name == MODEL and (owner := Run(place)).exists():
+        above = place if name == MODEL else place.removesuffix(f"/{MEMBERS}")
+        if name in (MODEL, MEAN) and (owner := Run(above)).exists():
             stack.enter_context(owner.held())
             owner.clean()
-            folder = owner.model
+            folder = owner.model if name == MODEL else mean_folder(owner)
         model = Model(run)
         if not model.folder.exists(MODEL_RECORD):
             raise AbsentError(f"{model.folder.url}: the run is not at its end; names are saved with a finished model")

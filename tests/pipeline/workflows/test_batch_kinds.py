@@ -16,7 +16,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.members import leaves, member_seed
 from collapsium.storage.runs.run import Run
 from tests.fits import bits
-from tests.pipeline.workflows.conftest import JOB, write_day
+from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
 from tests.pipeline.workflows.test_batch import STEPS
 
 pytestmark = pytest.mark.xdist_group("kinds of jobs")  # what these tests look at is made once
@@ -222,7 +222,7 @@ def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_to
 def test_a_start__is_that_of_fits_that_begin_afresh(tmp_path):
     text = QUICK.replace('"lda"', '"lda"\nstart = "documents"\nstart_strength = 2.0\nweights = "weights.csv"')
     write_day(tmp_path, 1, 20)
-    (tmp_path / "weights.csv").write_text("word,weight\nnosuchword,0.5\n")
+    (tmp_path / "weights.csv").write_text(f"word,weight\n{WORDS[0]},0.5\n")
     (tmp_path / "job.toml").write_text(text)
     assert batch(tmp_path / "job.toml").outcome == "published"
     record = Run(tmp_path / "job/published/current").record()
