@@ -112,10 +112,14 @@ class OptionError(CollapsiumError, ValueError):
         first = _MENTION.match(self.message)
         return self.parameter or (None if first is None else _parameter(first))
 
-    def spelled(self, spell: Callable[[str], str]) -> str:
-        """Return the message with parameters and functions in the caller's spelling."""
+    def spelled(self, spell: Callable[[str], str], spell_parameter: Callable[[str], str] | None = None) -> str:
+        """Return the message with parameters and functions in the caller's spelling.
+
+        A function may have the name of a parameter, and what stands before the message is always a parameter:
+        `spell_parameter` spells that one, if it is given.
+        """
         text = _MENTION.sub(lambda mention: spell(_parameter(mention)), self.message)
-        return text if self.parameter is None else f"{spell(self.parameter)}: {text}"
+        return text if self.parameter is None else f"{(spell_parameter or spell)(self.parameter)}: {text}"
 
 
 def _parameter(mention: re.Match[str]) -> str:

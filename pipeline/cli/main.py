@@ -19,7 +19,7 @@ from collapsium.pipeline.cli.command import UsageError, spelling
 from collapsium.pipeline.cli.output import print_error
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams
-from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError
+from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of
 
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130
 """Exit codes."""
@@ -79,7 +79,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return _discard_output()
     except CollapsiumError as error:
-        return _fail(error.spelled(spelling), _code_of(error))
+        return _fail(_explained(error), _code_of(error))
     form, quiet = line.call.flags.values.get("log_format"), line.call.flags.values.get("quiet", False)
     show_compilation(form, quiet=quiet)
     try:
@@ -130,6 +130,8 @@ def _code_of(error: Exception) -> int:
 
 def _explained(error: Exception) -> str:
     """Return the message of an error, with options named as on the command line."""
+    if isinstance(error, OptionError):
+        return error.spelled(spelling, flag_of)
     if isinstance(error, CollapsiumError):
         return error.spelled(spelling)
     if isinstance(error, MemoryError):

@@ -1,5 +1,6 @@
 """Options in errors have the names by which they were set: parameters, flags, or keys of a file as it has them."""
 
+import contextlib
 import pickle
 import string
 
@@ -25,6 +26,13 @@ def test_mentions__are_spelled_whichever_way_they_were_written(one, other):
         assert error.spelled(repr) == f"{one!r}: 3 requires {other!r}"
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
         assert pickle.loads(pickle.dumps(error)).parameter == error.parameter
+
+
+@pytest.mark.parametrize("command", [["fit", ".", "run"], ["estimate", "."]])
+def test_an_option_of_the_name_of_a_command__is_told_as_a_flag(command, capsys):
+    with contextlib.suppress(SystemExit):
+        main([*command, "--family", "lda", "--topics", "5", "--flatten", "7"])
+    assert "collapsium: error: --flatten: expected a value" in capsys.readouterr().err
 
 
 def test_a_files_keys__stand_as_they_are_written():
