@@ -115,8 +115,17 @@ class OptionError(CollapsiumError, ValueError):
     def spelled(self, spell: Callable[[str], str], spell_parameter: Callable[[str], str] | None = None) -> str:
         """Return the message with parameters and functions in the caller's spelling.
 
-        A function may have the name of a parameter, and what stands before the message is always a parameter:
-        `spell_parameter` spells that one, if it is given.
+        Parameters
+        ----------
+        spell : callable
+            Returns the spelling of a name.
+        spell_parameter : callable, optional
+            Spells the parameter before the message, as a function may have its name (default: `spell`).
+
+        Returns
+        -------
+        str
+            The message.
         """
         text = _MENTION.sub(lambda mention: spell(_parameter(mention)), self.message)
         return text if self.parameter is None else f"{(spell_parameter or spell)(self.parameter)}: {text}"
