@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
-from collapsium.pipeline.engine.setup.starts import RANDOM
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits, RequestOptions
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family, make_options
@@ -22,6 +21,8 @@ TOLERANCE = 0.01
 """Default tolerance: share of the tokens that an iteration moves below which a fit ends."""
 WARM_SHARE = 0.4
 """Default limit of a warm-started fit, as a share of the iterations."""
+RANDOM: str = RequestOptions.model_fields["start"].default
+"""Default start of a fit."""
 SIZE = "max_decompressed"
 """Option that may be written as ``20GB``."""
 

@@ -14,15 +14,11 @@ from pydantic import BaseModel
 
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml
-from collapsium.pipeline.engine.setup.request import require_combinable
-from collapsium.pipeline.engine.setup.starts import ENDING as START_ENDING
-from collapsium.pipeline.engine.setup.starts import RANDOM, StartSource
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
 from collapsium.pipeline.families.base import COMPUTED_STARTS
 from collapsium.pipeline.families.registry import load_family, require_schedule
-from collapsium.pipeline.families.word_weights import FORMULAS
 from collapsium.pipeline.options import names_of
-from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
+from collapsium.pipeline.workflows.batch.config import RANDOM, FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
@@ -30,8 +26,13 @@ from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.members import CONSENSUS
 
 if TYPE_CHECKING:
+    from collapsium.pipeline.engine.setup import request, starts
+    from collapsium.pipeline.families import word_weights
     from collapsium.storage.readers.texts import stopwords
 else:
+    request = LazyModule("collapsium.pipeline.engine.setup.request")
+    starts = LazyModule("collapsium.pipeline.engine.setup.starts")
+    word_weights = LazyModule("collapsium.pipeline.families.word_weights")
     stopwords = LazyModule("collapsium.storage.readers.texts.stopwords")
 
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
@@ -177,9 +178,9 @@ def _require_known(job: Job) -> None:
         raise OptionError("[fit]: 'keep': there is one fit only; set 'restarts' to fit several seeds")
     if job.fit.combine == CONSENSUS:
         models = max(job.fit.restarts, 1) * max(int(job.limits.get("samples", 0)), 1)
-        require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
+        request.require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
     # Raises an error if it is neither a known start nor a file that is there.
-    start = StartSource.of(job.fit.start, job.fit.start_strength)
+    start = starts.StartSource.of(job.fit.start, job.fit.start_strength)
     if start is not None:
         start.require(job.fit.family, job.config)
     if not job.ingest.sources:
@@ -220,13 +221,13 @@ def _absolute(path: str | None, base: Path) -> str | None:
 
 def _with_fit_files(job: Job, base: Path) -> Job:
     """Return a job with absolute paths of the files of its fit, which are read as it is checked."""
-    further, formulas = job.fit.further, {"seeds": (), "weights": FORMULAS}
+    further, formulas = job.fit.further, {"seeds": (), "weights": word_weights.FORMULAS}
     files: dict[str, object] = {
         name: _absolute(further[name], base)
         for name, words in formulas.items()
         if isinstance(further.get(name), str) and further[name] not in words
     }
-    if job.fit.start not in (RANDOM, *COMPUTED_STARTS) and job.fit.start.lower().endswith(START_ENDING):
+    if job.fit.start not in (RANDOM, *COMPUTED_STARTS) and job.fit.start.lower().endswith(starts.ENDING):
         files["start"] = _absolute(job.fit.start, base)
     return job.model_copy(update={"fit": FitTable(**{**job.fit.model_dump(), **files})}) if files else job
 
