@@ -3,9 +3,11 @@
 import gc
 import os
 import shutil
+import tempfile
 from dataclasses import replace
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,6 +45,24 @@ THOROUGH = {  # tests of what each option could break by itself
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
 os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL", "1s")
 os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL", "5s")
+
+MEMORY_DISK = "/dev/shm"
+"""A file system in memory."""
+TEMPORARY_BYTES = 6 << 30
+"""Room that the temporary files of all tests may take, with as much left for the tests themselves."""
+
+
+def _put_temporary_files_in_memory():
+    """Let temporary files lie in memory where there is room: tests write and sync hundreds of thousands of small ones."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY_DISK, os.W_OK):
+        return
+    free = min(shutil.disk_usage(MEMORY_DISK).free, psutil.virtual_memory().available // 2)
+    # Some tests run what they have written.
+    if free >= TEMPORARY_BYTES and not os.statvfs(MEMORY_DISK).f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY_DISK
+
+
+_put_temporary_files_in_memory()
 
 INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
 
