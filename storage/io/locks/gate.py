@@ -13,27 +13,52 @@ NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL
 """Errors of file systems without locks."""
 
 
-def open_gate(path: Path) -> int | None:
-    """Open and lock a file, or return None without file locks; raise `BlockingIOError` if another process holds it."""
-    flags = os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
-    # Another user may have made the file.
-    except PermissionError:
-        handle = os.open(path, os.O_RDONLY | flags)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        if error.errno in NO_LOCKS:
-            return None
-        raise
-    return handle
+class Gate:
+    """A file that is locked during writes; the operating system unlocks it when its holder dies.
 
+    An interrupt may come between any two steps, so that a file is noted before it is locked: `unlock` then finds it.
 
-def is_at(path: Path, handle: int) -> bool:
-    """Return whether an open file is still the one of its name."""
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open; once `lock` has returned, it is on file systems that have locks."""
+        return self._handle is not None
+
+    def lock(self) -> None:
+        """Open and lock the file; raise `BlockingIOError` if another process holds it."""
+        # What an interrupt left open would keep this process itself out.
+        self.unlock()
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        # Another user may have made the file.
+        except PermissionError:
+            self._handle = os.open(self._path, os.O_RDONLY | flags)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.unlock()
+            if error.errno not in NO_LOCKS:
+                raise
+
+    def unlock(self) -> None:
+        """Close the file, which unlocks it; nothing happens if it is not open."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+    def is_at(self) -> bool:
+        """Return whether the open file is still the one of its name."""
+        try:
+            return self._handle is not None and os.path.samestat(self._path.lstat(), os.fstat(self._handle))
+        except FileNotFoundError:
+            return False

@@ -30,7 +30,7 @@ from collapsium.storage.errors import (
 )
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks import clock, processes
-from collapsium.storage.io.locks.gate import GATE, is_at, open_gate
+from collapsium.storage.io.locks.gate import GATE, Gate
 from collapsium.storage.io.locks.lock_files import KIND, LEASE, MOST, VERSION, file_of, numbers_in
 from collapsium.storage.io.locks.lock_watch import LockWatch
 from collapsium.storage.io.records import dump
@@ -61,7 +61,8 @@ class RunLock:
         self._folder, self._lease, self._before = Folder(folder.url), lease, before
         self.generation = 0
         self._nonce, self._renewals, self._renewed = uuid.uuid4().hex, 0, 0.0
-        self._mutex, self._depth, self._gated = threading.RLock(), 0, False
+        self._mutex, self._depth = threading.RLock(), 0
+        self._gate_file = Gate(Path(self._folder.path) / GATE)
         self._released = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -127,7 +128,7 @@ class RunLock:
                 self._depth += 1
                 try:
                     self._require_own()
-                    if not self._gated and clock.now() - self._renewed > self._lease / 2:
+                    if not self._gate_file.is_open and clock.now() - self._renewed > self._lease / 2:
                         # A watcher starts its lease again from here.
                         self._write()
                     yield
@@ -218,26 +219,25 @@ class RunLock:
     @contextlib.contextmanager
     def _gate(self, *, make: bool = False) -> Iterator[None]:
         """Hold the gate on file systems with locks; the operating system releases it when its holder dies."""
-        handle = self._open_gate(make=make) if self._folder.local else None
-        self._gated = handle is not None
         try:
+            if self._folder.local:
+                self._open_gate(make=make)
             yield
         finally:
-            if handle is not None:
-                os.close(handle)
+            self._gate_file.unlock()
 
-    def _open_gate(self, *, make: bool) -> int | None:
-        """Open and lock the gate; return None on a file system without locks."""
-        path, began = Path(self._folder.path) / GATE, clock.now()
+    def _open_gate(self, *, make: bool) -> None:
+        """Open and lock the gate, on a file system that has locks."""
+        began = clock.now()
         while True:
             if make:
                 self._folder.make()
             try:
-                handle = open_gate(path)
-                if handle is None or is_at(path, handle):
-                    return handle
+                self._gate_file.lock()
+                if not self._gate_file.is_open or self._gate_file.is_at():
+                    return
                 # The last owner removed it as it released the lock.
-                os.close(handle)
+                self._gate_file.unlock()
             except BlockingIOError:
                 if clock.now() - began > self._lease:
                     raise LockedError(

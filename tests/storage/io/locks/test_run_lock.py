@@ -1,5 +1,6 @@
 """Locks of runs: one owner, dead ones give way, and who has lost it finds out before it writes."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -248,3 +249,40 @@ def test_a_gate_that_is_a_link__is_not_followed(tmp_path, clock):
     with pytest.raises(OSError, match="gate"):
         RunLock(Folder(tmp_path / "lock")).acquire()
     assert not (tmp_path / "thesis.tex").exists()
+
+
+def interrupt_at(step):
+    """Return a tracer that raises KeyboardInterrupt once, at a line of the lock or its gate."""
+    left = [step]
+
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.endswith(("run_lock.py", "gate.py")):
+            return None
+        left[0] -= event == "line"
+        if left[0] == 0 and event == "line":
+            raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def test_an_interrupt_at_any_step__leaves_the_lock_usable(tmp_path):
+    lock = RunLock(Folder(tmp_path / "lock"), lease=3.0)
+    with lock:
+        interrupted = 0
+        for step in range(1, 40):
+            with contextlib.suppress(KeyboardInterrupt):
+                before = sys.gettrace()
+                sys.settrace(interrupt_at(step))
+                try:
+                    with lock.hold():
+                        pass
+                    interrupted -= 1
+                finally:
+                    sys.settrace(before)
+                    interrupted += 1
+            began = time.monotonic()
+            with lock.hold():
+                pass
+            assert time.monotonic() - began < 1.0
+        assert interrupted > 15
