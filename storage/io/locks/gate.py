@@ -30,7 +30,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open; once `lock` has returned, it is on file systems that have locks."""
+        """True if the file is open; once `lock` has returned, it is on file systems that have locks."""
         return self._handle is not None
 
     def lock(self) -> None:
