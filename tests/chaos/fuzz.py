@@ -32,7 +32,8 @@ def main(words):
     name, runs = words[0], int(words[1])
     import_kernels()
     with atheris.instrument_imports(include=["collapsium.storage", "zipfile", "json"]):
-        from tests.chaos.readers import READERS, seeds_of, try_reader
+        from tests.chaos.readers import READERS, try_reader
+        from tests.chaos.seeds import seeds_of
     if name not in READERS:
         sys.exit(f"expected one of {', '.join(READERS)}, found {name}")
     corpus = Path(tempfile.mkdtemp(prefix="collapsium-fuzz-"))

@@ -63,6 +63,14 @@ def count_words(counted, shares, leaf, root, root_share):
     return held.T @ shares, (counted - held).sum(axis=0)
 
 
+def nearest(vectors, centroids):
+    """The nearest centroid of each vector (-1 for a vector of zero), the sums and sizes by centroid, and the cosines' sum."""
+    cosines, known = vectors @ centroids.T, np.abs(vectors).sum(axis=1) > 0.0
+    labels = np.where(known, cosines.argmax(axis=1), -1)
+    own = [vectors[labels == k] for k in range(len(centroids))]
+    return labels, [one.sum(axis=0) for one in own], [len(one) for one in own], cosines.max(axis=1)[known].sum()
+
+
 def cluster_shares(vectors, centroids, sharpness):
     """exp(s (c_dk - max_j c_dj)) of the cosines; zero for a vector of zero."""
     cosines = np.asarray(vectors, dtype=np.float64) @ np.asarray(centroids, dtype=np.float64).T

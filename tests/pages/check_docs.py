@@ -93,9 +93,12 @@ def test_navigation__is_reached_by_keyboard(site, visits):
 
 def test_navigation__opens_by_keyboard_on_a_telephone(site, visits):
     seen = visits(f"{site}/index.html", width=390)
+    link = seen.page.get_by_role("link", name="Reference").first
+    assert not link.is_visible()
     seen.page.locator("button.primary-toggle").focus()
     seen.page.keyboard.press("Enter")
-    seen.page.get_by_role("link", name="Reference").first.wait_for(state="visible", timeout=5000)
+    link.wait_for(state="visible", timeout=5000)
+    assert link.is_visible()
 
 
 @pytest.mark.parametrize("word", ["hyperparameter", "checkpoint", "--min-documents"])

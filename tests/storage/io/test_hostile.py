@@ -23,7 +23,8 @@ from collapsium.storage.errors import DamagedError, InputError
 from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
-from tests.chaos.readers import READERS, dense_said, seeds_of, try_reader
+from tests.chaos.readers import READERS, try_reader
+from tests.chaos.seeds import dense_said, seeds_of
 from tests.deploy.reading import ROOT
 
 

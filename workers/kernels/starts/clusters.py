@@ -14,7 +14,7 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
     OutInt64Vector,
 )
-from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs
 
 
@@ -52,6 +52,21 @@ def document_vectors(
             vectors[document, c] = np.float32(total[c] * scale)
 
 
+@helper
+def cosine(vectors: Float32Matrix, row: int, others: Float32Matrix, other: int) -> float:
+    """Return the product of a vector and one of others, added up in single precision."""
+    total = np.float32(0.0)
+    for c in range(vectors.shape[1]):
+        total += vectors[row, c] * others[other, c]
+    return total
+
+
+@helper
+def is_zero(vectors: Float32Matrix, row: int) -> bool:
+    """Return whether a vector is zero, and not of unit length."""
+    return cosine(vectors, row, vectors, row) < np.float32(0.5)
+
+
 @kernel
 def choose_seeds(vectors: Float32Matrix, draws: Float64Vector, seeds: OutInt64Vector) -> None:
     """Choose seeds as k-means++ does (Arthur and Vassilvitskii 2007); twin: `naive.starts.choose_seeds`.
@@ -67,7 +82,7 @@ def choose_seeds(vectors: Float32Matrix, draws: Float64Vector, seeds: OutInt64Ve
     seeds : int64, shape (seeds,)
         Filled with the rows of the seeds.
     """
-    size, dimensions = vectors.shape
+    size = len(vectors)
     distance = np.ones(size)
     for number in range(seeds.size):
         total = 0.0
@@ -81,11 +96,8 @@ def choose_seeds(vectors: Float32Matrix, draws: Float64Vector, seeds: OutInt64Ve
                 break
         seeds[number] = chosen
         for row in range(size):
-            cosine = np.float32(0.0)
-            for c in range(dimensions):
-                cosine += vectors[row, c] * vectors[chosen, c]
             # Below this distance, rounding alone.
-            apart = 1.0 - float(cosine)
+            apart = 1.0 - float(cosine(vectors, row, vectors, chosen))
             distance[row] = min(distance[row], apart if apart > 1e-6 else 0.0)
 
 
@@ -119,18 +131,14 @@ def nearest(
     """
     cosines = 0.0
     for document in range(vectors.shape[0]):
-        best, label, square = np.float32(-2.0), 0, np.float32(0.0)
-        for c in range(vectors.shape[1]):
-            square += vectors[document, c] * vectors[document, c]
-        if square < np.float32(0.5):
+        if is_zero(vectors, document):
             labels[document] = -1
             continue
+        best, label = np.float32(-2.0), 0
         for cluster in range(centroids.shape[0]):
-            cosine = np.float32(0.0)
-            for c in range(vectors.shape[1]):
-                cosine += vectors[document, c] * centroids[cluster, c]
-            if cosine > best:
-                best, label = cosine, cluster
+            near = cosine(vectors, document, centroids, cluster)
+            if near > best:
+                best, label = near, cluster
         labels[document] = label
         cosines += float(best)
         sizes[label] += 1.0
@@ -157,15 +165,13 @@ def cluster_shares(
         Filled; zero for a vector of zero.
     """
     for document in range(vectors.shape[0]):
-        best, square = np.float32(-2.0), np.float32(0.0)
-        for c in range(vectors.shape[1]):
-            square += vectors[document, c] * vectors[document, c]
+        if is_zero(vectors, document):
+            shares[document, :] = 0.0
+            continue
+        best = np.float32(-2.0)
         for cluster in range(centroids.shape[0]):
-            cosine = np.float32(0.0)
-            for c in range(vectors.shape[1]):
-                cosine += vectors[document, c] * centroids[cluster, c]
-            shares[document, cluster] = cosine
-            best = max(best, cosine)
+            shares[document, cluster] = cosine(vectors, document, centroids, cluster)
+            best = max(best, shares[document, cluster])
         for cluster in range(centroids.shape[0]):
             apart = float(shares[document, cluster]) - float(best)
-            shares[document, cluster] = np.float32(math.exp(sharpness * apart)) if square >= np.float32(0.5) else 0.0
+            shares[document, cluster] = np.float32(math.exp(sharpness * apart))
