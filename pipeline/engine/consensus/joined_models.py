@@ -14,13 +14,12 @@ from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.topic_matching import occupied
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families.mean import ABSENT
 
 if TYPE_CHECKING:
     from collapsium.workers.arrays.random_streams import Stream
 
 Floats = npt.NDArray[np.float64]
-ABSENT = -1
-"""Column of a joined topic that a model has no match for."""
 
 
 @dataclass(frozen=True)

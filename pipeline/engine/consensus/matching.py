@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.consensus.joined_models import ABSENT, JoinedModel, JoinedReference
+from collapsium.pipeline.engine.consensus.joined_models import JoinedModel, JoinedReference
 from collapsium.pipeline.engine.consensus.overlaps import Overlaps, document_overlaps, total_overlaps, word_overlaps
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.executors.base import Executor
@@ -22,6 +22,7 @@ from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import ClusterError
 from collapsium.storage.lazy_module import LazyModule
+from collapsium.workers.families.mean import ABSENT
 
 if TYPE_CHECKING:
     from scipy import optimize

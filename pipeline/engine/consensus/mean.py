@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.consensus.joined_models import ABSENT, JoinedModel
+from collapsium.pipeline.engine.consensus.joined_models import JoinedModel
 from collapsium.pipeline.engine.consensus.matching import Consensus, join
 from collapsium.pipeline.engine.model_io.names import names_in
 from collapsium.pipeline.engine.model_io.save import finish_model
@@ -21,6 +21,7 @@ from collapsium.storage.runs.members import averaged_models, mean_folder
 from collapsium.storage.runs.model import MatchedMember, ModelWriter, read_model_record
 from collapsium.storage.runs.run import MEMBERS, Run
 from collapsium.storage.runs.topic_names import TopicName
+from collapsium.workers.families.mean import ABSENT
 
 Ints = npt.NDArray[np.int64]
 

@@ -227,7 +227,7 @@ class CollapsedShardModel(
             )
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
-        parts.update(_document_sums(shard, parameters, tables, bound, new.to_arrays().get("document_pseudo")))
+        parts.update(_document_sums(shard, parameters, tables, bound, new.pseudo_counts()))
         return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
 
     def advance(

@@ -138,6 +138,10 @@ class CollapsedDocuments(LocalState):
         """Return the expected tokens of each document, shape (documents,)."""
         raise NotImplementedError
 
+    def pseudo_counts(self) -> Counts | None:
+        """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
+        return None
+
     def sums(self, prior: Vector, values: Vector) -> Vector:
         """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
         raise NotImplementedError
@@ -268,6 +272,10 @@ class ActiveDocuments(CollapsedDocuments):
         lengths: Vector = running[lists[1:]] - running[lists[:-1]] + np.asarray(self.document_rest)
         return lengths if self.document_pseudo is None else np.maximum(lengths - self.document_pseudo, 0.0)
 
+    def pseudo_counts(self) -> Counts | None:
+        """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
+        return self.document_pseudo
+
     def entries(self) -> DocumentEntries:
         """Return the counts as sparse entries."""
         owner = np.repeat(np.arange(self.document_lists.size - 1), np.diff(self.document_lists))
@@ -327,6 +335,10 @@ class SpilledLocal(CollapsedDocuments):
         """Return the documents with their arrays in memory."""
         documents: ActiveDocuments = ActiveDocuments.from_arrays(self.files)
         return documents
+
+    def pseudo_counts(self) -> Counts | None:
+        """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
+        return self.files.get("document_pseudo")
 
 
 AnyActiveLocal: TypeAlias = ActiveLocal | SpilledLocal

@@ -53,7 +53,7 @@ def document_vectors(
 
 
 @helper
-def cosine(vectors: Float32Matrix, row: int, others: Float32Matrix, other: int) -> float:
+def cosine(vectors: Float32Matrix, row: int, others: Float32Matrix, other: int) -> np.float32:
     """Return the product of a vector and one of others, added up in single precision."""
     total = np.float32(0.0)
     for c in range(vectors.shape[1]):
@@ -64,7 +64,7 @@ def cosine(vectors: Float32Matrix, row: int, others: Float32Matrix, other: int) 
 @helper
 def is_zero(vectors: Float32Matrix, row: int) -> bool:
     """Return whether a vector is zero, and not of unit length."""
-    return cosine(vectors, row, vectors, row) < np.float32(0.5)
+    return bool(cosine(vectors, row, vectors, row) < np.float32(0.5))
 
 
 @kernel
