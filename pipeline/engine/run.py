@@ -15,7 +15,7 @@ from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
-from collapsium.pipeline.engine.model_io.names import inherit_names, names_in
+from collapsium.pipeline.engine.model_io.names import inherit_names, matched_names, names_in
 from collapsium.pipeline.engine.model_io.save import save_model
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.setup.request import Request, differing_versions, fingerprint
@@ -31,8 +31,10 @@ from collapsium.storage.errors import (
     NotFiniteError,
     TakenOverError,
 )
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE
+from collapsium.storage.runs.topic_names import TopicName
 from collapsium.workers.arrays.state import GlobalState
 
 FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
@@ -255,8 +257,8 @@ class ActiveRun:
         checkpointer.save_last()
         state = folded_in(problem, executor, checkpointer.last.state)
         seen = self._processors.seen
-        model, names = self._target.model, names_in(self._target.model).values()
-        save_model(model, self._request.corpus, problem, executor, state, seen, self._log.notice, names)
+        model = self._target.model
+        save_model(model, self._request.corpus, problem, executor, state, seen, self._log.notice, self._names)
         self._inherit_names()
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         reason = self._stop_reason if early and self._stop_reason else DONE[early]
@@ -264,6 +266,11 @@ class ActiveRun:
         end.update(self._final_words(problem, executor, state))
         self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
         return Model(self._target.folder.url)
+
+    def _names(self, folder: Folder) -> dict[int, TopicName]:
+        """Return the names of the model that is replaced; members that went on may number a consensus differently."""
+        before = self._target.model
+        return matched_names(folder, before) if self._request.has_consensus else names_in(before)
 
     def _inherit_names(self) -> None:
         """Carry names of topics over from the model that the run began from; what cannot be never costs the model."""

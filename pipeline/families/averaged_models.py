@@ -51,6 +51,12 @@ class OpenModel(Protocol):
         """Read the documents of one training shard."""
 
 
+def width_of(model: OpenModel) -> int:
+    """Return the number of columns of a model's topics."""
+    none = model.rows(0).of_words(slice(0), complete=True)
+    return int(model.shard_model.probabilities(none, model.global_state)["word_topic"].shape[1])
+
+
 ModelT = TypeVar("ModelT", bound=OpenModel)
 
 
@@ -87,6 +93,12 @@ class AveragedModels(Generic[ModelT]):
                 raise DamagedError(model.folder.url, "expected each column to match one topic of the mean at most")
         self._family = load_family(record.family)
         self.columns: npt.NDArray[np.int64] = np.array([member.columns for member in record.members], dtype=np.int64)
+        # The mean has the columns of one of the models.
+        each = np.arange(self.columns.shape[1])
+        first = next((n for n, own in enumerate(self.columns) if np.array_equal(np.sort(own), each)), None)
+        if first is None or not each.size:
+            raise DamagedError(models[0].folder.url, "expected a model that has all columns of the mean")
+        self._first = self.models[first]
 
     @cached_property
     def shard_model(self) -> MeanShardModel:
@@ -95,7 +107,12 @@ class AveragedModels(Generic[ModelT]):
 
     @cached_property
     def global_state(self) -> MeanGlobalState:
-        """The global states."""
+        """The global states; `DamagedError` if the mean has more columns than the model that has them all."""
+        # Proportions of so many columns are made before those of the models are read.
+        if (width := width_of(self._first)) < self.columns.shape[1]:
+            raise DamagedError(
+                self._first.folder.url, f"expected columns below {width} in the mean, found {self.columns.shape[1] - 1}"
+            )
         return MeanGlobalState(tuple(model.global_state for model in self.models))
 
     def rows(self, block: int) -> MeanRows:

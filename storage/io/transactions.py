@@ -141,3 +141,10 @@ def replaced(folder: Folder) -> Iterator[Folder]:
                 old.rename(folder)
                 raise
     old.remove()
+
+
+def remove_parts(folder: Folder) -> None:
+    """Remove the temporary files and folders directly inside a folder; only the owner of its lock may."""
+    for name in folder.names():
+        if name.startswith(".") and name.endswith(".part"):
+            (folder / name).remove()

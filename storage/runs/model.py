@@ -30,6 +30,9 @@ KIND = "collapsium-model"
 VERSION = 2
 MEMBER_FOLDER = "^[0-9]{3,6}(/model|/members/[0-9]{3,6})?$"
 """Folders of members' models, which are within the run."""
+MAX_COLUMNS = 1 << 20
+"""Columns of a mean, at most: topics of a model."""
+Column = Annotated[int, Field(strict=True, ge=-1, lt=MAX_COLUMNS)]
 
 
 class ShardDocuments(BaseModel):
@@ -58,7 +61,9 @@ class MatchedMember(ShortModel):
 
     folder: Annotated[str, Field(pattern=MEMBER_FOLDER)]
     digest: Digest
-    columns: tuple[Annotated[int, Field(strict=True, ge=-1)], ...]
+    columns: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=-1, lt=MAX_COLUMNS)], ...], Field(max_length=MAX_COLUMNS)
+    ]
 
 
 class ModelRecord(ShortModel):
@@ -110,6 +115,8 @@ class ModelRecord(ShortModel):
     def _members_have_the_same_columns(self) -> ModelRecord:
         if len({len(member.columns) for member in self.members}) > 1:
             raise ValueError("expected as many columns of each member")
+        if len({member.folder for member in self.members}) < len(self.members):
+            raise ValueError("expected each member once")
         return self
 
     @pydantic.model_serializer(mode="wrap")

@@ -19,7 +19,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import MAX_BYTES, Count, Digest, Number, check, dump, read_record
-from collapsium.storage.io.transactions import ensure_free
+from collapsium.storage.io.transactions import ensure_free, remove_parts
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.processor import Processor
@@ -299,9 +299,7 @@ class Run:
     def clean(self) -> None:
         """Remove temporary files and folders of processes that have died; only the owner of the lock may."""
         for folder in (self.folder, self.folder / MEMBERS, self.folder / CHECKPOINTS, self.model):
-            for name in folder.names():
-                if name.startswith(".") and name.endswith(".part"):
-                    (folder / name).remove()
+            remove_parts(folder)
 
     def append_journal(self, event: JsonObject) -> None:
         """Append an event to `journal.jsonl`, which is no part of the run's result."""

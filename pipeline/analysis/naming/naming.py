@@ -16,10 +16,12 @@ from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import digest_of
+from collapsium.storage.io.transactions import remove_parts
 from collapsium.storage.runs.members import MEAN, mean_folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
-from collapsium.storage.runs.run import MEMBERS, MODEL, Run
+from collapsium.storage.runs.run import LOCK, MEMBERS, MODEL, Run
 from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
 from collapsium.storage.units import Counting, silent
@@ -115,7 +117,7 @@ def name_topics(
 
 @contextmanager
 def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
-    """Hold the lock of the run that a model belongs to, so that the model stays the one that is named.
+    """Hold the lock of a model's run, or of a model by itself, so that it stays the one that is named.
 
     Yields
     ------
@@ -131,7 +133,7 @@ def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
     LockedError
         Another process works on the run, or names its topics.
     """
-    folder = Model(run).folder
+    folder = _finished(run).folder
     place, _, name = folder.address.rpartition("/")
     with ExitStack() as stack:
         above = place if name == MODEL else place.removesuffix(f"/{MEMBERS}")
@@ -139,10 +141,18 @@ def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
             stack.enter_context(owner.held())
             owner.clean()
             folder = owner.model if name == MODEL else mean_folder(owner)
-        model = Model(run)
-        if not model.folder.exists(MODEL_RECORD):
-            raise AbsentError(f"{model.folder.url}: the run is not at its end; names are saved with a finished model")
-        yield model, folder
+        else:
+            folder = folder.fenced(stack.enter_context(RunLock(folder / LOCK)))
+            remove_parts(folder)
+        yield _finished(run), folder
+
+
+def _finished(run: str | os.PathLike[str]) -> Model:
+    """Return the model of a run that has ended, or the model at a folder."""
+    model = Model(run)
+    if not model.folder.exists(MODEL_RECORD):
+        raise AbsentError(f"{model.folder.url}: the run is not at its end; names are saved with a finished model")
+    return model
 
 
 def _named(

@@ -73,8 +73,10 @@ class ConsensusFit:
         return False
 
     def discard(self) -> None:
-        """Remove the consensus of members that will change, as they go on for more iterations, or that is damaged."""
-        self._target.model.remove()
+        """Remove the checkpoints of the consensus, as its members will go on for more iterations, or they are damaged.
+
+        Its model stays until the next one replaces it, with the names of its topics.
+        """
         (self._target.folder / CHECKPOINTS).remove()
         self._goes_on = False
 

@@ -13,6 +13,7 @@ from collapsium.pipeline.engine.model_io.names import names_in
 from collapsium.pipeline.engine.model_io.save import finish_model
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.families.averaged_models import width_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.errors import CollapsiumError
@@ -90,7 +91,7 @@ def save_mean(run: Run, request: Request, executor: Executor, at_a_time: int, no
     names = _lasting_names(run, folders[first])
     record = Model(urls[first]).record.model_copy(update={"parts": {}, "members": matched, "summarised": False})
     with replaced(target) as folder:
-        finish_model(ModelWriter(folder), record, request.corpus, executor, names.values(), notice)
+        finish_model(ModelWriter(folder), record, request.corpus, executor, lambda _: names, notice)
 
 
 def all_columns(consensus: Consensus) -> list[Ints]:
@@ -107,7 +108,7 @@ def all_columns(consensus: Consensus) -> list[Ints]:
         Column of each model, `ABSENT` where it has none left. Topics without a match, and empty ones, share the columns
         that are left in rising order.
     """
-    widths = [_width(model) for model in consensus.models]
+    widths = [width_of(Model(model.url)) for model in consensus.models]
     result = []
     for model, width in zip(consensus.models, widths, strict=True):
         columns = np.full(widths[0], ABSENT, dtype=np.int64)
@@ -118,13 +119,6 @@ def all_columns(consensus: Consensus) -> list[Ints]:
         columns[free] = left[: free.size]
         result.append(columns)
     return result
-
-
-def _width(joined: JoinedModel) -> int:
-    """Return the number of columns of a model's topics."""
-    model = Model(joined.url)
-    none = model.rows(0).of_words(slice(0), complete=True)
-    return int(model.shard_model.probabilities(none, model.global_state)["word_topic"].shape[1])
 
 
 def _lasting_names(run: Run, first: str) -> dict[int, TopicName]:

@@ -20,6 +20,29 @@ def names_in(folder: Folder) -> dict[int, TopicName]:
         return {}
 
 
+def matched_names(folder: Folder, before: Folder) -> dict[int, TopicName]:
+    """Return the names of an earlier model's topics for the topics of a model that match them.
+
+    Parameters
+    ----------
+    folder, before : Folder
+        The model and the earlier one, of the same vocabulary or of one to which words were appended.
+
+    Returns
+    -------
+    dict of int to TopicName
+        Names by the topics' ids in the model; empty where the earlier one cannot be read.
+    """
+    known = names_in(before)
+    # Topics are compared only where there are names to hand down.
+    return _handed_down(same_topics(Model(folder.url), Model(before.url)), known) if known else {}
+
+
+def _handed_down(same: dict[int, int], known: dict[int, TopicName]) -> dict[int, TopicName]:
+    """Return the names of topics under the ids of those that match them."""
+    return {ours: known[theirs].model_copy(update={"id": ours}) for ours, theirs in same.items() if theirs in known}
+
+
 @dataclass(frozen=True)
 class Succession:
     """Topics of a model that match none of an earlier one, and topics of that one that match none of the model."""
@@ -62,12 +85,9 @@ def succession_of(model: Model, before: Model) -> Succession:
         The topics without a match. Topics that have a name keep it.
     """
     same, names = same_topics(model, before), names_in(model.folder)
-    known, number = names_in(before.folder), len(names)
-    for ours, theirs in same.items():
-        if theirs in known:
-            names.setdefault(ours, known[theirs].model_copy(update={"id": ours}))
-    if len(names) > number:
-        write_names(model.folder, model.record, names.values())
+    inherited = _handed_down(same, names_in(before.folder)) | names
+    if len(inherited) > len(names):
+        write_names(model.folder, model.record, inherited.values())
     born = (topic for topic in occupied(model).tolist() if topic not in same)
     gone = (topic for topic in occupied(before).tolist() if topic not in same.values())
     return Succession(tuple(born), tuple(gone))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.engine.state import Problem, State
@@ -11,7 +12,7 @@ from collapsium.pipeline.families.model import Model
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
-from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError
+from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import replaced
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
@@ -21,6 +22,14 @@ from collapsium.storage.runs.topic_names import TopicName, write_names
 from collapsium.workers import tasks
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
+
+NamesOf: TypeAlias = Callable[[Folder], Mapping[int, TopicName]]
+"""Names, by the topics' ids, of the model that a folder is about to hold."""
+
+
+def no_names(folder: Folder) -> dict[int, TopicName]:  # noqa: ARG001
+    """Return no names."""
+    return {}
 
 
 def documents_of(corpus: Corpus) -> list[ShardDocuments]:
@@ -37,7 +46,7 @@ def save_model(
     state: State,
     processors: Sequence[Processor] = (),
     notice: Callable[[str], None] | None = None,
-    names: Iterable[TopicName] = (),
+    names: NamesOf = no_names,
 ) -> None:
     """Save a state as a finished model, in place of an older one; after an error the older one is still there.
 
@@ -57,8 +66,9 @@ def save_model(
         Processors that took part.
     notice : callable, optional
         Receives a line about each part that could not be made. With it, the model gets a summary of its documents.
-    names : iterable of TopicName, optional
-        Names of topics that the model has from the start, so that no interruption loses those of an older one.
+    names : callable, optional
+        Returns the names that the topics of the model in a folder have from the start, so that no interruption loses
+        those of an older one. What it cannot carry over never costs the model.
 
     Raises
     ------
@@ -103,7 +113,7 @@ def finish_model(
     record: ModelRecord,
     corpus: Corpus,
     executor: Executor,
-    names: Iterable[TopicName] = (),
+    names: NamesOf = no_names,
     notice: Callable[[str], None] | None = None,
 ) -> None:
     """Complete a model whose parts are written: with vocabulary, record and summary.
@@ -123,8 +133,12 @@ def finish_model(
     """
     _copy_ingest_record(writer.folder, corpus, notice)
     record = writer.finish(record, corpus.vocabulary)
-    if saved := tuple(names):
-        write_names(writer.folder, record, saved)
+    try:
+        if saved := names(writer.folder):
+            write_names(writer.folder, record, saved.values())
+    except (DamagedError, AbsentError) as error:
+        if notice is not None:
+            notice(f"the names of the topics were not carried over: {error}")
     if notice is not None and save_summary(writer.folder, corpus, executor, notice):
         writer.write_record(record.model_copy(update={"summarised": True}))
 

@@ -216,6 +216,21 @@ def test_topics_are_named__by_one_process_at_a_time_and_while_nobody_fits(run):
         name_topics(run, first_word)
 
 
+def test_topics_of_a_model_by_itself_are_named__by_one_process_at_a_time(run, tmp_path):
+    model = tmp_path / "alone"
+    shutil.copytree(run / "model", model)
+    (model / ".names.json.0123.part").write_text("{")
+
+    def competing(words, documents):
+        with pytest.raises(LockedError):
+            name_topics(model, first_word)
+        return first_word(words, documents)
+
+    assert all(name.startswith("about ") for name in name_topics(model, competing).values())
+    assert not [path for path in model.iterdir() if path.name == "lock" or path.name.startswith(".")]
+    assert verify(model).broken == []
+
+
 def test_a_namer_that_another_has_taken_over_from__writes_nothing(run):
     before = name_topics(run, first_word)
 

@@ -11,6 +11,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, export, fit, infer, inf
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.consensus.matching import join
 from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.families.topic_matching import same_topics
 from collapsium.storage.errors import AbsentError, OptionError, TakenOverError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.lock_files import file_of
@@ -18,6 +19,7 @@ from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.members import members_of
 from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.topic_names import TopicName, read_names, write_names
 from collapsium.workers.arrays.random_streams import Stream
 from tests.chaos.operations import files_of
 from tests.conftest import rest_long
@@ -160,6 +162,30 @@ def test_more_iterations__go_on_in_the_members_and_join_them_anew(small, consens
     assert bits(Model(run), SHARDS) == bits(Model(tmp_path / "anew"), SHARDS)
     assert Model(run).record.iterations == 8
     assert verify(run).broken == []
+
+
+def test_more_iterations__leave_the_consensus_and_the_names_of_its_topics(consensus, tmp_path):
+    run = shutil.copytree(consensus, tmp_path / "run")
+    # Names go with the words of topics, whatever their ids are in the next consensus.
+    named = {topic.id: TopicName(id=topic.id, name=f"mine {topic.id}", by="hand") for topic in topics(run)}
+    write_names(Folder(run / "model"), Model(run).record, named.values())
+
+    def sink(event):
+        if is_iteration(7, 1)(event):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        resume(run, iterations=8, sinks=[sink], scheduler="serial")
+    assert Model(run).record.iterations == 6
+    assert verify(run).broken == []
+    resume(run, iterations=8, scheduler="serial")
+    assert Model(run).record.iterations == 8
+    before, after = Model(consensus), Model(run)
+    same = same_topics(after, before)
+    assert len(same) == 3
+    assert read_names(after.folder, after.record) == {
+        own: named[other].model_copy(update={"id": own}) for own, other in same.items()
+    }
 
 
 def test_a_tolerance__ends_the_last_fit_for_good(small, tmp_path):

@@ -193,6 +193,12 @@ def test_topics_that_are_not_matched__are_the_first_members(small, tmp_path):
         (lambda record: record["members"][0].update(columns=[0, 1, 5]), "expected columns below 3"),
         (lambda record: record["members"][0].update(columns=[0, 1]), "as many columns"),
         (lambda record: record["members"][0].update(columns=[0, 1, -2]), "columns"),
+        (lambda record: record["members"][0].update(columns=[0, 1, 2**62]), "columns"),
+        (lambda record: record["members"][0].update(columns=[0, 1, 2**80]), "64 bits do not hold"),
+        (lambda record: [one.update(columns=[-1] * 3) for one in record["members"]], "all columns of the mean"),
+        (lambda record: [one.update(columns=[]) for one in record["members"]], "all columns of the mean"),
+        (lambda record: [one.update(columns=list(range(300_000))) for one in record["members"]], "columns below 3"),
+        (lambda record: record.update(members=record["members"] * 400), "each member once"),
         (lambda record: record.update(family="hdp"), "expected a model of the family"),
     ],
 )
