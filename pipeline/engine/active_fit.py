@@ -154,7 +154,7 @@ class ActiveFit:
         source = self._request.start
         if source is None or not source.url or not self._begins():
             return None
-        start = start_of_file(source, self._request.corpus, most_topics(self._request.config))
+        start = start_of_file(source, self._request.corpus, self._request.config)
         for text in start.notices:
             self._log.notice(text)
         return start

@@ -72,16 +72,14 @@ class Summary:
         Pairs of each of some documents, for memory that is not linear in them; None where no shard was read.
     iterations : int
         Planned sweeps; 0 where they are not known.
-    warm : int
-        Topics of the run of a warm start; 0 without.
+    warm, start : int
+        Topics of the run of a warm start, and of the proportions that a new fit's documents begin with; 0 without.
     labels : LabelTable or None
         Labels and covariates of the training corpus, of the fields that the options name; None if the family uses none.
     growing : int
         Iterations that sweep samples of the documents; 0 where all sweep all documents.
     seeds : SeedTable or None
         Pseudo-counts of seeded topics; None without seeds.
-    start : int
-        Topics of the proportions that the documents of a new fit begin with; 0 where they begin at random.
     weights : WordWeights or None
         Weights of words; None where all tokens count as one.
     """
@@ -138,13 +136,14 @@ class Description(ShortRepr):
 class FamilyOptions(BaseModel):
     """Base of the families' options: frozen, without further names, each with a description.
 
-    Warm starts and comparisons rely on some names. ``topics`` is the number of topics or its upper bound,
-    ``start_topics`` the initial number of a family that infers it. ``labels`` are the fields of labels that are used,
+    Some names have one meaning. ``topics`` is the number of topics or its upper bound, ``start_topics`` the initial
+    number of a family that infers it, at most ``max_start_topics``. ``labels`` are the fields of labels that are used,
     by default all, and ``covariates`` the fields of numbers. ``former_names`` are those of options in runs of 0.1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
     former_names: ClassVar[Mapping[str, str]] = {}
+    max_start_topics: ClassVar[int | None] = None
 
     @property
     def takes_segments(self) -> bool:

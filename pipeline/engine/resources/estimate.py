@@ -296,6 +296,20 @@ class _Sizes:
         tasks = int(min(max(gone / max(one, 1.0), 1.0), self.place.threads))
         return tasks, max(tasks * one - gone, 0.0)
 
+    def inferring(self) -> float:
+        """Return the bytes of a process that folds new documents into all models of a mean.
+
+        It has the rows of each; and for each thread the rows of a shard's words and the documents' proportions of each,
+        and what sweeping takes.
+        """
+        if self.matched <= 1 or self.consensus:
+            return 0.0
+        own = COSTS.processes.get(self.place.scheduler, COSTS.processes["worker"])
+        shard = self.matched * (self.footprint.shown * self.words + self._largest(1, 1, 0))
+        tasks = self.place.threads * (shard + self.footprint.swept * self.words)
+        rows = self.matched * self.footprint.shown * self.vocabulary
+        return own + COSTS.vocabulary_word * self.vocabulary + rows + tasks
+
     def _largest(self, tasks: int, copies: int, words: int) -> float:
         """Return the bytes of so many copies of the proportions of the largest shard, or of as many rows of words."""
         documents = max((row.documents for row in self.manifest.shards), default=0)
@@ -320,6 +334,7 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
         moved_scoring=members * (processes - 1) * shown,
         members=members,
         matching=matching * processes,
+        inferring=sizes.inferring(),
         free=None if remote else free_bytes(place.scratch),
         run_free=None if place.run is None else free_bytes(place.run),
     )

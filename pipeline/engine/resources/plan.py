@@ -37,6 +37,8 @@ class Plan(ShortRepr):
         Members of an ensemble that are fitted at a time; 1 for a fit by itself.
     matching : int
         Tasks at a time that compare the topics of several models.
+    inferring : float
+        Bytes of a process of `infer` that folds new documents into several models, whose mean the run has; else 0.
     """
 
     place: Place
@@ -50,6 +52,7 @@ class Plan(ShortRepr):
     run_free: float | None = None
     members: int = 1
     matching: int = 1
+    inferring: float = 0.0
 
     @property
     def needed(self) -> float:
@@ -99,6 +102,8 @@ class Plan(ShortRepr):
         lines.append(f"{'moved between processes, an iteration':<58}{size(self.moved):>10}")
         if self.moved_scoring:
             lines.append(f"{'  and more if held-out tokens are scored after it':<58}{size(self.moved_scoring):>10}")
+        if self.inferring:
+            lines.append(f"{'memory of infer, which folds into all models':<58}{size(self.inferring):>10}")
         return "\n".join(lines)
 
     def record(self) -> dict[str, object]:

@@ -218,7 +218,11 @@ def computed_topics(config: FamilyOptions) -> int:
 
 
 def begin_from(
-    corpus: Corpus, proportions: Sequence[DocumentProportions], topics: int | None, strength: float = 0.0
+    corpus: Corpus,
+    proportions: Sequence[DocumentProportions],
+    topics: int | None,
+    strength: float = 0.0,
+    most: int | None = None,
 ) -> Start:
     """Return the start of a fit from the proportions of the documents of each shard.
 
@@ -233,6 +237,8 @@ def begin_from(
         the k-th.
     strength : float, optional
         Tokens with which the proportions stay in the documents' priors.
+    most : int, optional
+        Largest number of topics to begin with, for fits that infer their number. Of more, the largest are taken.
 
     Returns
     -------
@@ -246,7 +252,7 @@ def begin_from(
     totals: npt.NDArray[np.float64] = np.zeros(width)
     for one in proportions:
         totals[: one.width] += one.totals()
-    columns, notices = _columns(totals, topics)
+    columns, notices = _columns(totals, topics, most)
     if topics is not None and width < topics:
         notices = (f"begins from {width} topics; the other {topics - width} begin empty",)
     retained = int(columns.max(initial=-1)) + 1
@@ -256,23 +262,26 @@ def begin_from(
     return Start([ShardProportions(one, strength) for one in sized], retained, notices)
 
 
-def _columns(totals: npt.NDArray[np.float64], topics: int | None) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+def _columns(
+    totals: npt.NDArray[np.float64], topics: int | None, most: int | None
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Return the fit's topic for each topic of the proportions, -1 for those left out, and a notice of these."""
     if topics is not None and totals.size <= topics:
         return np.arange(totals.size), ()
     used = np.flatnonzero(totals > 0.0)
     chosen = used
     notices: tuple[str, ...] = ()
-    if topics is not None and used.size > topics:
-        chosen = np.sort(used[np.argsort(-totals[used], kind="stable")[:topics]])
+    limit = most if topics is None else topics
+    if limit is not None and used.size > limit:
+        chosen = np.sort(used[np.argsort(-totals[used], kind="stable")[:limit]])
         share = float(totals[chosen].sum() / totals.sum())
-        notices = (f"begins from the {topics} largest of {used.size} topics ({share:.1%} of the proportions)",)
+        notices = (f"begins from the {limit} largest of {used.size} topics ({share:.1%} of the proportions)",)
     columns = np.full(totals.size, -1, dtype=np.int64)
     columns[chosen] = np.arange(chosen.size)
     return columns, notices
 
 
-def start_of_file(source: StartSource, corpus: Corpus, topics: int | None) -> Start:
+def start_of_file(source: StartSource, corpus: Corpus, config: FamilyOptions) -> Start:
     """Return the start that a file gives.
 
     Parameters
@@ -281,8 +290,8 @@ def start_of_file(source: StartSource, corpus: Corpus, topics: int | None) -> St
         The file.
     corpus : Corpus
         The training corpus.
-    topics : int or None
-        As for `begin_from`.
+    config : FamilyOptions
+        Options of the fit, which may set the number of topics.
 
     Returns
     -------
@@ -309,7 +318,7 @@ def start_of_file(source: StartSource, corpus: Corpus, topics: int | None) -> St
     file = read_proportions(source.url)
     file.require_documents(corpus.manifest.documents)
     proportions, unknown = _by_shard(file, corpus)
-    start = begin_from(corpus, proportions, topics, source.strength)
+    start = begin_from(corpus, proportions, most_topics(config), source.strength, config.max_start_topics)
     notices = [f"{source.url}: {text}" for text in start.notices]
     if unknown:
         notices.append(

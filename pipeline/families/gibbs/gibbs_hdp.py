@@ -7,7 +7,7 @@ alpha, gamma ~ Gamma(shape, rate); tau_w = 1 / W. Topics are born and die: nothi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,11 +44,17 @@ MIN_FREE_SLOTS = 2
 Learned = Literal["alpha", "gamma"]
 
 
+MAX_START_TOPICS = MAX_TOPICS // 2
+"""Topics of a start, at most, so that there is room for as many more."""
+
+
 class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibbs sampling by direct assignment"):
     """Options of the family."""
 
+    max_start_topics: ClassVar[int | None] = MAX_START_TOPICS
+
     start_topics: int = Field(
-        100, ge=1, le=32_768, description="number of topics at the start; the tokens are spread over them"
+        100, ge=1, le=MAX_START_TOPICS, description="number of topics at the start; the tokens are spread over them"
     )
     alpha_shape: float = Field(
         4.0, gt=0, description="shape of the Gamma prior of alpha, the concentration of a document's topics"
@@ -110,7 +116,8 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
 
     def footprint(self, summary: Summary, options: GibbsHdpOptions) -> Footprint:
         """Return the memory of a state with twice the topics that it starts from, and 100 more."""
-        return footprint(summary, _columns(2 * options.start_topics + 100, LANES))
+        first = max(summary.warm, summary.start, options.start_topics)
+        return footprint(summary, _columns(2 * first + 100, LANES))
 
     def update(
         self, global_state: GibbsHdpGlobalState, delta: Delta, options: GibbsHdpOptions, stream: Stream

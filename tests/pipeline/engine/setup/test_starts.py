@@ -18,6 +18,7 @@ from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START
+from collapsium.pipeline.families.gibbs.gibbs_hdp import GibbsHdpOptions
 from collapsium.pipeline.families.registry import FAMILIES, load_family
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
@@ -115,6 +116,15 @@ def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(planted, t
     more = fit(planted[0], tmp_path / "more", start=few, sinks=[events.append], **{**given, "topics": 5})
     assert any("3 topics; the other 2 begin empty" in event["text"] for event in events if event["event"] == "notice")
     assert more.record.iterations == 4
+
+
+def test_more_topics_than_a_family_may_begin_with__are_cut_to_the_largest(planted, tmp_path, monkeypatch):
+    monkeypatch.setattr(GibbsHdpOptions, "max_start_topics", 2)
+    events, file = [], written(tmp_path / "a.parquet", planted[2])
+    given = {"family": "gibbs-hdp", "iterations": 1, "scheduler": "serial", "sinks": [events.append]}
+    model = fit(planted[0], tmp_path / "run", start=file, **given)
+    assert any("2 largest of 3 topics" in event["text"] for event in events if event["event"] == "notice")
+    assert model.record.iterations == 1
 
 
 STOPPED_OPTIONS = [{}, {"family": "hdp"}, {"workers": 2, "scheduler": "local"}]
