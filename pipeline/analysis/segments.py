@@ -180,8 +180,9 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
         )
     sweeps, parts = model.shard_model, []
     for reference in corpus.references:
-        rows = np.arange(reference.record.documents)
-        if document is not None:
+        if document is None:
+            rows = np.arange(reference.record.documents)
+        else:
             ids = reference.documents().ids.to_pylist()
             rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
         if rows.size:

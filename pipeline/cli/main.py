@@ -24,6 +24,9 @@ from collapsium.storage.errors import CapacityError, CollapsiumError, OptionErro
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130
 """Exit codes."""
 
+MAX_MESSAGE = 4000
+"""Letters of an error, at most; names out of files, which it repeats, may be of any length."""
+
 
 @dataclass(frozen=True)
 class Shutdown:
@@ -156,7 +159,11 @@ def _refuse(text: str, command: str) -> NoReturn:
 
 
 def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:
-    print_error(" ".join(text.split()), form)
+    line = " ".join(text.split())
+    if len(line) > MAX_MESSAGE:
+        half = MAX_MESSAGE // 2
+        line = f"{line[:half]} ... {line[-half:]}"
+    print_error(line, form)
     return code
 
 

@@ -36,6 +36,9 @@ VERSIONS = {DOCUMENTS: 2, VECTORS: 3}
 APPENDED_VECTORS = 4
 """Format version of a corpus of vectors with additions."""
 
+MAX_SHARD_DOCUMENTS = (1 << 31) - 1
+"""Documents of a shard, at most: the offsets of its columns are int32."""
+
 Rows = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
 
 
@@ -50,7 +53,7 @@ class ShardRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
-    documents: Annotated[int, Field(ge=1)]
+    documents: Annotated[int, Field(strict=True, ge=1, le=MAX_SHARD_DOCUMENTS)]
     pairs: Count
     tokens: Count
     sha256: Digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -16,6 +17,10 @@ MAX_DEPTH = 50
 """Deepest nesting of tables and arrays."""
 
 TOO_DEEP = f"expected tables and arrays nested at most {MAX_DEPTH} deep"
+_PART = r"(?:[A-Za-z0-9_-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+_DEEP_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_DEPTH},}}+")
+"""A dotted key of too many parts, for which the parser would take time by their square; it matches in linear time."""
+
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 """Range of integers of the TOML specification."""
 
@@ -40,6 +45,8 @@ def parse_toml(text: str) -> JsonObject:
     """
     if len(text) > MAX_BYTES:
         raise ValueError(f"{len(text):,} letters, where {MAX_BYTES:,} are the most")
+    if _DEEP_KEY.search(text):
+        raise ValueError(TOO_DEEP)
     try:
         table = tomllib.loads(text)
     except RecursionError:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import lzma
+import stat
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Protocol, cast
 
 import fsspec
 import pyarrow as pa
+from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, words_of_column
@@ -59,12 +62,14 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
     AbsentError
         The file does not exist.
     InputError
-        The path is a folder, the file is not readable, or its compression is unknown.
+        The path is a folder, a pipe or a device, the file is not readable, or its compression is unknown.
     """
     if not is_name(path):
         raise AbsentError(f"{path[:200]!r}: no file can have a name with NUL or half of a surrogate pair")
     try:
         opened = fsspec.open(path, "rb", compression="infer")
+        if isinstance(opened.fs, LocalFileSystem):
+            _require_file(path, opened.path)
         handle = cast(IO[bytes], opened.open())
         if opened.compression is None and not path.endswith(".zst"):
             return handle
@@ -78,9 +83,19 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
         raise InputError(path, "expected a file, found a folder") from None
     except PermissionError:
         raise InputError(path, "may not be read (permission denied)") from None
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(path, f"cannot be decompressed ({error})") from None
     return cast(IO[bytes], io.BufferedReader(_Limited(handle, path, allowed), 1 << 20))
+
+
+def _require_file(path: str, place: str) -> None:
+    """Refuse folders, pipes and devices, which may never end; names of files may come out of a record."""
+    mode = Path(place).stat().st_mode
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise InputError(path, f"expected a file, found {kind}")
 
 
 class _Limited(io.RawIOBase):

@@ -11,8 +11,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +19,6 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
-from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet.bounded_file import BoundedFile
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
@@ -76,18 +73,10 @@ class ProportionsFile(ShortRepr):
             )
 
 
-def _opened(path: str) -> IO[bytes]:
-    """Open a file, whose name may come out of a record: pipes and devices, which may never end, are refused."""
-    place = Folder(path)
-    if place.local and Path(place.path).exists() and not Path(place.path).is_file():
-        raise InputError(path, "expected a file, found a folder, a pipe or a device")
-    return open_input(path)
-
-
 def digest_of_file(path: str) -> str:
     """Return the SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with reading(path), _opened(path) as handle:
+    with reading(path), open_input(path) as handle:
         while piece := handle.read(HASHED):
             digest.update(piece)
     return digest.hexdigest()
@@ -114,7 +103,7 @@ def read_proportions(path: str) -> ProportionsFile:
         It is not Parquet, or damaged; it has none of the known columns; an id is missing or there twice; or a row's
         proportions are missing, negative, not finite, or do not add up to 1.
     """
-    with reading(path), _opened(path) as handle:
+    with reading(path), open_input(path) as handle:
         try:
             file = BoundedFile(handle)
             layout = _Layout.of(path, file.schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -194,15 +195,14 @@ def score_candidates(
     urls = [model.folder.address for _, model in named]
     blocks = [load_blocks(model, executor) for _, model in named]
     size = max(MAX_CELLS // len(candidates.values), 1)
-    ranges = [
+    # Made one by one: the manifest's number of documents may be wrong, and is checked as the shard is read.
+    ranges = (
         (reference, first, min(first + size, reference.record.documents))
         for reference in corpus.references
         for first in range(0, reference.record.documents, size)
-    ]
+    )
     # A bounded number of ranges is in work at once.
-    window = 2 * executor.workers
-    for begin in range(0, len(ranges), window):
-        current = ranges[begin : begin + window]
+    while current := list(islice(ranges, 2 * executor.workers)):
         submitted = [executor.submit(_score_range, urls, blocks, *one, candidates, seed) for one in current]
         for documents, scores in zip(current, executor.collect(submitted), strict=True):
             yield (*documents, scores)

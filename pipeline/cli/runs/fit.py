@@ -137,7 +137,8 @@ def _print_outcome(flags: Flags, folder: str, events: Sequence[Event]) -> None:
     members = [event for event in events if event["event"] == "member"]
     if members:
         joined = next((one for one in reversed(events) if one["event"] == "iteration" and "member" not in one), None)
-        _print_outcome_of_members(flags, folder, members, events[-1], joined, had_ended=had_ended)
+        end = next((one for one in reversed(events) if one["event"] == "end"), {})
+        _print_outcome_of_members(flags, folder, members, end, joined, had_ended=had_ended)
         return
     last: Event = next((event for event in reversed(events) if event["event"] == "iteration"), {})
     if flags.json:
@@ -163,7 +164,7 @@ def _print_outcome_of_members(
     if flags.json:
         records = [{name: value for name, value in one.items() if name != "event"} for one in members]
         consensus = {} if joined is None else {"consensus": joined}
-        print_json({"run": folder, "elapsed": end["elapsed"], "members": records, **best, **consensus})
+        print_json({"run": folder, "elapsed": end.get("elapsed"), "members": records, **best, **consensus})
         return
     if had_ended:
         _print_had_ended(folder)
@@ -172,7 +173,7 @@ def _print_outcome_of_members(
         _print_consensus(folder, members, joined)
         return
     scores = [one["score"] for one in members if "score" in one]
-    text = f"{counted(len(members), 'member')} in {end['elapsed']:.1f} s"
+    text = f"{counted(len(members), 'member')} in {end.get('elapsed', 0.0):.1f} s"
     text += f", scores {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
     print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
     if best:

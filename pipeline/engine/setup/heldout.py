@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -112,20 +114,15 @@ def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> lis
             f"{heldout.url}: expected the {documents} documents of {name}, found {heldout.manifest.documents}; "
             "a held-out corpus has the same documents, some perhaps empty"
         )
-    aligned = []
-    first = 0
+    references, aligned, first = heldout.references, [], 0
+    starts = [0, *accumulate(reference.record.documents for reference in references)]
     for number, shard in enumerate(training):
         last = first + shard.documents
-        aligned.append(HeldoutReference(number, shard, _parts(heldout, first, last), name))
+        places = range(bisect_right(starts, first) - 1, bisect_left(starts, last))
+        parts = tuple(
+            (references[at], max(first, starts[at]) - starts[at], min(last, starts[at + 1]) - starts[at])
+            for at in places
+        )
+        aligned.append(HeldoutReference(number, shard, parts, name))
         first = last
     return aligned
-
-
-def _parts(corpus: Corpus, first: int, last: int) -> tuple[tuple[ShardReference, int, int], ...]:
-    parts, start = [], 0
-    for reference in corpus.references:
-        end = start + reference.record.documents
-        if start < last and first < end:
-            parts.append((reference, max(first, start) - start, min(last, end) - start))
-        start = end
-    return tuple(parts)

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -18,14 +19,16 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.families.base import Stochastic
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.reporting.label_map import label_map
+from collapsium.storage.corpus.manifest import MAX_SHARD_DOCUMENTS
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.errors import InputError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.errors import DamagedError, InputError, MismatchError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.kernels.vb.records import DocumentLabels
+from tests.chaos.hostile_corpora import rewrite_manifest
 from tests.conftest import write_corpus
 from tests.naive import gamma_proportions as naive
 from tests.strategies import documents_of
@@ -294,6 +297,21 @@ def test_prediction__overwrites_nothing_and_takes_documents_without_labels(place
         evaluate(place / "all", unseen=place / "bare", field=["kind"], workers=1)
     with pytest.raises(OptionError, match="unseen"):
         evaluate(place / "all", heldout=place / "unseen", field=["kind"])
+
+
+def test_a_corpus_that_counts_more_documents_than_it_has__is_refused_at_once(place, tmp_path):
+    def change(record):
+        more = MAX_SHARD_DOCUMENTS - record["shards"][0]["documents"]
+        record["documents"] += more
+        record["shards"][0]["documents"] += more
+
+    corpus = shutil.copytree(place / "unseen", tmp_path / "unseen")
+    rewrite_manifest(corpus, change)
+    with pytest.raises(DamagedError, match="documents"):
+        predict(place / "plda", corpus, tmp_path / "out", field="kind", workers=1)
+    rewrite_manifest(corpus, lambda record: record["shards"][0].update(documents=MAX_SHARD_DOCUMENTS + 1))
+    with pytest.raises(DamagedError, match="documents"):
+        Corpus(corpus)
 
 
 def test_expected_topics__are_those_of_the_labels(place):

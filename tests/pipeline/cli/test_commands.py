@@ -274,6 +274,15 @@ def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, w
     assert message in one_line(err)
 
 
+def test_errors__repeat_no_more_than_some_thousand_letters_of_a_file(capsys, small, tmp_path):
+    (tmp_path / "weights.csv").write_text("a" * 300_000 + ",1\n")
+    given = ["--family", "lda", "--topics", "2", "--weights", tmp_path / "weights.csv", "--quiet"]
+    code, _, err = command(capsys, "fit", small[0], tmp_path / "run", *given)
+    assert code == 2
+    assert len(one_line(err)) < 4100
+    assert "it lacks 1 of 1: 'aaaa" in err
+
+
 def test_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkeypatch):
     import dask
 

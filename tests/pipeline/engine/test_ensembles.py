@@ -318,6 +318,18 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     )
 
 
+def test_an_ended_ensemble__is_told_by_its_end_whatever_event_comes_last(capsys, ensemble, tmp_path):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    with (run / "events.jsonl").open("a") as file:
+        file.write('{"event": "notice", "text": "of a stranger"}\n')
+    assert main(["fit", "--resume", str(run), "--json", "--quiet"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["members"]) == 3
+    assert told["elapsed"] > 0.0
+    assert main(["fit", "--resume", str(run), "--quiet"]) == 0
+    assert "the run has ended" in capsys.readouterr().out
+
+
 def test_a_stopped_ensemble__says_how_to_go_on(capsys, small, tmp_path, monkeypatch):
     def interrupted(self, event):
         if event["event"] == "iteration" and event["iteration"] == 2:

@@ -85,6 +85,16 @@ def test_toml_of_large_numbers_and_deep_tables__is_refused(text):
         parse_toml(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["a" + ".a" * 500_000, "[a" + " . 'a'" * 100_000, "x = {a" + '."a"' * 200_000, "a = 1\n" + "b." * 500_000]
+)
+def test_keys_of_many_parts__are_refused_before_they_are_parsed(text):
+    # The parser takes time by the square of the parts: half an hour for a file of this size.
+    with pytest.raises(ValueError, match="nested at most 50 deep"):
+        parse_toml(text)
+    assert parse_toml("a" + ".a" * 40 + " = 1\n[b.'c.d'.\"e\"]\nversion = '1." + "1." * 20 + "'")
+
+
 def test_networks_of_many_kinds_and_huge_lags__are_refused():
     with pytest.raises(ValueError, match=f"at most {MAX_KINDS} kinds"):
         check_network({f"k{number}": Vectors(over="document") for number in range(10_000)})

@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import scipy.io
 import scipy.sparse
 from hypothesis import given
 
+from collapsium.pipeline import ingest as ingest_source
 from collapsium.storage.building.ingest import ingest
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
@@ -278,3 +280,27 @@ def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
         open_source([str(tmp_path / "x.ldac")])
     with pytest.raises(CollapsiumError, match="found a folder"):
         open_source([str(tmp_path)], "uci")
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.csv", "x.csv.zst", "x.txt", "x.mallet", "x.parquet", "docword.x.txt",
+                                  "x.ldac", "x.mtx", "x.npz", "x.npy", "x.svmlight", "texts"])  # fmt: skip
+def test_pipes_and_devices__are_not_waited_for(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    if name == "texts":
+        put(tmp_path, "texts/a.txt", "one two")
+        os.mkfifo("texts/b.txt")
+    else:
+        os.mkfifo(name)
+    with pytest.raises(InputError, match="expected a file, found a pipe or a device"):
+        ingest_source(name, "corpus", scheduler="serial")
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("option", ["stop_words", "vocabulary"])
+@pytest.mark.parametrize("place", ["./words.txt", "/dev/zero"])
+def test_lists_of_words__are_files(tmp_path, monkeypatch, option, place):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("words.txt")
+    put(tmp_path, "x.jsonl", '{"id": "a", "text": "one two"}\n')
+    with pytest.raises(InputError, match="expected a file, found a pipe or a device"):
+        ingest_source("x.jsonl", "corpus", scheduler="serial", **{option: place})
