@@ -38,6 +38,7 @@ from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.shard_loading import load_shard, open_shard
+from tests.chaos.hostile_paths import CHECKING
 from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.networks import LABELS
 
@@ -374,11 +375,6 @@ def run_all(runs, families=(), seed=1):
 
 if __name__ == "__main__":
     if os.environ.get("NUMBA_BOUNDSCHECK") != "1" and os.environ.get("NUMBA_DISABLE_JIT") != "1":
-        # Machine code that checks bounds lies beside that which does not.
-        checking = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": "build/checking"}
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "tests.chaos.hostile_models", *sys.argv[1:]],
-            {**os.environ, **checking},
-        )
+        words = [sys.executable, "-m", "tests.chaos.hostile_models", *sys.argv[1:]]
+        os.execve(sys.executable, words, {**os.environ, **CHECKING})
     sys.exit(bool(run_all(sys.argv[1], sys.argv[2:], int(os.environ.get("FUZZ_SEED", "1")))))

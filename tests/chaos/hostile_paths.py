@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,10 @@ import pyarrow as pa
 from collapsium.storage.printable import CONTROLS, csv_cell
 
 SECONDS = 120  # that a command may take; those here take less than one
+PROGRESS_SECONDS = 20  # from one line about where it is to the next
+HERE = "here"  # tells a child to try its seeds itself
+# Machine code that checks bounds lies beside that which does not.
+CHECKING = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(Path("build/checking").absolute())}
 FAMILIES = {
     "lda": ["--topics", "2"],
     "hdp": ["--topics", "3"],
@@ -268,7 +273,7 @@ def topic_commands(model, fit, here):
         [named, ["export", model, "csv", "--to", "csv"], ["report", model, "named.html"], ["verify", model]],
         [["edit", model, "merged", "--merge", "0,1", "--rename", "0=\x1b[2J=x"], ["topics", "merged"], ["report", "merged", "m.html"]],
         [["edit", model, "divided", "--split", "0"], ["edit", model, "fewer", "--delete", "0"], ["infer", "divided", "c", "d.csv", *here]],
-        *([["fit", "c", f"weighted-{name}", "--weights", name, *fit]] for name in ("log-tf-idf", "entropy", "weights.csv")),
+        *([["fit", "c", f"weighted-{Path(name).stem}", "--weights", name, *fit]] for name in ("log-tf-idf", "entropy", "weights.csv")),
         *([["fit", "c", f"begun-{name}", "--start", name, *fit]] for name in ("clusters", "documents", "tree")),
         [["infer", model, "c", "s.parquet", *here], ["fit", "c", "begun", "--start", "s.parquet", "--start-strength", "2", *fit]],
         [["fit", "c", "warmed", "--warm", model, *fit], ["topics", "warmed"]],
@@ -283,7 +288,7 @@ def unsafe(said, place):
     found = CONTROLS.search(said)
     if found is not None:
         return f"the control character {found[0]!r} was printed"
-    for path in sorted(place.rglob("*.csv")):
+    for path in filter(Path.is_file, sorted(place.rglob("*.csv"))):
         with path.open(newline="", encoding="utf-8") as handle:
             cells = [cell for row in csv.reader(handle) for cell in row] if path.name != "weights.csv" else []
         formula = next((cell for cell in cells if cell != csv_cell(cell)), None)
@@ -292,8 +297,8 @@ def unsafe(said, place):
     return None
 
 
-def try_path(seed, place, *, family=None):
-    """Try a corpus; return what is wrong, or None."""
+def try_path(seed, place, *, family=None, tell=lambda words: None):
+    """Try a corpus; return what is wrong, or None. Each command is told before it runs."""
     from collapsium.pipeline.cli.main import main
 
     draw = random.Random(seed)
@@ -311,6 +316,7 @@ def try_path(seed, place, *, family=None):
     with contextlib.chdir(place):
         for words in commands_for(family, draw):
             said = io.StringIO()
+            tell(f"({family}): {' '.join(words)}")
             signal.alarm(SECONDS)
             try:
                 with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
@@ -333,42 +339,56 @@ def try_path(seed, place, *, family=None):
 
 
 def run_seeds(first, count):
-    """Try seeds in this process; the one that is tried is written first, as a signal may end it."""
+    """Try seeds in this process; each command is written before it runs, as a signal may end the process."""
     import resource
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 30), resource.RLIM_INFINITY))
     for seed in range(first, first + count):
-        print(f"> {seed}", flush=True)
         place = Path(tempfile.mkdtemp(prefix="collapsium-hostile-"))
         try:
-            fault = try_path(seed, place)
+            fault = try_path(seed, place, tell=lambda words, seed=seed: print(f"> {seed} {words}", flush=True))
         finally:
             shutil.rmtree(place, ignore_errors=True)
         if fault is not None:
             print(fault, flush=True)
 
 
+def follow(first, last):
+    """Try seeds in a child process; return the seed after the last that was tried, and how many faults were met."""
+    command = [sys.executable, "-m", "tests.chaos.hostile_paths", str(first), str(last - first), HERE]
+    running, faults, said = f"{first}", 0, time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as child:
+            for line in child.stdout:
+                if not line.startswith("> "):
+                    faults += 1
+                    print(line, end="", flush=True)
+                    continue
+                running = line[2:].rstrip()
+                if time.monotonic() - said > PROGRESS_SECONDS:
+                    said = time.monotonic()
+                    print(f"at seed {running.split()[0]} of {first} to {last - 1}", flush=True)
+        if child.returncode:
+            errors.seek(0)
+            print(f"seed {running}: the process ended with {child.returncode}: {errors.read()[-800:]}", flush=True)
+            faults += 1
+    return int(running.split()[0]) + 1, faults
+
+
 def main(words):
     """Try seeds in child processes, and go on behind one that ends a process."""
     first, count = int(words[0]), int(words[1])
-    if len(words) > 2:
+    if words[2:] == [HERE]:
         run_seeds(first, count)
         return 0
-    last, faults = first + count, []
+    last, faults = first + count, 0
     if not int(os.environ.get("NUMBA_DISABLE_JIT", "0")):
-        os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(Path("build/bounds-checked").absolute()))
+        os.environ.update(CHECKING)
     while first < last:
-        command = [sys.executable, "-m", "tests.chaos.hostile_paths", str(first), str(last - first), "here"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = ended.stdout.splitlines()
-        faults += [line for line in lines if not line.startswith("> ")]
-        tried = [int(line[2:]) for line in lines if line.startswith("> ")]
-        first = tried[-1] + 1 if tried else last
-        if ended.returncode:
-            faults.append(f"seed {first - 1}: the process ended with {ended.returncode}: {ended.stderr[-800:]}")
-    print("\n".join(faults) or f"{count} corpora, no fault")
+        first, more = follow(first, last)
+        faults += more
+    print(f"{count} corpora, {faults} faults")
     return 1 if faults else 0
 
 

@@ -123,8 +123,10 @@ def test_topics__are_the_models(visits, reported):
         cells = row.locator("th, td").all_inner_texts()
         assert cells[:2] == [str(topic.id), f"{topic.share:.1%}"]
         assert cells[3] == f"{topic.stability:.2f}"
+        # A mean shows in how many members each topic was found.
+        assert cells[4] == str(topic.support)
         expected = " ".join(word for word, _ in topic.words).replace("\u2028\x1b", "\ufffd\ufffd")
-        assert " ".join(cells[4].split()) == " ".join(expected.split())
+        assert " ".join(cells[5].split()) == " ".join(expected.split())
 
 
 def test_charts__show_the_events(visits, reported):

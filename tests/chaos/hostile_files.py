@@ -1,0 +1,212 @@
+"""Something else in the place of each file of a run or a corpus, through the commands that read it.
+
+``python -m tests.chaos.hostile_files [SHARE] [PART ...]`` makes a corpus and runs of several kinds, and puts a pipe, a socket, a device, a
+folder, a link, nothing, or other bytes in the place of each of their files, and a link to a stranger's folder in the place
+of each folder. Each command must end by itself within seconds with a result or a line, and leave what lies outside as it was.
+"""
+
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+
+from collapsium.pipeline import fit, ingest, name_topics
+from collapsium.pipeline.cli.main import main as collapsium
+
+SECONDS = 30  # that a command may take; those here take less than one
+PROGRESS = 20  # attacks from one line about where it is to the next
+TEXTS = [{"id": f"d{n}", "text": "aa bb cc. dd ee aa " * (n + 1), "tag": f"t{n % 2}"} for n in range(6)]
+HERE = ["--scheduler", "serial"]
+FIT = {"iterations": 2, "checkpoint_every": 1, "scheduler": "serial"}
+RUNS = {
+    "run": {"family": "lda", "topics": 2},
+    "mean": {"family": "lda", "topics": 2, "restarts": 2},
+    "joined": {"family": "lda", "topics": 2, "restarts": 2, "combine": "consensus"},
+    "samples": {"family": "gibbs-lda", "topics": 2, "samples": 2, "sample_every": 1},
+}
+
+
+def make(place):
+    """Make the corpus and the runs, named, and a folder outside."""
+    (place / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in TEXTS))
+    (place / "more.jsonl").write_text('{"id": "m", "text": "aa bb dd", "tag": "t1"}\n')
+    ingest(place / "texts.jsonl", place / "corpus", labels=["tag"], shard_tokens=20, scheduler="serial")
+    for name, options in RUNS.items():
+        fit(place / "corpus", place / name, **FIT, **options)
+        name_topics(place / name, lambda words, documents: f"about {words[0]}")
+    (place / "outside").mkdir()
+    (place / "outside" / "thesis.tex").write_text("mine")
+
+
+def commands(name):
+    """Return the commands that read a part of what `make` makes."""
+    if name == "corpus":
+        return [
+            ["info", "corpus"], ["verify", "corpus"], ["split", "corpus", "train", "held"], ["flatten", "corpus", "flat"],
+            ["fit", "corpus", "new", "--family", "lda", "--topics", "2", "--iterations", "1", "--quiet", *HERE],
+            ["infer", "run", "corpus", "own.csv", *HERE], ["evaluate", "run", "--unseen", "corpus", *HERE],
+            ["append", "corpus", "more.jsonl", *HERE],
+        ]  # fmt: skip
+    return [
+        ["info", name], ["verify", name], ["topics", name], ["report", name, "page.html"], ["export", name, "tables", "--to", "csv"],
+        ["infer", name, "corpus", "seen.csv", *HERE], ["infer", name, "more.jsonl", "new.csv", *HERE],
+        ["plot", name, "time.svg", "--what", "time"], ["topics", name, "--name", "command:echo named"],
+        ["fit", "corpus", "warmed", "--warm", name, "--family", "lda", "--topics", "2", "--iterations", "1", "--quiet", *HERE],
+        ["edit", name, "edited", "--merge", "0,1", "--workers", "1"],
+        ["fit", "--resume", name, "--iterations", "3", "--checkpoint-every", "1", "--quiet", *HERE],
+        ["watch", name, "--once"],
+    ]  # fmt: skip
+
+
+def pipe(path):
+    """Put a pipe there, which nobody writes."""
+    os.mkfifo(path)
+
+
+def listener(path):
+    """Put a socket there."""
+    here = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+KINDS = {
+    "nothing": lambda path: None,
+    "a pipe": pipe,
+    "a socket": listener,
+    "a link to a device without an end": lambda path: path.symlink_to("/dev/zero"),
+    "a link outside": lambda path: path.symlink_to(OUTSIDE / "thesis.tex"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a folder": Path.mkdir,
+    "no bytes": Path.touch,
+    "other bytes": lambda path: path.write_bytes(b"\xff\x00" * 999),
+    "a list": lambda path: path.write_text("[" * 5000 + "]" * 5000),
+    "numbers": lambda path: path.write_text('{"iteration": ' + "9" * 5000 + ', "score": 1e999}\n'),
+}
+FOLDER_KINDS = {
+    "nothing": lambda path: None,
+    "a link outside": lambda path: path.symlink_to(OUTSIDE),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a pipe": pipe,
+    "no bytes": Path.touch,
+}
+OUTSIDE = Path("/nonexistent")
+
+
+def parts(place):
+    """Return one file or folder of each kind: those whose names differ by digits alone are of one kind."""
+    seen, found = set(), []
+    for path in sorted(place.rglob("*")):
+        kind = re.sub(r"\d+", "0", str(path.relative_to(place)))
+        if kind not in seen and not path.name.startswith("thesis"):
+            seen.add(kind)
+            found.append(path.relative_to(place))
+    return found
+
+
+def files_of(folder):
+    """Return all files of a folder and what is in them."""
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def run(words):
+    """Run a command in a child; return its exit code, negative where a signal ended it, and what it said."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reader)
+        code, said = 70, io.StringIO()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(SECONDS)
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                code = collapsium(words)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 71
+        except BaseException as error:
+            said.write(f"raw {type(error).__name__}: {error}")
+        finally:
+            os.write(writer, said.getvalue().encode("utf-8", "replace")[-2000:])
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as text:
+        said = text.read().decode("utf-8", "replace")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+def attack(root, seed, part, kind, change):
+    """Put something in the place of a part; return what goes wrong with the commands that read it."""
+    place, faults = root / "place", []
+    for words in commands(part.parts[0]):
+        for path in [one for one in place.iterdir() if one.name == part.parts[0] or not (seed / one.name).exists()]:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.copytree(seed / part.parts[0], place / part.parts[0])
+        target = place / part
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        change(target)
+        before = files_of(root / "outside")
+        os.chdir(place)
+        code, said = run(words)
+        raw = code not in (0, 1, 2, 3, 4, 5) or "Traceback" in said or "this is a bug" in said or "Error: " in said
+        if raw or CONTROL.search(said):
+            faults.append(f"{part}: {kind}: {' '.join(words)}: {code}: {said.strip()[-400:]}")
+        if files_of(root / "outside") != before:
+            faults.append(f"{part}: {kind}: {' '.join(words)}: changed what lies outside")
+            shutil.rmtree(root / "outside")
+            shutil.copytree(seed / "outside", root / "outside")
+    os.chdir("/")
+    return faults
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def main(words):
+    """Attack each part with a share of the kinds, and print what went wrong."""
+    global OUTSIDE
+    pa.set_cpu_count(1)
+    share = float(words[0]) if words else 1.0
+    draw, faults, tried = random.Random(int(os.environ.get("FUZZ_SEED", "1"))), 0, 0
+    root = Path(tempfile.mkdtemp(prefix="collapsium-files-"))
+    try:
+        seed, OUTSIDE = root / "seed", root / "outside"
+        seed.mkdir()
+        make(seed)
+        shutil.copytree(seed, root / "place")
+        shutil.copytree(seed / "outside", OUTSIDE)
+        names = ["corpus", *RUNS] if len(words) < 2 else words[1:]
+        for part in (one for one in parts(seed) if one.parts[0] in names and len(one.parts) > 1):
+            kinds = FOLDER_KINDS if (seed / part).is_dir() else KINDS
+            for kind, change in kinds.items():
+                if draw.random() >= share:
+                    continue
+                tried += 1
+                for fault in attack(root, seed, part, kind, change):
+                    faults += 1
+                    print(fault, flush=True)
+                if not tried % PROGRESS:
+                    print(f"{tried} attacks, at {part}", flush=True)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    print(f"{tried} attacks, {faults} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
