@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
@@ -15,6 +14,7 @@ from collapsium.storage.data_types import AnyArray, DType, Json
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
 from collapsium.storage.io.digested_files import DigestedFiles, is_metadata
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.local import Put
 from collapsium.storage.io.records import MAX_BYTES, checked, dump, parse_record
 from collapsium.storage.io.zarr_fast_path import (
     METADATA,
@@ -87,24 +87,29 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     StoreError
         The disk is full, or the store fails.
     """
-    files: dict[str, str] = {}
-    unsynced: set[Path] = set()
-
-    def put(key: str, data: bytes | memoryview) -> None:
-        files[key] = folder.write(key, data, unsynced)
-
     numbers: dict[str, list[str]] = {}
     # Sorted, as the order of the arrays depends on the executor and the bytes must not.
     for name, values in sorted(arrays.items()):
         if not values.shape:
             numbers.setdefault(values.dtype.str[1:], []).append(name)
     packed = {f"{NUMBERS}{kind}": np.array([arrays[name][...] for name in names]) for kind, names in numbers.items()}
-    for name, values in {**packed, **{name: values for name, values in arrays.items() if values.shape}}.items():
-        write_array(put, name, values, _chunks(values.shape, values.dtype), compress=compress)
-    put(METADATA, described_group({NUMBERS: numbers} if numbers else {}))
-    # All names are on the disk before a record refers to them.
-    folder.sync(unsynced)
-    return folder.write(DIGESTS, dump({"format": KIND, "version": VERSION, "files": files}))
+    rows = {**packed, **{name: values for name, values in arrays.items() if values.shape}}
+
+    def fill(write: Put) -> str:
+        files: dict[str, str] = {}
+
+        def put(key: str, data: bytes | memoryview) -> None:
+            write(key, data)
+            files[key] = hashlib.sha256(data).hexdigest()
+
+        for name, values in rows.items():
+            write_array(put, name, values, _chunks(values.shape, values.dtype), compress=compress)
+        put(METADATA, described_group({NUMBERS: numbers} if numbers else {}))
+        digests = dump({"format": KIND, "version": VERSION, "files": files})
+        write(DIGESTS, digests)
+        return hashlib.sha256(digests).hexdigest()
+
+    return folder.write_all(fill)
 
 
 def _chunks(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:

@@ -200,7 +200,7 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return b"", 0
 
-    def write(self, name: str, data: bytes | memoryview, unsynced: set[Path] | None = None) -> str:
+    def write(self, name: str, data: bytes | memoryview) -> str:
         """Write a file atomically: a reader sees the old contents or the new ones.
 
         Parameters
@@ -209,8 +209,6 @@ class Folder:
             The file's name inside the folder; missing folders are made.
         data : bytes or memoryview
             The contents.
-        unsynced : set of Path, optional
-            Gets the folders with new names, for `sync`: files that one record refers to are written in less time.
 
         Returns
         -------
@@ -226,7 +224,7 @@ class Folder:
         if self.local:
             self._do(
                 name,
-                lambda: local.write_atomically(Path(target), data, replace=True, guard=self.guard, unsynced=unsynced),
+                lambda: local.write_atomically(Path(target), data, replace=True, guard=self.guard),
             )
         else:
             try:
@@ -236,25 +234,27 @@ class Folder:
                 raise StoreError(f"{self.url}/{name}: cannot be written ({error})") from None
         return hashlib.sha256(data).hexdigest()
 
-    def sync(self, unsynced: Collection[Path]) -> None:
-        """Sync new names to the disk, the deepest first; see `write`.
+    def write_all(self, fill: Callable[[local.Put], T]) -> T:
+        """Write all files of this folder; a local folder replaces an existing one when all of them are synced.
 
         Parameters
         ----------
-        unsynced : collection of Path
-            The folders with new names. Those between them and this folder are synced too, as a process that was killed
-            may have made them.
+        fill : callable
+            Writes the files by the function that it gets, each once; after a failure of the store it is called again.
+
+        Returns
+        -------
+        object
+            The result of `fill`.
 
         Raises
         ------
         StoreError
-            The disk fails.
+            The disk is full, or the store fails.
         """
-        here, folders = Path(self._path), set(unsynced)
-        for path in unsynced:
-            folders.update(parent for parent in path.parents if parent.is_relative_to(here))
-        for path in sorted(folders, key=lambda path: (-len(path.parts), path)):
-            self._do("", functools.partial(local.sync_folder, path))
+        if self.local:
+            return self._do("", lambda: local.write_folder(Path(self._path), fill, self.guard))
+        return fill(self.write)
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a new file; of several writers one succeeds (on object stores by a conditional put).

@@ -7,14 +7,35 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TypeVar
 
+T = TypeVar("T")
 Guard = Callable[[], AbstractContextManager[None]]
 """A context that is entered while names or contents change."""
 
+Put = Callable[[str, "bytes | memoryview"], object]
+"""Writes a file, from its name within a folder and its bytes."""
+
 UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF, errno.EISDIR, errno.ENOSYS}
+
+
+@dataclass(frozen=True)
+class SyncRule:
+    """Syncing of many files at once: disks take those that wait at the same time in one go."""
+
+    threads: int = 8
+    """Threads that sync: 60 files of 72 MB took 0.05 s instead of 0.2 s one by one, and no less with 16 threads."""
+
+    files: int = 64
+    """Files that stay open until they are synced together."""
+
+
+SYNC_RULE = SyncRule()
 
 
 def unguarded() -> AbstractContextManager[None]:
@@ -40,8 +61,8 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def make_folder(path: Path, unsynced: set[Path] | None = None) -> None:
-    """Make a folder and its parents, and sync their names to the disk, or add the folders that must be synced."""
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, and sync their names to the disk."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -50,22 +71,14 @@ def make_folder(path: Path, unsynced: set[Path] | None = None) -> None:
         path = path.parent
     for parent in reversed(missing):
         parent.mkdir(exist_ok=True)
-        _sync_names(parent.parent, unsynced)
+        sync_folder(parent.parent)
 
 
-def _sync_names(folder: Path, unsynced: set[Path] | None) -> None:
-    """Sync the names in a folder, or add it to the folders that must be synced."""
-    if unsynced is None:
-        sync_folder(folder)
-    else:
-        unsynced.add(folder)
-
-
-def _make_ready(folder: Path, guard: Guard, unsynced: set[Path] | None = None) -> None:
+def _make_ready(folder: Path, guard: Guard) -> None:
     """Make a folder to write into, under the guard if it is new, as it may belong to another process by now."""
     if not folder.is_dir():
         with guard():
-            make_folder(folder, unsynced)
+            make_folder(folder)
 
 
 def _sync_file(path: Path) -> None:
@@ -79,7 +92,6 @@ def write_atomically(
     *,
     replace: bool,
     guard: Guard = unguarded,
-    unsynced: set[Path] | None = None,
 ) -> None:
     """Write a file atomically by renaming a temporary one.
 
@@ -93,17 +105,14 @@ def write_atomically(
         Whether it may replace another file.
     guard : callable, optional
         Context that is entered while names change.
-    unsynced : set of Path, optional
-        Gets the folders with new names, which the caller syncs before a record refers to the file. Otherwise they are
-        synced at once.
 
     Raises
     ------
     FileExistsError
         The file exists, and may not be replaced.
     """
-    _make_ready(path.parent, guard, unsynced)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    _make_ready(path.parent, guard)
+    part = _hidden(path)
     try:
         with part.open("wb") as handle:
             handle.write(data)
@@ -114,9 +123,95 @@ def write_atomically(
                 part.replace(path)
             else:
                 os.link(part, path)
-        _sync_names(path.parent, unsynced)
+        sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded) -> T:
+    """Write all files of a folder, which gets its name when they are synced, in place of an existing one.
+
+    Parameters
+    ----------
+    path : Path
+        The folder; missing parents are made.
+    fill : callable
+        Writes the files by the function that it gets, each once.
+    guard : callable, optional
+        Context that is entered while names change.
+
+    Returns
+    -------
+    object
+        The result of `fill`.
+    """
+    _make_ready(path.parent, guard)
+    part = _hidden(path)
+    folders, handles = {part}, list[IO[bytes]]()
+
+    def put(name: str, data: bytes | memoryview) -> None:
+        file = part / name
+        missing = [parent for parent in file.parents if parent not in folders and parent.is_relative_to(part)]
+        for parent in reversed(missing):
+            parent.mkdir()
+        folders.update(missing)
+        handles.append(file.open("xb"))
+        handles[-1].write(data)
+        if len(handles) == SYNC_RULE.files:
+            _sync_all(handles)
+
+    try:
+        part.mkdir()
+        result = fill(put)
+        _sync_all(handles, folders)
+        with guard():
+            _put_in_place(part, path)
+        sync_folder(path.parent)
+    finally:
+        for handle in handles:
+            # On a full disk, closing fails on the bytes that could not be written.
+            with contextlib.suppress(OSError):
+                handle.close()
+        _remove(part)
+    return result
+
+
+def _sync_all(handles: list[IO[bytes]], folders: Iterable[Path] = ()) -> None:
+    """Sync files and close them, and sync the names in folders, several at a time; the list is empty afterwards."""
+
+    def sync(handle: IO[bytes]) -> None:
+        handle.flush()
+        os.fsync(handle.fileno())
+        handle.close()
+
+    with ThreadPoolExecutor(SYNC_RULE.threads) as pool:
+        waiting = [pool.submit(sync, handle) for handle in handles]
+        waiting += [pool.submit(sync_folder, folder) for folder in folders]
+    for future in waiting:
+        future.result()
+    handles.clear()
+
+
+def _put_in_place(part: Path, path: Path) -> None:
+    """Rename a folder to a name that another may have, which is then removed."""
+    try:
+        part.rename(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        old = _hidden(path)
+        path.rename(old)
+        try:
+            part.rename(path)
+        except BaseException:
+            old.rename(path)
+            raise
+        _remove(old)
+
+
+def _hidden(path: Path) -> Path:
+    """Return a new hidden name beside a path."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
 
 
 def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> None:
@@ -143,7 +238,7 @@ def truncate(path: Path, size: int, guard: Guard = unguarded) -> None:
 def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> None:
     """Copy a file atomically."""
     _make_ready(target.parent, guard)
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    part = _hidden(target)
     try:
         shutil.copyfile(source, part)
         _sync_file(part)

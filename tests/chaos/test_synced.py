@@ -60,12 +60,23 @@ class Disk:
             if Path(target).name in RECORDS and Path(target).absolute().is_relative_to(self.place):
                 self.records += 1
                 self.require(Path(target).absolute().parent, Path(source), f"before {target}")
+            if self._is_complete(Path(source), Path(target)):
+                self.records += 1
+                self.require(Path(source), None, f"before {target}")
+                number = Path(source).stat().st_ino
+                if self._changed.get(number, 0) > self._synced.get(number, 0):
+                    self.faults.append(f"names in {source} before {target}")
             name_it(source, target, **options)
             # Under a hidden name it is out of the way, to be removed.
             if not is_loose(Path(target)):
                 self._changed[Path(target).absolute().parent.stat().st_ino] = self._now()
 
         return name
+
+    def _is_complete(self, source, target):
+        """Return true for a folder that gets the name by which records refer to it."""
+        inside = target.absolute().is_relative_to(self.place)
+        return inside and source.is_dir() and is_loose(Path(source.name)) and not is_loose(Path(target.name))
 
     def require(self, folder, but, when):
         """Note what of a folder would not outlast a power cut."""
@@ -137,6 +148,12 @@ def test_the_disk__finds_what_is_not_synced(disk):
     folder.make()
     (disk.place / "folder/careless").write_text("x")
     folder.write("manifest.json", b"{}")
+    assert any("contents of" in fault and "careless" in fault for fault in disk.faults)
+    hidden = disk.place / ".group.0.part"
+    hidden.mkdir()
+    (hidden / "careless").write_text("x")
+    disk.faults.clear()
+    hidden.rename(disk.place / "group")
     assert any("contents of" in fault and "careless" in fault for fault in disk.faults)
     (disk.place / "folder/inner").mkdir()
     (disk.place / "folder/inner/deep").mkdir()

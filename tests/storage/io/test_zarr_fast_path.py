@@ -1,5 +1,9 @@
 """Arrays that are written without Zarr's machinery: Zarr writes the same bytes, and reads them."""
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import zarr
@@ -8,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from zarr.storage import MemoryStore
 
-from collapsium.storage.errors import DamagedError
-from collapsium.storage.io import arrays, local
+from collapsium.storage.errors import DamagedError, StoreError
+from collapsium.storage.io import arrays, local, retry
 from collapsium.storage.io.arrays import open_arrays, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.zarr_fast_path import (
@@ -124,17 +128,64 @@ def test_chunks__have_about_as_many_rows_and_bounded_size(tmp_path, monkeypatch,
     assert set(sizes) == {24 * -(-rows // len(sizes))}
 
 
-def test_names_in_folders__are_synced_once_and_before_the_record_that_refers_to_them(tmp_path, monkeypatch):
+def test_names_in_folders__are_synced_once_and_before_the_group_has_its_name(tmp_path, monkeypatch):
     synced, sync = [], local.sync_folder
 
     def record(path):
-        synced.append((path.relative_to(tmp_path).as_posix(), (tmp_path / "run/g/digests.json").exists()))
+        hidden = path.as_posix().split("/.g.")
+        name = Path(hidden[0], "g", *hidden[1].split("/")[1:]) if len(hidden) > 1 else path
+        synced.append((name.relative_to(tmp_path).as_posix(), (tmp_path / "run/g").exists()))
         sync(path)
 
     monkeypatch.setattr(local, "sync_folder", record)
     write_arrays(Folder(tmp_path / "run/g"), {"x": np.ones(3), "y": np.ones((2, 2)), "z": np.array(1.0)})
-    before = [name for name, recorded in synced if not recorded]
+    before = [name for name, named in synced if not named]
     assert sorted(before) == sorted(set(before))
-    made = {path.parent.relative_to(tmp_path).as_posix() for path in (tmp_path / "run").rglob("*")} | {"."}
-    assert set(before) == made
-    assert synced[-1] == ("run/g", True)
+    made = {path.parent.relative_to(tmp_path).as_posix() for path in (tmp_path / "run/g").rglob("*")}
+    assert set(before) == {".", *made}
+    assert [name for name, named in synced if named] == ["run"]
+
+
+def test_files__are_synced_before_the_group_has_its_name(tmp_path, monkeypatch):
+    synced, sync, rename = set(), os.fsync, os.rename
+
+    def record(handle):
+        synced.add(os.fstat(handle).st_ino)
+        sync(handle)
+
+    def named(source, target):
+        assert {path.stat().st_ino for path in (Path(source), *Path(source).rglob("*"))} <= synced
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(os, "rename", named)
+    monkeypatch.setattr(local, "SYNC_RULE", local.SyncRule(threads=3, files=4))
+    values = {name: np.arange(5.0) for name in "abcde"}
+    folder = Folder(tmp_path / "g")
+    for _ in range(2):
+        write_arrays(folder, values)
+        assert read_arrays(folder).keys() == values.keys()
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_group__is_whole_after_a_failure_of_the_disk(tmp_path, monkeypatch, lasting):
+    folder, sync, failures = Folder(tmp_path / "g"), os.fsync, []
+    digest = write_arrays(folder, {"x": np.zeros(3)})
+
+    def fail(handle):
+        if lasting or len(failures) < 2:
+            failures.append(handle)
+            raise OSError(errno.ENOSPC if lasting else errno.EIO, "failed")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(retry, "pause", lambda seconds: None)
+    if lasting:
+        with pytest.raises(StoreError, match="no space is left on the disk"):
+            write_arrays(folder, {"x": np.ones(3)})
+        np.testing.assert_array_equal(read_arrays(folder, digest)["x"], 0.0)
+    else:
+        digest = write_arrays(folder, {"x": np.ones(3)})
+        np.testing.assert_array_equal(read_arrays(folder, digest)["x"], 1.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
