@@ -27,13 +27,13 @@ Samples: TypeAlias = tuple[tuple[int, int], ...]
 class GrowthRule:
     """Stages of a fit that grows, and the corpora that are large enough; measured on the page "Growing data"."""
 
-    plans: tuple[Samples, ...] = (((8, 20), (4, 8), (2, 6)), ((4, 12), (2, 8)))
+    plans: tuple[Samples, ...] = (((8, 12), (4, 6), (2, 4)), ((4, 8), (2, 5)))
     """Samples of each plan; the first plan whose first sample is large enough is taken."""
     min_documents: int = 2
     """Documents for each topic that the first sample has, at least."""
     min_tokens: int = 900
     """Tokens for each topic that the first sample has, at least."""
-    max_share: float = 0.5
+    max_share: float = 1 / 3
     """Share of the planned iterations that sweep samples, at most: topics converge over all documents."""
 
 

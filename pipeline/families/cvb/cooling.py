@@ -33,6 +33,8 @@ class CoolingSchedule:
     """Power in the first sweeps."""
     hold: int = 4
     """Sweeps over all documents with this power."""
+    hold_started: int = 12
+    """The same where documents have a start: scores rise for longer, as their topics are chosen for the first time."""
     lowest: float = 0.6
     """Smallest power."""
     step: float = 0.01
@@ -64,11 +66,12 @@ def initial_state(summary: Summary) -> CoolingState | None:
     if short or summary.warm or summary.stochastic:
         return None
     left = summary.iterations - summary.growing
+    hold = SCHEDULE.hold_started if summary.start else SCHEDULE.hold
     return CoolingState(
         cooling_power=SCHEDULE.start,
         cooling_step=max(SCHEDULE.step, SCHEDULE.pace / left),
         # Documents that join score low at first, so that scores of other iterations could not be compared.
-        cooling_first=summary.growing + SCHEDULE.hold,
+        cooling_first=summary.growing + hold,
         cooling_last=summary.growing + int(SCHEDULE.last * left),
         cooling_best=WORST_SCORE,
         cooling_best_power=SCHEDULE.start,
