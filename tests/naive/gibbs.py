@@ -93,6 +93,12 @@ def draw_topics(offsets, position, counts, theta, phi, key):
     ], dtype=int)  # fmt: skip
 
 
+def fingerprint(words, columns, word_keys, column_keys):
+    """The sum of the products of the keys of tokens, modulo 2^64; tokens without a column (-1) have none."""
+    pairs = zip(words, columns, strict=True)
+    return sum(int(word_keys[word]) * int(column_keys[column]) for word, column in pairs if column >= 0) % (1 << 64)
+
+
 def uncounted(words, columns, word_topic, totals):
     """The first token that the counts of its word or of all words do not have; -1 if there is none."""
     for token, (word, column) in enumerate(zip(words, columns, strict=True)):

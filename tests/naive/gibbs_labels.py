@@ -16,6 +16,14 @@ def allowed_of(lists, label, each, background, topics):
     return allowed
 
 
+def disallowed(allowed, lengths, z):
+    """The first document with a topic that it may not have; -1 if there is none."""
+    for document, each in enumerate(np.split(z, np.cumsum(lengths)[:-1])):
+        if not np.isin(each, allowed[document]).all():
+            return document
+    return -1
+
+
 def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prior, elsewhere, z):
     """One pass; `elsewhere` are the counts of other shards."""
     documents, words = tokens_of(offsets, position, counts)

@@ -7,14 +7,16 @@ the first array that has it, unless the caller knows it; all other arrays must a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import DType
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.state import Array, Arrays
 
@@ -32,6 +34,8 @@ CHUNK_SIZE = 1 << 16
 """Numbers that are checked together: they stay in the processor's cache between minimum and maximum."""
 
 Sizes = dict[str, int]
+Keys = npt.NDArray[np.uint64]
+"""Random keys of words, or of columns of rows."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ def check_arrays(arrays: Arrays, group: ArrayGroup, context: CheckContext, where
 
 def _fault(values: Array, declared: ArrayField, sizes: Sizes) -> str | None:
     """Return a description of an array's fault, or None; sizes that it is the first to have are bound."""
-    dtypes, dims = [np.dtype(name) for name in declared.dtypes], declared.dims
+    dtypes, dims = _dtypes(declared.dtypes), declared.dims
     if values.dtype not in dtypes:
         return f"expected numbers of type {' or '.join(dtype.name for dtype in dtypes)}, found {values.dtype}"
     if values.ndim != len(dims) or not all(
@@ -248,14 +252,26 @@ def is_from_zero_to(values: Array, limit: float) -> bool:
     bool
         False also for an empty array.
     """
-    kind, size = values.dtype.kind, values.dtype.itemsize
     if not values.size or limit < 0 or not values.flags.c_contiguous:
         return False
-    bits = values.reshape(-1).view(f"u{size}")
-    if kind == "f":
-        return bool(bits.max() <= np.array(min(limit, np.finfo(values.dtype).max), values.dtype).view(f"u{size}"))
-    sign = 0 if kind == "u" else 1
-    return int(bits.max()) <= min(limit, (1 << (8 * size - sign)) - 1)
+    bits, most = values.reshape(-1).view(f"u{values.dtype.itemsize}"), _largest_bits(values.dtype, limit)
+    # In chunks, as numbers that may be negative are passed over once more from the first of them.
+    return all(int(bits[first : first + CHUNK_SIZE].max()) <= most for first in range(0, bits.size, CHUNK_SIZE))
+
+
+@functools.lru_cache(maxsize=1024)
+def _largest_bits(dtype: DType, limit: float) -> int:
+    """Return the bits, as an unsigned integer, of the largest finite number of a type up to a limit from 0 on."""
+    size = dtype.itemsize
+    if dtype.kind == "f":
+        return int(np.array(min(limit, np.finfo(dtype).max), dtype).view(f"u{size}"))
+    return int(min(limit, (1 << (8 * size - (dtype.kind != "u"))) - 1))
+
+
+@functools.cache
+def _dtypes(names: tuple[str, ...]) -> tuple[DType, ...]:
+    """Return the types of numbers of some names."""
+    return tuple(np.dtype(name) for name in names)
 
 
 def value_range(values: Array) -> tuple[float, float] | tuple[None, float]:
@@ -297,11 +313,16 @@ def ascending(lists: str, entries: str) -> Rule:
     """Return the rule that entries ascend strictly within each list."""
 
     def rule(arrays: Arrays, context: CheckContext) -> str | None:  # noqa: ARG001
-        values, starts = arrays[entries], np.asarray(arrays[lists])
-        greater = np.asarray(values[1:]) > np.asarray(values[:-1])
-        inner_starts = starts[(starts > 0) & (starts < len(values))]
-        greater[inner_starts - 1] = True
-        return None if greater.all() else f"expected '{entries}' that ascend within each list of '{lists}'"
+        values, starts = np.asarray(arrays[entries]), np.asarray(arrays[lists])
+        descents = 0
+        for first in range(0, values.size - 1, CHUNK_SIZE):
+            chunk = values[first : first + CHUNK_SIZE + 1]
+            descents += int(np.count_nonzero(chunk[1:] <= chunk[:-1]))
+        # From the last entry of one list to the first of the next they may fall; empty lists begin where the next does.
+        firsts = starts[:-1][starts[1:] > starts[:-1]]
+        firsts = firsts[firsts > 0]
+        allowed = np.count_nonzero(values[firsts] <= values[firsts - 1])
+        return None if descents == allowed else f"expected '{entries}' that ascend within each list of '{lists}'"
 
     return rule
 
@@ -327,6 +348,16 @@ def all_or_none(*names: str) -> Rule:
     return rule
 
 
+class CountedTokens(Protocol):
+    """The columns of the rows that count the tokens of a sampler's local state."""
+
+    def columns(self, local: Arrays, shard: Shard) -> npt.NDArray[np.int64]:
+        """Return the column of each token; -1 of tokens that none counts."""
+
+    def fingerprint(self, local: Arrays, shard: Shard, words: Keys, columns: Keys) -> int:
+        """Return the sum of the products of the keys of each token's word and column, modulo 2^64."""
+
+
 @dataclass(frozen=True)
 class FamilyArrays:
     """Declaration of the arrays of a family's states.
@@ -341,9 +372,8 @@ class FamilyArrays:
         The same of the rows in a checkpoint.
     local : callable
         The same of a shard's local state.
-    tokens : callable, optional
-        Returns the column of the rows that counts each token, from a local state and its shard; for samplers, which
-        take tokens out of integer counts.
+    tokens : CountedTokens, optional
+        The columns that count each token; for samplers, which take tokens out of integer counts.
     totals : tuple of str, optional
         Names of an array of counts in the global state and of the array of columns in the local state that it counts,
         such as the documents that pass a tree's nodes.
@@ -353,5 +383,5 @@ class FamilyArrays:
     rows: Callable[[Arrays], ArrayGroup]
     blocks: Callable[[Arrays], ArrayGroup]
     local: Callable[[Arrays], ArrayGroup]
-    tokens: Callable[[Arrays, Shard], npt.NDArray[np.integer]] | None = None
+    tokens: CountedTokens | None = None
     totals: tuple[str, str] | None = None

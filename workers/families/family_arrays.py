@@ -5,18 +5,21 @@ Each shard model declares its arrays (`ShardModel.arrays`). Arrays from disk pas
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.array_fields import CheckContext, Sizes, check_arrays
+from collapsium.workers.arrays.array_fields import CheckContext, Keys, Sizes, check_arrays
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.gibbs.consistency import find_uncounted
+from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, find_uncounted, fingerprint_rows
 
 if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.workers.families.base import AnyShardModel
 
@@ -131,16 +134,55 @@ class ModelChecks:
             return
         totals, uncounted = np.array(self.global_state["topic"], dtype=np.int64), np.zeros(1, dtype=np.int64)
         word_topic = np.array(rows["word_topic"], dtype=np.int32)
-        column = np.ascontiguousarray(declared.tokens(local, shard), dtype=np.int64)
+        column = np.ascontiguousarray(declared.tokens.columns(local, shard))
         find_uncounted(document_pairs(shard), column, word_topic, totals, uncounted)
         if uncounted[0] >= 0:
             raise DamagedError(where, "expected tokens that the rows and the global state count")
-        if declared.totals is not None:
-            name, other = declared.totals
-            passed = np.asarray(local[other])
-            counted = np.bincount(passed[passed >= 0], minlength=self.global_state[name].size)
-            if (self.global_state[name] < counted).any():
-                raise DamagedError(where, f"expected what '{name}' of the global state counts in '{other}'")
+
+    def columns(self, local: Arrays, where: str) -> None:
+        """Refuse a local state that names columns more often than the global state counts them; see `FamilyArrays`."""
+        if self.model.arrays.totals is None:
+            return
+        name, other = self.model.arrays.totals
+        passed = np.asarray(local[other])
+        counted = np.bincount(passed[passed >= 0], minlength=self.global_state[name].size)
+        if (self.global_state[name] < counted).any():
+            raise DamagedError(where, f"expected what '{name}' of the global state counts in '{other}'")
+
+    def token_fingerprint(self, local: Arrays, shard: Shard, seed: int) -> int:
+        """Return the fingerprint of the tokens of a checked local state, by random keys of a seed."""
+        words, columns = self._keys(seed)
+        tokens = self.model.arrays.tokens
+        return 0 if tokens is None else tokens.fingerprint(local, shard, words[shard.words], columns)
+
+    def row_fingerprint(self, rows: Arrays, low: int, seed: int) -> tuple[int, npt.NDArray[np.int64]]:
+        """Return the fingerprint of the counts of a block of the vocabulary, and the sums of its columns.
+
+        Parameters
+        ----------
+        rows : Arrays
+            The rows, which were checked.
+        low : int
+            First word of the block.
+        seed : int
+            Seed of the random keys.
+
+        Returns
+        -------
+        fingerprint : int
+            That of the block's tokens.
+        totals : numpy.ndarray of int64, shape (columns,)
+            Sum of each column.
+        """
+        words, columns = self._keys(seed)
+        totals, total = np.zeros(columns.size, dtype=np.int64), np.zeros(1, dtype=np.uint64)
+        counts = np.ascontiguousarray(rows["word_topic"], dtype=np.int32)
+        fingerprint_rows(counts, FingerprintKeys(words[low : low + len(counts)], columns), totals, total)
+        return int(total[0]), totals
+
+    def _keys(self, seed: int) -> tuple[Keys, Keys]:
+        """Return the keys of all words, and of all columns."""
+        return _random_keys(seed, int(self.global_state["vocabulary"]), self.global_state["topic"].size)
 
     def documents(self, saved: Arrays, documents: int, where: str) -> None:
         """Refuse a finished model's documents that are not the family's, or of another number."""
@@ -149,3 +191,11 @@ class ModelChecks:
 
     def _known(self, shard: AnyShard | None = None, **sizes: int) -> CheckContext:
         return CheckContext({**self.sizes, **sizes}, self.global_state, shard)
+
+
+@functools.lru_cache(maxsize=1)
+def _random_keys(seed: int, words: int, columns: int) -> tuple[Keys, Keys]:
+    """Return random keys of words and of columns; those of one seed are needed for each block and each shard."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    both = generator.integers(0, 1 << 64, words + columns, dtype=np.uint64)
+    return both[:words], both[words:]

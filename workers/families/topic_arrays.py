@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers.arrays.array_fields import (
@@ -27,9 +24,7 @@ from collapsium.workers.arrays.array_fields import (
     scalars,
 )
 from collapsium.workers.arrays.state import Arrays
-
-if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.token_topics import TOKEN_TOPICS
 
 MAX_SWEEPS = 10_000
 """Most sweeps that a state may still have to make; a larger number would only make a fit hang."""
@@ -285,11 +280,6 @@ def sampled_local(global_state: Arrays) -> ArrayGroup:
     return SAMPLED
 
 
-def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
-    """Return the topic of each token."""
-    return np.asarray(local["token_topic"]).astype(np.int64)
-
-
 def some_of(name: str) -> Rule:
     """Return the rule that an array has a positive number, as it is divided by its sum."""
 
@@ -326,7 +316,7 @@ GIBBS_LDA_ARRAYS = FamilyArrays(
     sampled_rows,
     sampled_blocks,
     sampled_local,
-    tokens_of_topics,
+    TOKEN_TOPICS,
 )  # fmt: skip
 GIBBS_HDP_ARRAYS = FamilyArrays(
     ArrayGroup({
@@ -340,7 +330,7 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
     sampled_rows,
     lambda global_state: GROWING_BLOCKS,  # noqa: ARG005
     sampled_local,
-    tokens_of_topics,
+    TOKEN_TOPICS,
 )  # fmt: skip
 
 
@@ -351,8 +341,10 @@ def _authors(arrays: Arrays, context: CheckContext) -> str | None:
         return "expected an author of each document in 'document_labels'"
     if context.shard is None or "token_author" not in arrays:
         return None
-    limits = np.repeat(authors, context.shard.lengths)
-    return None if (arrays["token_author"] < limits).all() else "expected authors of the document in 'token_author'"
+    lengths, token_author = context.shard.lengths, np.asarray(arrays["token_author"])
+    some = lengths > 0
+    largest = np.maximum.reduceat(token_author, (np.cumsum(lengths) - lengths)[some]) if some.any() else lengths[some]
+    return None if (largest < authors[some]).all() else "expected authors of the document in 'token_author'"
 
 
 AUTHOR_TOPIC_ARRAYS = FamilyArrays(
@@ -378,7 +370,7 @@ AUTHOR_TOPIC_ARRAYS = FamilyArrays(
         },
         (_authors, has_document_tokens("document_tokens")),
     ),
-    tokens_of_topics,
+    TOKEN_TOPICS,
 )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
+from collapsium.pipeline.engine.model_io.token_comparison import require_counted
 from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.corpus.vectors import AnyShard
@@ -168,7 +169,12 @@ class RunCheckpointer:
         self._iteration = state.iteration
         if not self._executor.keeps_history:
             return state
-        state = self._load(record)
+        try:
+            checks = self._checks_of(record)
+        except DamagedError as error:
+            # A checkpoint that was just written and cannot be read is as good as lost.
+            raise ClusterError(str(error)) from error
+        state = self._load(record, checks)
         self.last = Snapshot(state, snapshot.progress, snapshot.previous)
         return state
 
@@ -227,8 +233,9 @@ class RunCheckpointer:
         self.last = None
         iterations, faults = self._run.checkpoints.candidates()
         for iteration in iterations:
-            own_faults, record = self._faults(iteration, problem)
-            if record is not None and not own_faults:
+            own_faults, sound = self._examine(iteration, problem)
+            if sound is not None:
+                record, checks = sound
                 for fault in faults:
                     self._notice(f"{fault}; going on from the checkpoint of iteration {iteration}")
                 self._run.checkpoints.go_back(iteration)
@@ -237,7 +244,7 @@ class RunCheckpointer:
                 self._events_before = self._run.events_size()
                 self._iteration, self._saved_at = iteration, time.monotonic()
                 progress = Progress(score=None, **record.progress)
-                self.last = Snapshot(self._load(record, compare=True), progress, dict(record.previous))
+                self.last = Snapshot(self._load(record, checks, compare=True), progress, dict(record.previous))
                 return self.last
             faults += own_faults
         if faults:
@@ -248,8 +255,10 @@ class RunCheckpointer:
         self._run.truncate_events(self._first_events)
         return None
 
-    def _faults(self, iteration: int, problem: Problem) -> tuple[list[str], CheckpointRecord | None]:
-        """Read all of a checkpoint; return its faults, and its record if that can be read."""
+    def _examine(
+        self, iteration: int, problem: Problem
+    ) -> tuple[list[str], tuple[CheckpointRecord, ModelChecks] | None]:
+        """Read all of a checkpoint; return its faults, or its record and the checks by its global state."""
         checkpoint = self._run.checkpoints.at(iteration)
         try:
             record = checkpoint.record()
@@ -264,12 +273,12 @@ class RunCheckpointer:
                 f"{checkpoint.folder.url}: the checkpoint is divided into other parts, by another release"
             )
         faults = part_faults(checkpoint, record, self._executor)
-        if not faults:
-            try:
-                self._checks_of(record)
-            except DamagedError as error:
-                faults.append(str(error))
-        return faults, record
+        if faults:
+            return faults, None
+        try:
+            return [], (record, self._checks_of(record))
+        except DamagedError as error:
+            return [str(error)], None
 
     def _checks_of(self, record: CheckpointRecord) -> ModelChecks:
         """Read the global state of a checkpoint, check it, and return the checks of the other parts."""
@@ -278,15 +287,10 @@ class RunCheckpointer:
         path = f"{checkpoint.folder.url}/global_state"
         return ModelChecks.of(problem.shard_model, problem.block_bounds[-1], arrays, path, problem.tokens)
 
-    def _load(self, record: CheckpointRecord, *, compare: bool = False) -> State:
+    def _load(self, record: CheckpointRecord, checks: ModelChecks, *, compare: bool = False) -> State:
         """Submit the reading of a checkpoint; with `compare`, its tokens are compared with the counts of the blocks."""
         checkpoint, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
         homes, parts, problem = self._executor.homes, record.parts, self._problem
-        try:
-            checks = self._checks_of(record)
-        except DamagedError as error:
-            # A checkpoint that was just written and cannot be read is as good as lost.
-            raise ClusterError(str(error)) from error
         blocks = []
         for number, bounds in enumerate(pairwise(problem.block_bounds)):
             block = (checkpoint, number, *bounds, parts[_rows(number)], checks)
@@ -294,8 +298,10 @@ class RunCheckpointer:
         swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
             local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number], problem.scratch)
-            compared = blocks if compare else None
-            swept.append(submit(read_local, *local, compared, home=problem.home(number, homes)))
+            swept.append(submit(read_local, *local, home=problem.home(number, homes)))
+        if compare:
+            places = [f"{checkpoint.folder.url}/{_locals(number)}" for number in range(len(swept))]
+            require_counted(problem, self._executor, checks, blocks, swept, places)
         global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
         return State(record.iteration, global_state, blocks, swept)
 
@@ -351,7 +357,6 @@ def read_local(
     checks: ModelChecks,
     shard: AnyShard | ShardOnDisk,
     scratch: str | None = None,
-    blocks: Sequence[tasks.Block] | None = None,
 ) -> tasks.Swept:
     """Read a shard's local state and check it; the result is that of a sweep that changed nothing.
 
@@ -369,8 +374,6 @@ def read_local(
         The shard.
     scratch : str, optional
         Folder for spilled local states; None where they stay in memory.
-    blocks : sequence of Block, optional
-        All blocks of the vocabulary, to compare the tokens with.
 
     Returns
     -------
@@ -386,8 +389,5 @@ def read_local(
             for piece in rows.pieces():
                 writer.add({name: piece})
         local = writer.finish()
-    path, loaded = f"{checkpoint.folder.url}/{part}", open_shard(shard)
-    checks.local(local, loaded, path)
-    if blocks is not None:
-        checks.tallies(local, tasks.gather(blocks, loaded.words).to_arrays(), loaded, path)
+    checks.local(local, open_shard(shard), f"{checkpoint.folder.url}/{part}")
     return tasks.Swept(local if scratch is not None else checks.model.load_local(local), Delta())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from collapsium.workers.arrays.array_fields import (
-    CHUNK_SIZE,
     ArrayGroup,
     CheckContext,
     FamilyArrays,
@@ -15,6 +14,7 @@ from collapsium.workers.arrays.array_fields import (
     scalars,
 )
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families.token_topics import TOKEN_TOPICS
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
     LABELS,
@@ -24,8 +24,8 @@ from collapsium.workers.families.topic_arrays import (
     labelled,
     sampled_blocks,
     sampled_rows,
-    tokens_of_topics,
 )
+from collapsium.workers.kernels.gibbs.consistency import DocumentLabels, find_disallowed
 
 
 def _topics_of_labels(arrays: Arrays, context: CheckContext) -> str | None:
@@ -39,20 +39,17 @@ def _topics_of_tokens(arrays: Arrays, context: CheckContext) -> str | None:
     if context.shard is None or "token_topic" not in arrays:
         return None
     per_label, background = (int(context.global_state[name]) for name in ("label_topics", "background_topics"))
-    lists, labels, topics = np.asarray(arrays["document_labels"]), context.sizes["label"], context.sizes["topic"]
-    owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
-    # Document and label as one number: ascending, with an end that equals none.
-    pairs = np.append(owner * labels + arrays["document_label"], -1)
-    document = np.repeat(np.arange(lists.size - 1), context.shard.lengths)
-    unrestricted = (np.diff(lists) == 0) & (background == 0)
-    for first in range(0, document.size, CHUNK_SIZE):
-        chunk = slice(first, first + CHUNK_SIZE)
-        documents, topic = document[chunk], arrays["token_topic"][chunk].astype(np.int64)
-        key = documents * labels + topic // per_label
-        has_label = pairs[np.searchsorted(pairs[:-1], key)] == key
-        if not (np.where(topic < topics - background, has_label, True) | unrestricted[documents]).all():
-            return "expected topics that the labels of the document have in 'token_topic'"
-    return None
+    disallowed = np.zeros(1, dtype=np.int64)
+    find_disallowed(
+        DocumentLabels(np.asarray(arrays["document_labels"]), np.asarray(arrays["document_label"])),
+        context.shard.lengths,
+        np.asarray(arrays["token_topic"]),
+        per_label,
+        context.sizes["topic"],
+        background,
+        disallowed,
+    )
+    return None if disallowed[0] < 0 else "expected topics that the labels of the document have in 'token_topic'"
 
 
 LABEL_TOPICS_ARRAYS = FamilyArrays(
@@ -74,5 +71,5 @@ LABEL_TOPICS_ARRAYS = FamilyArrays(
         {**SAMPLED.fields, **LABELS},
         (*SAMPLED.rules, ascending("document_labels", "document_label"), _topics_of_tokens),
     ),
-    tokens_of_topics,
+    TOKEN_TOPICS,
 )

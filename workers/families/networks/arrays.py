@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import secrets
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.workers.arrays.array_fields import (
     ROUNDING_TOLERANCE,
@@ -24,6 +23,7 @@ from collapsium.workers.arrays.array_fields import (
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT, Graph, Plan, segments_of
 from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
+from collapsium.workers.families.token_topics import TOKEN_TOPICS
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
     MIN_POSITIVE,
@@ -37,18 +37,17 @@ from collapsium.workers.families.topic_arrays import (
 from collapsium.workers.kernels.networks.consistency import (
     NO_MIXING,
     NODE_OF_ANOTHER,
+    OTHER_TOKENS,
     PARENT_OF_ANOTHER,
     SEGMENT_OF_ANOTHER,
     SOUND,
+    UNSEATED,
     WRONG_PARENT,
     WRONG_SEGMENT_NODE,
     find_misplaced,
     find_unlisted,
     find_unseated,
 )
-
-if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Shard
 
 MAX_DISCOUNT = math.nextafter(1.0, 0.0)
 """Largest discount, which is less than 1."""
@@ -78,7 +77,7 @@ def _plan(global_state: Arrays, context: CheckContext) -> str | None:
         return "expected parents over no less than their children are over in 'links'"
     shared = sum(nodes.size for nodes in plan.shared_nodes())
     rows = len(global_state["shared_customers"])
-    context.sizes["above"] = shared
+    context.sizes["above"], context.sizes["above_edge"] = shared, plan.shared_graph().edge_parent.size
     return None if rows == shared else f"expected {shared} rows of 'shared_customers', found {rows}"
 
 
@@ -200,7 +199,7 @@ def _graph(arrays: Arrays, context: CheckContext) -> str | None:
     bounds, sizes = (graph.document_nodes[0], graph.document_nodes[-1]), np.diff(graph.document_nodes)
     if bounds != (shared, nodes) or (sizes < 0).any():
         return f"expected offsets from {shared} to {nodes} that never fall in 'document_nodes'"
-    edges = plan.shared_graph().edge_parent.size
+    edges = context.sizes["above_edge"]
     if graph.node_edges[shared] != edges:
         return f"expected {edges} edges of shared nodes in 'node_edges'"
     linked = np.zeros((kinds, kinds), dtype=np.int64)
@@ -233,20 +232,20 @@ def _tables(arrays: Arrays, context: CheckContext) -> str | None:
     entries = tables.topic.size
     if (tables.start + tables.entries > entries).any() or tables.entries.sum(dtype=np.int64) != entries:
         return f"expected {entries} entries in 'table_entries', at places that 'table_start' has"
-    graph, topics = Graph.from_arrays(arrays), context.sizes["topic"]
-    before, lengths = np.append(0, np.cumsum(own.tokens, dtype=np.int64)), np.asarray(arrays["document_tokens"])
-    tokens = np.diff(before[own.offsets[graph.document_nodes - graph.shared]])
-    if lengths.max(initial=0) > MAX_CUSTOMERS or (tokens != lengths).any():
+    graph, topics, lengths = Graph.from_arrays(arrays), context.sizes["topic"], np.asarray(arrays["document_tokens"])
+    customers, fault = np.zeros((graph.shared, topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    find_unseated(graph.record, np.asarray(graph.document_nodes), lengths, tables, own, topics, customers, fault)
+    if fault[0] == OTHER_TOKENS or lengths.max(initial=0) > MAX_CUSTOMERS:
         return "expected the tokens of each document in 'own_tokens'"
-    customers, unseated = np.zeros((graph.shared, topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    find_unseated(graph.record, np.asarray(graph.document_nodes), tables, own, topics, customers, unseated)
-    if unseated[0] or tables.entries[: graph.node_edges[graph.shared]].any():
+    if fault[0] == UNSEATED or tables.entries[: graph.node_edges[graph.shared]].any():
         return "expected tables that have customers, and customers that have tables, in 'table_number'"
     shard = context.shard
     if shard is None or shard.of_vectors or "token_topic" not in arrays:
         return None
     unlisted, pairs = np.zeros(1, dtype=np.int64), graph.node_pairs(shard)
-    find_unlisted(pairs.offsets, pairs.counts, np.asarray(arrays["token_topic"]), own, topics, unlisted)
+    # The keys are random and not recorded, so that nobody can make other topics of the same sum.
+    keys = np.random.Generator(np.random.PCG64(secrets.randbits(128))).integers(0, 1 << 64, topics, dtype=np.uint64)
+    find_unlisted(pairs.offsets, pairs.counts, np.asarray(arrays["token_topic"]), own, keys, unlisted)
     if unlisted[0] >= 0:
         return "expected the topics of each node's tokens in 'own_topic'"
     counted = customers <= np.asarray(context.global_state["shared_customers"])
@@ -269,11 +268,6 @@ def _segments(arrays: Arrays, context: CheckContext) -> str | None:
     return None if same else "expected the segments of each document in 'document_segments'"
 
 
-def _tokens(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
-    """Return the topic of each token."""
-    return np.asarray(local["token_topic"]).astype(np.int64)
-
-
 LOCAL_RULES = (_graph, _own, ascending("own_offsets", "own_topic"), _segments, has_document_tokens("document_tokens"))
 SAMPLED_LOCAL = ArrayGroup(SAMPLED, (*LOCAL_RULES, _tables))
 EXPECTED_LOCAL = ArrayGroup(EXPECTED, (*LOCAL_RULES, _responsibilities))
@@ -284,7 +278,7 @@ SAMPLED_ARRAYS = FamilyArrays(
     lambda global_state: SAMPLED_ROWS,  # noqa: ARG005
     lambda global_state: ArrayGroup(SAMPLED_BLOCKS.fields, (_counts,)),  # noqa: ARG005
     lambda global_state: SAMPLED_LOCAL,  # noqa: ARG005
-    _tokens,
+    TOKEN_TOPICS,
 )
 EXPECTED_ARRAYS = FamilyArrays(
     ArrayGroup(EXPECTED_GLOBAL_STATE, (_links, _plan)),

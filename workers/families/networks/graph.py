@@ -151,9 +151,9 @@ class Graph(State):
 
     def node_pairs(self, shard: Shard) -> DocumentPairs:
         """Return the pairs of each node of a shard's documents."""
-        sizes = np.zeros(self.own_nodes + 1, dtype=np.int64)
-        np.add.at(sizes, self.segment_node - self.shared + 1, np.diff(segments_of(shard).pairs))
-        return DocumentPairs(np.cumsum(sizes), shard.position, shard.counts)
+        # Segments stand in the order of their nodes.
+        first = np.searchsorted(self.segment_node, np.arange(self.shared, self.shared + self.own_nodes + 1))
+        return DocumentPairs(np.asarray(segments_of(shard).pairs)[first], shard.position, shard.counts)
 
     @staticmethod
     def of(shard: Shard, plan: Plan) -> Graph:

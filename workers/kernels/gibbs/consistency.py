@@ -1,10 +1,202 @@
-"""Compare the topics of tokens that were read from disk with the counts of the model."""
+"""Compare the topics of tokens that were read from disk with the counts of the model.
+
+A fingerprint of counts n_wk is sum_wk r_w s_k n_wk modulo 2^64, by random keys r and s. Equal counts have the same, and
+other counts another one but with a probability of some 2^-60. The fingerprint of tokens takes one pass over them, in
+their order, where a comparison of their counts takes a step to a distant place in memory for each.
+"""
 
 from __future__ import annotations
 
-from collapsium.workers.kernels.argument_types import Int64Vector, OutInt32Matrix, OutInt64Vector
+from typing import NamedTuple
+
+import numpy as np
+
+from collapsium.workers.kernels.argument_types import (
+    Int32Matrix,
+    Int32Vector,
+    Int64Vector,
+    OutInt32Matrix,
+    OutInt64Vector,
+    OutUInt64Vector,
+    UInt8Vector,
+    UInt16Vector,
+    UInt64Vector,
+)
 from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.records import DocumentPairs
+
+
+class FingerprintKeys(NamedTuple):
+    """Random keys of fingerprints.
+
+    Attributes
+    ----------
+    word : uint64, shape (rows,)
+        r of the word of each row.
+    column : uint64, shape (columns,)
+        s.
+    """
+
+    word: UInt64Vector
+    column: UInt64Vector
+
+
+@kernel
+def fingerprint_tokens(
+    documents: DocumentPairs, token_topic: UInt16Vector, keys: FingerprintKeys, total: OutUInt64Vector
+) -> None:
+    """Sum the products of the keys of tokens; twin: `naive.gibbs.fingerprint`.
+
+    Parameters
+    ----------
+    documents : DocumentPairs
+        The documents.
+    token_topic : uint16, shape (tokens,)
+        Column of each token, those of a pair side by side.
+    keys : FingerprintKeys
+        Keys of the documents' words, and of the columns.
+    total : uint64, shape (1,)
+        Increased by the sum, modulo 2^64.
+    """
+    token, fingerprint = 0, np.uint64(0)
+    for pair in range(documents.position.size):
+        # Most pairs have one token, which takes two thirds of the time outside of the loop.
+        part = keys.column[token_topic[token]]
+        token += 1
+        for _ in range(1, documents.counts[pair]):
+            part += keys.column[token_topic[token]]
+            token += 1
+        fingerprint += part * keys.word[documents.position[pair]]
+    total[0] += fingerprint
+
+
+@kernel
+def fingerprint_levels(
+    documents: DocumentPairs,
+    token_level: UInt8Vector,
+    document_path: Int32Matrix,
+    keys: FingerprintKeys,
+    total: OutUInt64Vector,
+) -> None:
+    """Do the same for tokens whose columns are those of the path of their document; twin: `naive.gibbs.fingerprint`.
+
+    Parameters
+    ----------
+    documents : DocumentPairs
+        The documents.
+    token_level : uint8, shape (tokens,)
+        Level of each token, those of a pair side by side.
+    document_path : int32, shape (documents, levels)
+        Column of each level; -1 for none.
+    keys : FingerprintKeys
+        Keys of the documents' words, and of the columns.
+    total : uint64, shape (1,)
+        Increased by the sum over the tokens that have a column, modulo 2^64.
+    """
+    token, fingerprint = 0, np.uint64(0)
+    for document in range(documents.offsets.size - 1):
+        for pair in range(documents.offsets[document], documents.offsets[document + 1]):
+            part = np.uint64(0)
+            for _ in range(documents.counts[pair]):
+                column = document_path[document, token_level[token]]
+                if column >= 0:
+                    part += keys.column[column]
+                token += 1
+            fingerprint += part * keys.word[documents.position[pair]]
+    total[0] += fingerprint
+
+
+@kernel
+def fingerprint_rows(
+    word_topic: Int32Matrix, keys: FingerprintKeys, totals: OutInt64Vector, total: OutUInt64Vector
+) -> None:
+    """Sum the products of counts and their keys; twin: `naive.gibbs.fingerprint`.
+
+    Parameters
+    ----------
+    word_topic : int32, shape (rows, columns)
+        n_kw.
+    keys : FingerprintKeys
+        Keys of the rows' words, and of the columns or more.
+    totals : int64, shape (columns or more,)
+        Increased by the sum of each column.
+    total : uint64, shape (1,)
+        Increased by the sum, modulo 2^64.
+    """
+    fingerprint = np.uint64(0)
+    for row in range(word_topic.shape[0]):
+        part = np.uint64(0)
+        for column in range(word_topic.shape[1]):
+            count = word_topic[row, column]
+            part += np.uint64(count) * keys.column[column]
+            totals[column] += count
+        fingerprint += part * keys.word[row]
+    total[0] += fingerprint
+
+
+class DocumentLabels(NamedTuple):
+    """Labels of documents.
+
+    Attributes
+    ----------
+    offsets : int64, shape (documents + 1,)
+        Index of each document's first label.
+    label : int32, shape (labels of documents,)
+        The labels, ascending in a document.
+    """
+
+    offsets: Int64Vector
+    label: Int32Vector
+
+
+@kernel
+def find_disallowed(
+    labels: DocumentLabels,
+    lengths: Int64Vector,
+    token_topic: UInt16Vector,
+    topics_per_label: int,
+    topics: int,
+    background: int,
+    disallowed: OutInt64Vector,
+) -> None:
+    """Find documents with topics that their labels do not have; twin: `naive.gibbs_labels.disallowed`.
+
+    Each label has topics of its own, and the last topics are the background's, which all documents may have. Documents
+    without labels may have all topics where there is no background.
+
+    Parameters
+    ----------
+    labels : DocumentLabels
+        Labels of the documents.
+    lengths : int64, shape (documents,)
+        Tokens of each document.
+    token_topic : uint16, shape (tokens,)
+        z.
+    topics_per_label, topics, background : int
+        Topics of each label, of all, and of the background.
+    disallowed : int64, shape (1,)
+        Filled with the number of the first such document, -1 if there is none.
+    """
+    barred, begin = np.ones(topics, dtype=np.uint8), 0
+    barred[topics - background :] = 0
+    disallowed[0] = -1
+    for document in range(lengths.size):
+        end = begin + lengths[document]
+        first, last = labels.offsets[document], labels.offsets[document + 1]
+        if first < last or background > 0:
+            for entry in range(first, last):
+                low = labels.label[entry] * topics_per_label
+                barred[low : low + topics_per_label] = 0
+            any_barred = np.uint8(0)
+            for token in range(begin, end):
+                any_barred |= barred[token_topic[token]]
+            if any_barred:
+                disallowed[0] = document
+                return
+            for entry in range(first, last):
+                low = labels.label[entry] * topics_per_label
+                barred[low : low + topics_per_label] = 1
+        begin = end
 
 
 @kernel

@@ -8,15 +8,19 @@ from collapsium.workers.kernels.argument_types import (
     Int32Vector,
     Int64Matrix,
     Int64Vector,
+    OutInt64Cube,
     OutInt64Matrix,
     OutInt64Vector,
     UInt16Vector,
+    UInt64Vector,
 )
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, OwnTopics, TableEntries
 
 SOUND, WRONG_PARENT, PARENT_OF_ANOTHER, NO_MIXING, WRONG_SEGMENT_NODE, SEGMENT_OF_ANOTHER, NODE_OF_ANOTHER = range(7)
 """Faults of nodes that `find_misplaced` reports."""
+UNSEATED, OTHER_TOKENS = 1, 2
+"""Faults of tables that `find_unseated` reports."""
 
 
 @helper
@@ -101,21 +105,23 @@ def find_misplaced(
 
 
 @helper
-def _is_seated(graph: GraphArrays, node: int, customers: int, tables: int) -> bool:
-    """Return whether a node may have so many customers and tables of a topic."""
-    root = graph.node_edges[node] == graph.node_edges[node + 1]
-    return tables <= customers and (root or tables > 0 or customers == 0)
+def _check_seated(cells: OutInt64Cube, node: int, k: int, root: bool) -> int:
+    """Return 1 if a node cannot have so many customers and tables of a topic, else 0; set both to 0."""
+    customers, tables = cells[node, k, 0], cells[node, k, 1]
+    cells[node, k, 0] = cells[node, k, 1] = 0
+    return int(tables > customers or (customers > 0 and tables == 0 and not root))
 
 
 @kernel
 def find_unseated(
     graph: GraphArrays,
     document_nodes: Int64Vector,
+    document_tokens: Int64Vector,
     tables: TableEntries,
     own: OwnTopics,
     topics: int,
     shared_customers: OutInt64Matrix,
-    unseated: OutInt64Vector,
+    fault: OutInt64Vector,
 ) -> None:
     """Find tables and customers of documents' nodes that exclude one another; twin: `naive.network_sums.unseated`.
 
@@ -128,6 +134,8 @@ def find_unseated(
         The network.
     document_nodes : int64, shape (documents + 1,)
         Index of each document's first node.
+    document_tokens : int64, shape (documents,)
+        Tokens of each document.
     tables : TableEntries
         Tables of the edges of documents' nodes.
     own : OwnTopics
@@ -136,51 +144,48 @@ def find_unseated(
         Number of topics.
     shared_customers : int64, shape (shared nodes, topics)
         Increased by the customers that these tables are of shared nodes.
-    unseated : int64, shape (1,)
-        Filled with 1 if there are any, else with 0.
+    fault : int64, shape (1,)
+        Filled with `OTHER_TOKENS` if the nodes of a document do not have its tokens, else with `UNSEATED` if there are
+        such tables, else with `SOUND`.
     """
-    shared, most = document_nodes[0], 0
+    shared, most, unseated = document_nodes[0], 0, 0
     for document in range(document_nodes.size - 1):
         most = max(most, document_nodes[document + 1] - document_nodes[document])
-    customers, opened = np.zeros((most, topics), dtype=np.int64), np.zeros((most, topics), dtype=np.int64)
-    unseated[0] = 0
+    # Customers and tables lie side by side, as both are always read together.
+    cells = np.zeros((most, topics, 2), dtype=np.int64)
     for document in range(document_nodes.size - 1):
         low, high = document_nodes[document], document_nodes[document + 1]
+        tokens = 0
         for node in range(low, high):
             for entry in range(own.offsets[node - shared], own.offsets[node - shared + 1]):
-                customers[node - low, own.topic[entry]] += own.tokens[entry]
+                cells[node - low, own.topic[entry], 0] += own.tokens[entry]
+                tokens += own.tokens[entry]
             for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
                 parent = graph.edge_parent[edge]
                 for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
-                    opened[node - low, tables.topic[entry]] += tables.number[entry]
+                    k, number = tables.topic[entry], tables.number[entry]
+                    cells[node - low, k, 1] += number
                     if parent < shared:
-                        shared_customers[parent, tables.topic[entry]] += tables.number[entry]
+                        shared_customers[parent, k] += number
                     else:
-                        customers[parent - low, tables.topic[entry]] += tables.number[entry]
+                        cells[parent - low, k, 0] += number
+        if tokens != document_tokens[document]:
+            fault[0] = OTHER_TOKENS
+            return
+        # A cell that was checked is empty, which is sound, when it is met again.
         for node in range(low, high):
+            root = graph.node_edges[node] == graph.node_edges[node + 1]
             for entry in range(own.offsets[node - shared], own.offsets[node - shared + 1]):
-                k = own.topic[entry]
-                if not _is_seated(graph, node, customers[node - low, k], opened[node - low, k]):
-                    unseated[0] = 1
+                unseated |= _check_seated(cells, node - low, own.topic[entry], root)
             for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
                 parent = graph.edge_parent[edge]
+                parent_root = graph.node_edges[parent] == graph.node_edges[parent + 1]
                 for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
                     k = tables.topic[entry]
-                    if not _is_seated(graph, node, customers[node - low, k], opened[node - low, k]):
-                        unseated[0] = 1
-                    if parent >= shared and not _is_seated(
-                        graph, parent, customers[parent - low, k], opened[parent - low, k]
-                    ):
-                        unseated[0] = 1
-        for node in range(low, high):
-            for entry in range(own.offsets[node - shared], own.offsets[node - shared + 1]):
-                customers[node - low, own.topic[entry]] = 0
-            for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
-                parent = graph.edge_parent[edge]
-                for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
-                    opened[node - low, tables.topic[entry]] = 0
+                    unseated |= _check_seated(cells, node - low, k, root)
                     if parent >= shared:
-                        customers[parent - low, tables.topic[entry]] = 0
+                        unseated |= _check_seated(cells, parent - low, k, parent_root)
+    fault[0] = UNSEATED if unseated else SOUND
 
 
 @kernel
@@ -189,10 +194,13 @@ def find_unlisted(
     counts: Int32Vector,
     token_topic: UInt16Vector,
     own: OwnTopics,
-    topics: int,
+    keys: UInt64Vector,
     unlisted: OutInt64Vector,
 ) -> None:
     """Find nodes whose own topics are not those of their tokens; twin: `naive.network_sums.count_node_topics`.
+
+    The sums of keys over a node's tokens and over its own topics, modulo 2^64, are the same where the topics are, and
+    else with a probability of some 2^-60.
 
     Parameters
     ----------
@@ -204,27 +212,25 @@ def find_unlisted(
         Topic of each token.
     own : OwnTopics
         To compare with; topics of a node are distinct.
-    topics : int
-        Number of topics.
+    keys : uint64, shape (topics,)
+        Random key of each topic.
     unlisted : int64, shape (1,)
         Filled with the number of the first such node, -1 if there is none.
     """
-    here, first = np.zeros(topics, dtype=np.int64), 0
+    first = 0
     unlisted[0] = -1
     for node in range(pairs.size - 1):
         last = first
         for pair in range(pairs[node], pairs[node + 1]):
             last += counts[pair]
+        difference = np.uint64(0)
         for token in range(first, last):
-            here[token_topic[token]] += 1
+            difference += keys[token_topic[token]]
         left = last - first
         for entry in range(own.offsets[node], own.offsets[node + 1]):
-            if here[own.topic[entry]] != own.tokens[entry]:
-                unlisted[0] = node
-                return
+            difference -= keys[own.topic[entry]] * np.uint64(own.tokens[entry])
             left -= own.tokens[entry]
-            here[own.topic[entry]] = 0
-        if left != 0:
+        if difference != np.uint64(0) or left != 0:
             unlisted[0] = node
             return
         first = last

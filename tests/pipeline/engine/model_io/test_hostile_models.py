@@ -86,6 +86,11 @@ def entry(name, at, value):
     return change
 
 
+def zeros(name):
+    """Set all entries of an array to zero."""
+    return lambda arrays: {**arrays, name: np.zeros_like(arrays[name])}
+
+
 @pytest.mark.parametrize(
     ("family", "part", "change", "text"),
     [
@@ -119,7 +124,10 @@ def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, famil
         ("lda", "local_states/00000", lambda arrays: {**arrays, "pair_shares": arrays["pair_shares"][:-1]}, "numbers in 'pair_shares'"),
         ("gibbs-lda", "local_states/00000", entry("token_topic", 0, 65535), "token_topic: expected numbers from 0 to 2, found 65535"),
         ("gibbs-lda", "rows/00000", lambda arrays: {"word_topic": np.zeros_like(arrays["word_topic"])}, "tokens that the rows"),
+        ("gibbs-lda", "local_states/00001", zeros("token_topic"), "local_states/00001: expected tokens that the rows"),
+        ("author-topic", "local_states/00000", zeros("token_topic"), "local_states/00000: expected tokens that the rows"),
         ("author-topic", "local_states/00000", entry("token_author", 0, 60000), "expected authors of the document"),
+        ("gibbs-ncrp", "local_states/00001", zeros("token_level"), "local_states/00001: expected tokens that the rows"),
         ("gibbs-ncrp", "global_state", lambda arrays: {**arrays, "node_documents": arrays["node_documents"] * 0}, "'node_documents'"),
         ("segmented-lda", "local_states/00000", entry("levels", (), 1), "expected 2 in 'levels', found 1"),
     ],
@@ -133,6 +141,15 @@ def test_a_checkpoint_whose_arrays_do_not_fit__is_not_gone_on_from(place, tmp_pa
     with pytest.raises(DamagedError, match=text):
         resume(run, iterations=4, scheduler="serial")
     assert not (run / "model").exists()
+
+
+def test_counts_of_more_tokens_than_there_are__are_gone_on_from(place, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(place / "gibbs-lda", run)
+    shutil.rmtree(run / "model")
+    last = max((run / "checkpoints").glob("0*"))
+    rewrite(last, "checkpoint.json", "rows/00000", lambda arrays: {"word_topic": arrays["word_topic"] + 1})
+    assert resume(run, iterations=4, scheduler="serial").record.iterations == 4
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

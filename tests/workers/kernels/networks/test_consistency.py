@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
-from collapsium.workers.kernels.networks.consistency import SOUND, find_misplaced, find_unlisted, find_unseated
+from collapsium.workers.kernels.networks.consistency import (
+    OTHER_TOKENS,
+    SOUND,
+    UNSEATED,
+    find_misplaced,
+    find_unlisted,
+    find_unseated,
+)
 from tests.naive import network_sums
 from tests.workers.kernels.networks.test_paths import networks_of
 
@@ -32,9 +39,16 @@ def counts_of(local):
 def seated(made, local):
     """What the kernel finds, and the customers of shared nodes."""
     graph, (tables, own) = made.graph, counts_of(local)
-    shared, unseated = np.zeros((made.shared, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    find_unseated(graph.record, graph.document_nodes, tables, own, made.topics, shared, unseated)
-    return bool(unseated[0]), shared
+    shared, fault = np.zeros((made.shared, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    find_unseated(graph.record, graph.document_nodes, tokens_of(made, own), tables, own, made.topics, shared, fault)
+    assert fault[0] in (SOUND, UNSEATED)
+    return fault[0] == UNSEATED, shared
+
+
+def tokens_of(made, own):
+    """Tokens of each document, as its nodes have them."""
+    running = np.append(0, np.cumsum(own.tokens, dtype=np.int64))
+    return np.diff(running[own.offsets[made.graph.document_nodes - made.shared]])
 
 
 def by_hand(made, local):
@@ -69,6 +83,16 @@ def test_find_unseated__equals_its_twin(made, draw):
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
+def test_find_unseated__finds_documents_whose_nodes_have_other_tokens(made, draw):
+    tables, own = counts_of(sampled(made))
+    tokens, fault = tokens_of(made, own), np.zeros(1, dtype=np.int64)
+    tokens[draw.randrange(tokens.size)] += draw.choice([-1, 1])
+    shared = np.zeros((made.shared, made.topics), dtype=np.int64)
+    find_unseated(made.graph.record, made.graph.document_nodes, tokens, tables, own, made.topics, shared, fault)
+    assert fault[0] == OTHER_TOKENS
+
+
+@given(networks_of(), st.randoms(use_true_random=False))
 def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made, draw):
     local = sampled(made)
     pairs, tokens = made.graph.node_pairs(made.shard).offsets, local["token_topic"]
@@ -77,7 +101,8 @@ def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made,
         if change and tokens.size:
             tokens[draw.randrange(tokens.size)] = draw.randrange(made.topics)
         own, unlisted = counts_of(local)[1], np.zeros(1, dtype=np.int64)
-        find_unlisted(pairs, made.shard.counts, tokens, own, made.topics, unlisted)
+        keys = np.random.default_rng(made.seed).integers(0, 1 << 64, made.topics, dtype=np.uint64)
+        find_unlisted(pairs, made.shard.counts, tokens, own, keys, unlisted)
         lists = [
             list(zip(own.topic[a:b], own.tokens[a:b], strict=True))
             for a, b in zip(own.offsets, own.offsets[1:], strict=False)
