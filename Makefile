@@ -17,7 +17,8 @@ HISTORIES ?= 10000
 KILLS ?= 100
 FUZZ ?= 100000
 HOSTILE ?= 1000
-CORPORA ?= 1000
+HOSTILE_CORPORA ?= 1000
+SHARE ?= 1
 READERS := uci ldac mtx npz text jsonl csv mallet svmlight parquet uci-gz jsonl-gz vocabulary shard shard-segments \
 	vocabulary-table manifest lineage run events checkpoint comparison-cell model names summary arrays weights weights-table \
 	proportions config vectors-csv vectors-labels vectors-npy vectors-npz vectors-zarr vectors-zarr-2 vectors-chunk \
@@ -43,7 +44,8 @@ help:
 	@echo "make hashes     deploy/requirements.txt, the container's packages with their hashes, from constraints.txt"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each; HOSTILE=$(HOSTILE) changed arrays of each family's runs"
-	@echo "                and CORPORA=$(CORPORA) hostile corpora through whole commands"
+	@echo "                HOSTILE_CORPORA=$(HOSTILE_CORPORA) hostile corpora through whole commands, and a SHARE=$(SHARE) of what may lie"
+	@echo "                in the place of each file"
 	@echo "make bench      the kernels' speed, and fits beside other libraries on a small drawn corpus"
 	@echo "make bench-shapes    fits beside other libraries on corpora of all shapes; it goes on where it was interrupted;"
 	@echo "                tables and plots in build/bench; CORPORA=... is their folder, SOURCES=... that of public files,"
@@ -200,12 +202,13 @@ chaos: $(READY)
 # What is found is written to build/fuzz/READER. Hostile corpora go through whole commands with kernels that check bounds,
 # which are compiled for it once, and then with the compiler off.
 fuzz: $(READY)
-	$(BIN)/python -m tests.chaos.hostile_paths 0 $(CORPORA)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.chaos.hostile_paths $(CORPORA) $(CORPORA)
+	$(BIN)/python -m tests.chaos.hostile_paths 0 $(HOSTILE_CORPORA)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.chaos.hostile_paths $(HOSTILE_CORPORA) $(HOSTILE_CORPORA)
 	for reader in $(READERS); do \
 		echo "== $$reader"; $(BIN)/python -m tests.chaos.fuzz $$reader $(FUZZ) || exit 1; \
 	done
 	$(BIN)/python -m tests.chaos.hostile_models $(HOSTILE)
+	$(BIN)/python -m tests.chaos.hostile_files $(SHARE)
 
 clean:
 	rm -rf $(addprefix docs/,auto_gallery auto_pages auto_tutorials $(addprefix reference/,api commands families tables))

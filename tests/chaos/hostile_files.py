@@ -41,7 +41,14 @@ def make(place):
     """Make the corpus and the runs, named, and a folder outside."""
     (place / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in TEXTS))
     (place / "more.jsonl").write_text('{"id": "m", "text": "aa bb dd", "tag": "t1"}\n')
-    ingest(place / "texts.jsonl", place / "corpus", labels=["tag"], shard_tokens=20, scheduler="serial")
+    ingest(
+        place / "texts.jsonl",
+        place / "corpus",
+        labels=["tag"],
+        segments="sentences",
+        shard_tokens=20,
+        scheduler="serial",
+    )
     for name, options in RUNS.items():
         fit(place / "corpus", place / name, **FIT, **options)
         name_topics(place / name, lambda words, documents: f"about {words[0]}")
@@ -55,13 +62,13 @@ def commands(name):
         return [
             ["info", "corpus"], ["verify", "corpus"], ["split", "corpus", "train", "held"], ["flatten", "corpus", "flat"],
             ["fit", "corpus", "new", "--family", "lda", "--topics", "2", "--iterations", "1", "--quiet", *HERE],
-            ["infer", "run", "corpus", "own.csv", *HERE], ["evaluate", "run", "--unseen", "corpus", *HERE],
+            ["infer", "run", "corpus", "own.csv", *HERE], ["evaluate", "run", "--coherence", "corpus", *HERE],
             ["append", "corpus", "more.jsonl", *HERE],
         ]  # fmt: skip
     return [
         ["info", name], ["verify", name], ["topics", name], ["report", name, "page.html"], ["export", name, "tables", "--to", "csv"],
         ["infer", name, "corpus", "seen.csv", *HERE], ["infer", name, "more.jsonl", "new.csv", *HERE],
-        ["plot", name, "time.svg", "--what", "time"], ["topics", name, "--name", "command:echo named"],
+        ["plot", name, "sizes.svg", "--what", "sizes"], ["topics", name, "--name", "command:echo named"],
         ["fit", "corpus", "warmed", "--warm", name, "--family", "lda", "--topics", "2", "--iterations", "1", "--quiet", *HERE],
         ["edit", name, "edited", "--merge", "0,1", "--workers", "1"],
         ["fit", "--resume", name, "--iterations", "3", "--checkpoint-every", "1", "--quiet", *HERE],
@@ -150,6 +157,16 @@ def run(words):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
 
 
+def load(place):
+    """Run the commands on what is sound, which loads all that they need into this process, for its children to share."""
+    os.chdir(place)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        for name in ("run", "corpus"):
+            for words in commands(name):
+                assert collapsium(words) == 0, words
+    os.chdir("/")
+
+
 def attack(root, seed, part, kind, change):
     """Put something in the place of a part; return what goes wrong with the commands that read it."""
     place, faults = root / "place", []
@@ -189,6 +206,7 @@ def main(words):
         seed.mkdir()
         make(seed)
         shutil.copytree(seed, root / "place")
+        load(root / "place")
         shutil.copytree(seed / "outside", OUTSIDE)
         names = ["corpus", *RUNS] if len(words) < 2 else words[1:]
         for part in (one for one in parts(seed) if one.parts[0] in names and len(one.parts) > 1):
