@@ -11,6 +11,7 @@ from collapsium.pipeline import (
     Corpus,
     Model,
     edit,
+    estimate,
     export,
     fit,
     infer,
@@ -236,3 +237,15 @@ def test_a_table_of_proportions__has_the_ids_that_topics_have(small, ensemble, t
     table = pq.read_table(tmp_path / "out.parquet")
     ids = {topic for row in table["topics"].to_pylist() for topic in row}
     assert {topic.id for topic in topics(ensemble)} <= ids
+
+
+def test_estimates__count_the_memory_of_all_models_where_new_documents_are_folded_in(small):
+    given = {"family": "lda", "topics": 50, "workers": 1}
+    alone, several = (estimate(small[0], restarts=restarts, **given) for restarts in (0, 4))
+    joined = estimate(small[0], restarts=4, combine="consensus", **given)
+    assert (alone.inferring, joined.inferring) == (0.0, 0.0)
+    more = estimate(small[0], restarts=8, **given)
+    rows = 50 * 4 * Corpus(small[0]).manifest.vocabulary.words
+    assert more.inferring - several.inferring >= 4 * rows
+    assert "memory of infer, which folds into all models" in several.table()
+    assert "memory of infer" not in alone.table()
