@@ -97,7 +97,6 @@ OutFloat64Matrix: TypeAlias = Annotated[Array, ArgumentType("float64", 2, writte
 OutFloat64Cube: TypeAlias = Annotated[Array, ArgumentType("float64", 3, written=True)]
 OutInt32Vector: TypeAlias = Annotated[Array, ArgumentType("int32", 1, written=True)]
 OutInt32Matrix: TypeAlias = Annotated[Array, ArgumentType("int32", 2, written=True)]
-OutInt64Cube: TypeAlias = Annotated[Array, ArgumentType("int64", 3, written=True)]
 OutInt64Vector: TypeAlias = Annotated[Array, ArgumentType("int64", 1, written=True)]
 OutInt64Matrix: TypeAlias = Annotated[Array, ArgumentType("int64", 2, written=True)]
 OutUInt8Vector: TypeAlias = Annotated[Array, ArgumentType("uint8", 1, written=True)]

@@ -8,7 +8,6 @@ from collapsium.workers.kernels.argument_types import (
     Int32Vector,
     Int64Matrix,
     Int64Vector,
-    OutInt64Cube,
     OutInt64Matrix,
     OutInt64Vector,
     UInt16Vector,
@@ -104,14 +103,6 @@ def find_misplaced(
             here[kind] = 0
 
 
-@helper
-def _check_seated(cells: OutInt64Cube, node: int, k: int, root: bool) -> int:
-    """Return 1 if a node cannot have so many customers and tables of a topic, else 0; set both to 0."""
-    customers, tables = cells[node, k, 0], cells[node, k, 1]
-    cells[node, k, 0] = cells[node, k, 1] = 0
-    return int(tables > customers or (customers > 0 and tables == 0 and not root))
-
-
 @kernel
 def find_unseated(
     graph: GraphArrays,
@@ -151,40 +142,42 @@ def find_unseated(
     shared, most, unseated = document_nodes[0], 0, 0
     for document in range(document_nodes.size - 1):
         most = max(most, document_nodes[document + 1] - document_nodes[document])
-    # Customers and tables lie side by side, as both are always read together.
-    cells = np.zeros((most, topics, 2), dtype=np.int64)
+    customers, unchecked = np.zeros((most, topics), dtype=np.int64), np.zeros(most, dtype=np.int64)
+    opened = np.zeros(topics, dtype=np.int64)
     for document in range(document_nodes.size - 1):
-        low, high = document_nodes[document], document_nodes[document + 1]
-        tokens = 0
-        for node in range(low, high):
+        low, high, tokens = document_nodes[document], document_nodes[document + 1], 0
+        # Children stand behind their parents, so that all customers of a node are known when it is met.
+        for node in range(high - 1, low - 1, -1):
+            here, first, last = customers[node - low], graph.node_edges[node], graph.node_edges[node + 1]
             for entry in range(own.offsets[node - shared], own.offsets[node - shared + 1]):
-                cells[node - low, own.topic[entry], 0] += own.tokens[entry]
+                here[own.topic[entry]] += own.tokens[entry]
+                unchecked[node - low] += own.tokens[entry]
                 tokens += own.tokens[entry]
-            for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
+            for edge in range(first, last):
                 parent = graph.edge_parent[edge]
                 for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
                     k, number = tables.topic[entry], tables.number[entry]
-                    cells[node - low, k, 1] += number
+                    opened[k] += number
                     if parent < shared:
                         shared_customers[parent, k] += number
                     else:
-                        cells[parent - low, k, 0] += number
+                        customers[parent - low, k] += number
+                        unchecked[parent - low] += number
+            for edge in range(first, last):
+                for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
+                    k = tables.topic[entry]
+                    unseated |= int(opened[k] > here[k] or (here[k] > 0 and opened[k] == 0))
+                    unchecked[node - low] -= here[k]
+                    # A topic that is met again has neither, which is sound.
+                    here[k] = opened[k] = 0
+            # Customers of topics that no edge has: only roots need no tables.
+            if unchecked[node - low] > 0:
+                unseated |= int(first < last)
+                here[:] = 0
+                unchecked[node - low] = 0
         if tokens != document_tokens[document]:
             fault[0] = OTHER_TOKENS
             return
-        # A cell that was checked is empty, which is sound, when it is met again.
-        for node in range(low, high):
-            root = graph.node_edges[node] == graph.node_edges[node + 1]
-            for entry in range(own.offsets[node - shared], own.offsets[node - shared + 1]):
-                unseated |= _check_seated(cells, node - low, own.topic[entry], root)
-            for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
-                parent = graph.edge_parent[edge]
-                parent_root = graph.node_edges[parent] == graph.node_edges[parent + 1]
-                for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
-                    k = tables.topic[entry]
-                    unseated |= _check_seated(cells, node - low, k, root)
-                    if parent >= shared:
-                        unseated |= _check_seated(cells, parent - low, k, parent_root)
     fault[0] = UNSEATED if unseated else SOUND
 
 
