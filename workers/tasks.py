@@ -289,6 +289,11 @@ def add(deltas: Sequence[Delta | Swept]) -> Delta:
     return _with_seconds(total(_deltas(deltas)), began)
 
 
+def received(result: Delta | Swept) -> Delta:
+    """Return a delta as it is; it has come to the worker that runs this task."""
+    return _deltas([result])[0]
+
+
 def fold(model: AnyShardModel, block: Block, deltas: Sequence[Delta | Swept], global_state: GlobalState) -> Block:
     """Return a block of the vocabulary after deltas, the root of the reduction's tree; other sums are passed on."""
     began = time.perf_counter()

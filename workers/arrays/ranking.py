@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+CELLS = 1 << 18
+"""Numbers that are ranked at a time: where many are equal, each takes some index arrays."""
+
 
 def largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64]:
     """Return the columns of the largest values of each row.
@@ -23,12 +26,16 @@ def largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64
     """
     rows, columns = values.shape
     count = min(count, columns)
+    ranked = np.zeros((rows, count), dtype=np.int64)
     if count == 0:
-        return np.zeros((rows, 0), dtype=np.int64)
-    threshold = np.partition(values, columns - count, axis=1)[:, columns - count]
-    ranked = np.empty((rows, count), dtype=np.int64)
-    for row in range(rows):
-        candidates = np.flatnonzero(values[row] >= threshold[row])
-        order = np.argsort(-values[row, candidates], kind="stable")[:count]
-        ranked[row] = candidates[order]
+        return ranked
+    step = max(CELLS // columns, 1)
+    for low in range(0, rows, step):
+        some = values[low : low + step]
+        threshold = np.partition(some, columns - count, axis=1)[:, columns - count]
+        # Of a matrix, `nonzero` takes several times as long.
+        row, column = np.divmod(np.flatnonzero(some >= threshold[:, np.newaxis]), columns)
+        order = np.lexsort((-some[row, column], row))
+        first = np.searchsorted(row, np.arange(len(some)))
+        ranked[low : low + step] = column[order[first[:, np.newaxis] + np.arange(count)]]
     return ranked

@@ -236,6 +236,8 @@ class _Sums:
             self._group, self._home = delta, home
         elif home != self._home:
             self._add_waiting()
+            # A worker fetches what a task needs once all of it is there: alone, the sum comes while this home sweeps.
+            self._group = self._executor.submit(tasks.received, self._group, home=home)
             self._waiting, self._home = [delta], home
         elif self._waiting:
             self._waiting.append(delta)

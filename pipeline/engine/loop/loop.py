@@ -11,7 +11,7 @@ import numpy as np
 
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, PREFIX, SCORE, Windows
 from collapsium.pipeline.engine.loop.iteration import Round, iterate, require_finite, submit_round, submit_shown
-from collapsium.pipeline.engine.loop.scoring import mean_score, submit_scores
+from collapsium.pipeline.engine.loop.scoring import mean_score, submit_scored, submit_scores
 from collapsium.pipeline.engine.loop.timing import shard_times, worker_seconds
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots, TopWords
 from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, NoCheckpoints
@@ -166,16 +166,18 @@ class Loop:
             ahead, self._submitted = self._submitted, None
             before = state.global_state
             state, statistics, figures, seconds = iterate(self.problem, self.executor, state, ahead)
-            scores = self._submit_due_scores(state)
+            shown, scores = self._submit_rows_and_scores(state)
             progress = self.progress_of(state, before, statistics, figures, seconds)
-            state = self.checkpointer.save_if_due(Snapshot(state, progress, self.history()))
+            swept, state = state, self.checkpointer.save_if_due(Snapshot(state, progress, self.history()))
+            if state is not swept and shown:
+                # After a checkpoint the rows are those that are read from it, so that no history stays in memory.
+                shown = submit_shown(self.problem, self.executor, state)
+            del swept
         else:
-            scores = self._submit_due_scores(state)
+            shown, scores = self._submit_rows_and_scores(state)
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
-        # come after the fetching of words, for which the report of this iteration would else wait. Their rows come
-        # before it, as they travel to the other workers meanwhile.
-        last = state.iteration >= self.limits.sweeps
-        shown = [] if last else submit_shown(self.problem, self.executor, state)
+        # come after the fetching of words, for which the report of this iteration would else wait.
+        last = self._is_last(state)
         words = self.submit_words(state, progress, last=last)
         if not last:
             self._submitted = submit_round(self.problem, self.executor, state, shown=shown)
@@ -244,10 +246,20 @@ class Loop:
             self._windows.add(progress.iteration, figures)
         return self._windows
 
-    def _submit_due_scores(self, state: State) -> list[Future[tasks.Score]]:
+    def _is_last(self, state: State) -> bool:
+        """Return true where no sweep is planned after a state."""
+        return state.iteration >= self.limits.sweeps
+
+    def _submit_rows_and_scores(self, state: State) -> tuple[list[Future[tasks.Block]], list[Future[tasks.Score]]]:
+        """Submit the rows that the next sweeps see, and the scores where they are due.
+
+        Rows come before scores, so that they travel to the other workers while these score.
+        """
         iteration, every = state.iteration, self.limits.score_every or 1
         due = iteration > 0 and (iteration % every == 0 or iteration == self.limits.sweeps)
-        return submit_scores(self.problem, self.executor, state) if due else []
+        scored = submit_scored(self.problem, self.executor, state) if due else []
+        shown = [] if self._is_last(state) else submit_shown(self.problem, self.executor, state)
+        return shown, submit_scores(self.problem, self.executor, state, scored) if due else []
 
     def submit_words(self, state: State, progress: Progress, *, last: bool) -> list[Future[TopWords]]:
         """Submit the fetching of the topics' top words, where it is due."""

@@ -49,8 +49,8 @@ class SnapshotRule:
     """Least time between two fetches, as a multiple of the worker time of the last."""
     run_share: float = 0.02
     """Least time between two fetches, as a share of the time of the run."""
-    cells: int = 1 << 20
-    """Numbers of a block that are read at a time."""
+    cells: int = 1 << 18
+    """Numbers of a block that are read at a time: few enough to stay in a core's cache."""
 
 
 RULE = SnapshotRule()
@@ -139,20 +139,20 @@ def top_words(
         rows = block.rows.of_words(slice(low, low + step), complete=True)
         topics = family.describe(model.finished_rows(rows, global_state), global_state, count)
         row_of = {topic: row for row, topic in enumerate(topics.ids.tolist())}
-        for number, topic in enumerate(ids):
-            if topic in row_of:
-                row = row_of[topic]
-                candidates = np.concatenate([words[number], topics.words[row] + block.low + low])
-                weights = np.concatenate([values[number], topics.probability[row]])
-                words[number], values[number] = _largest(candidates, weights, count)
+        known = np.array([number for number, topic in enumerate(ids) if topic in row_of], dtype=np.int64)
+        chosen = np.array([row_of[ids[number]] for number in known], dtype=np.int64)
+        candidates = np.concatenate([words[known], topics.words[chosen] + block.low + low], axis=1)
+        weights = np.concatenate([values[known], topics.probability[chosen]], axis=1)
+        words[known], values[known] = _largest(candidates, weights, count)
     return TopWords(np.array(ids, dtype=np.int64), words, values, time.perf_counter() - began)
 
 
 def _largest(
     words: npt.NDArray[np.int64], values: npt.NDArray[np.float64], count: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    order = np.argsort(np.where(words < 0, 1.0, -np.abs(values)), kind="stable")[:count]
-    return words[order], values[order]
+    """Return the words of the largest values of each topic, and these values; a word of -1 is none."""
+    order = np.argsort(np.where(words < 0, 1.0, -np.abs(values)), axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(words, order, axis=1), np.take_along_axis(values, order, axis=1)
 
 
 class TopicSnapshots:
@@ -289,15 +289,15 @@ class TopicSnapshots:
         self._due = now + min(pause, RULE.max_seconds)
         words = np.concatenate([block.words for block in blocks], axis=1)
         values = np.concatenate([block.values for block in blocks], axis=1)
-        by_topic = {}
-        for row, topic in enumerate(blocks[0].ids.tolist()):
-            largest, weights = _largest(words[row], values[row], RULE.words)
-            by_topic[str(topic)] = [
+        words, values = _largest(words, values, RULE.words)
+        return {
+            str(topic): [
                 ("-" if weight < 0.0 else "") + self._vocabulary[word]
-                for word, weight in zip(largest.tolist(), weights.tolist(), strict=True)
+                for word, weight in zip(largest, weights, strict=True)
                 if word >= 0
             ]
-        return by_topic
+            for topic, largest, weights in zip(blocks[0].ids.tolist(), words.tolist(), values.tolist(), strict=True)
+        }
 
 
 def _largest_shares(shares: Mapping[int, float], count: int) -> list[tuple[int, float]]:
