@@ -158,6 +158,13 @@ def test_ensemble__gets_members_with_enough_iterations():
     assert plan.plan(1e4, 1.0) == (8, 200)
 
 
+def test_scores_of_samples__are_left_out():
+    sampled = {"event": "iteration", "iteration": 1, "score": -6.0, "documents_share": 0.25}
+    whole = {"event": "iteration", "iteration": 2, "score": -7.0}
+    unscored = {"event": "iteration", "iteration": 3}
+    assert fits.scored_events([{"event": "begin"}, sampled, whole, unscored]) == [whole]
+
+
 def test_summaries__are_medians_over_rounds(found):
     ours, tomotopy, topica, *_ = summaries(found)
     assert ours.curve() == [(1.5, -8.0), (3.0, -7.0), (4.5, -6.0)]

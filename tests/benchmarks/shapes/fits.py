@@ -147,8 +147,7 @@ class Setting:
 
     def _family(self, cell):
         run, seen, events = self._fit(cell, {"iterations": cell.contestant.iterations, **cell.contestant.options})
-        scored = [event for event in events if event["event"] == "iteration" and "score" in event]
-        points = _points(scored, "iteration", "elapsed")
+        points = _points(scored_events(events), "iteration", "elapsed")
         record = {"points": points, "iterations": points[-1]["iteration"] if points else None}
         sweeps = [_work(event) for event in events if event["event"] == "iteration"]
         # The second half of the iterations, whose responsibilities are no longer those of the first sweeps.
@@ -208,6 +207,15 @@ def _work(event):
     """Return the seconds of an iteration's sweeps, sums and updates, without its scoring."""
     seconds = event.get("seconds", {})
     return sum(value for name, value in seconds.items() if name != "score")
+
+
+def scored_events(events):
+    """Return the events of a fit that have a score of all documents.
+
+    While a fit grows, scores are of the held-out tokens of a sample, by which no peer is scored.
+    """
+    scored = [event for event in events if event["event"] == "iteration" and "score" in event]
+    return [event for event in scored if "documents_share" not in event]
 
 
 def _points(lines, iteration, seconds):
