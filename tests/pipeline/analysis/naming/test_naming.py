@@ -178,7 +178,9 @@ def test_commands_without_an_end__are_ended_with_what_they_have_started(run, tmp
     assert name_topics(run, command_line, notice=said.append) == {}
     assert len(said) == 3
     assert all(fault in text for text in said)
-    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "600"]]
+    # A process that is killed is gone a little later.
+    left = [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "600"]]
+    assert not psutil.wait_procs(left, timeout=10)[1]
 
 
 def test_texts_without_a_namer__are_refused(run, capsys):
