@@ -27,7 +27,7 @@ Samples: TypeAlias = tuple[tuple[int, int], ...]
 class GrowthRule:
     """Stages of a fit that grows, and the corpora that are large enough; measured on the page "Growing data"."""
 
-    plans: tuple[Samples, ...] = (((8, 12), (4, 6), (2, 4)), ((4, 8), (2, 5)))
+    plans: tuple[Samples, ...] = (((8, 12), (4, 6), (2, 4)), ((4, 12), (2, 8)))
     """Samples of each plan; the first plan whose first sample is large enough is taken."""
     min_documents: int = 2
     """Documents for each topic that the first sample has, at least."""

@@ -228,7 +228,7 @@ def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) 
         "topic_plain": None if weights is None else np.zeros(options.topics),
         "first_weights": None if weights is None else weights.weights,
         "first_means": None if weights is None else weights.means,
-        "held": None if search is None else cooling.held_tokens(summary, stream.seed),
+        "held": cooling.held_tokens(summary, stream.seed) if search and search.cooling_step else None,
         "cooling": search,
     }
 

@@ -31,10 +31,10 @@ class CoolingSchedule:
 
     start: float = 0.8
     """Power in the first sweeps."""
-    hold: int = 4
-    """Sweeps over all documents with this power."""
-    hold_started: int = 12
-    """The same where documents have a start: scores rise for longer, as their topics are chosen for the first time."""
+    hold: int = 16
+    """Sweeps with this power: before topics have formed, scores rise at any power."""
+    hold_grown: int = 4
+    """The same where topics have formed on samples, in sweeps over all documents."""
     lowest: float = 0.6
     """Smallest power."""
     step: float = 0.01
@@ -44,7 +44,9 @@ class CoolingSchedule:
     last: float = 0.7
     """Share of the iterations over all documents after which held-out tokens count again."""
     min_iterations: int = 30
-    """Iterations of a fit that searches, at least."""
+    """Iterations over all documents of a fit that searches, at least."""
+    short_power: float = 0.85
+    """Power of shorter fits: the best one on news and blog entries, between those of reviews and of papers."""
     min_tokens: float = 20_000.0
     """Tokens of a corpus whose fits search, at least: `max_held` of them still tell powers apart."""
     held_tokens: float = 20_000.0
@@ -61,15 +63,14 @@ SCHEDULE = CoolingSchedule()
 
 
 def initial_state(summary: Summary) -> CoolingState | None:
-    """Return the state before the search; None where a fit is too short, or its corpus too small, for one."""
-    short = summary.iterations - summary.growing < SCHEDULE.min_iterations or summary.tokens < SCHEDULE.min_tokens
-    if short or summary.warm or summary.stochastic:
+    """Return the state before the search, or of a fit too short for one; None where the corpus is too small."""
+    if summary.tokens < SCHEDULE.min_tokens or summary.warm or summary.stochastic or not summary.iterations:
         return None
     left = summary.iterations - summary.growing
-    hold = SCHEDULE.hold_started if summary.start else SCHEDULE.hold
+    searching, hold = left >= SCHEDULE.min_iterations, SCHEDULE.hold_grown if summary.growing else SCHEDULE.hold
     return CoolingState(
-        cooling_power=SCHEDULE.start,
-        cooling_step=max(SCHEDULE.step, SCHEDULE.pace / left),
+        cooling_power=SCHEDULE.start if searching else SCHEDULE.short_power,
+        cooling_step=max(SCHEDULE.step, SCHEDULE.pace / left) if searching else 0.0,
         # Documents that join score low at first, so that scores of other iterations could not be compared.
         cooling_first=summary.growing + hold,
         cooling_last=summary.growing + int(SCHEDULE.last * left),

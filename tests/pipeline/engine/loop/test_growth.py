@@ -246,7 +246,7 @@ def test_large_corpora__begin_on_an_eighth():
 
 def test_few_iterations__have_fewer_stages():
     assert [every for _, every in planned_growth(inputs(complete_by=65), "auto").stages] == [4, 2, 1]
-    assert planned_growth(inputs(complete_by=38), "auto") is None
+    assert planned_growth(inputs(complete_by=59), "auto") is None
 
 
 def test_the_first_sample__has_documents_and_tokens_for_each_topic():
@@ -265,7 +265,7 @@ def test_the_first_sample__has_documents_and_tokens_for_each_topic():
         ({"family": "gibbs-lda", "options": {"topics": 5}}, "family 'gibbs-lda' sweeps all documents"),
         ({"stochastic": True}, "sweeps minibatches"),
         ({"warm": True}, "a warm start has topics already"),
-        ({"complete_by": 38}, "expected at least 39 iterations before the first saved state, found 38"),
+        ({"complete_by": 59}, "expected at least 60 iterations before the first saved state, found 59"),
     ],
 )
 def test_other_fits__sweep_all_documents(changes, text):

@@ -98,7 +98,7 @@ def test_scores_that_rise_as_topics_converge__lead_no_higher_than_the_best_power
 
 def test_a_search_in_a_growing_fit__begins_when_all_documents_have_joined():
     state, schedule = state_before_search(200, growing=60), cooling.SCHEDULE
-    for _ in range(60 + schedule.hold):
+    for _ in range(60 + schedule.hold_grown):
         state = stepped(state, -7.0)
         assert state.cooling.cooling_power == schedule.start
     assert stepped(state, -7.0).cooling.cooling_power > schedule.start
@@ -111,6 +111,13 @@ def test_fits_that_are_short_or_small__search_for_no_power(iterations, tokens, s
     state = state_before_search(iterations, tokens)
     assert state.searching == searching
     assert (state.held is not None) == searching
+
+
+@pytest.mark.parametrize(("tokens", "power"), [(10**6, cooling.SCHEDULE.short_power), (999, None)])
+def test_short_fits__keep_one_power(tokens, power):
+    state = state_before_search(20, tokens)
+    assert (None if state.cooling is None else state.cooling.cooling_power) == power
+    assert stepped(state, -7.0).cooling == state.cooling
 
 
 @pytest.mark.parametrize("options", [{}, {"topics": 140}, {"learn": ("asymmetric-alpha", "beta")}], ids=str)
