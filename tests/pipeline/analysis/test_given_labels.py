@@ -300,13 +300,10 @@ def test_prediction__overwrites_nothing_and_takes_documents_without_labels(place
 
 
 def test_a_corpus_that_counts_more_documents_than_it_has__is_refused_at_once(place, tmp_path):
-    def change(record):
-        more = MAX_SHARD_DOCUMENTS - record["shards"][0]["documents"]
-        record["documents"] += more
-        record["shards"][0]["documents"] += more
-
     corpus = shutil.copytree(place / "unseen", tmp_path / "unseen")
-    rewrite_manifest(corpus, change)
+    more = MAX_SHARD_DOCUMENTS - Corpus(corpus).manifest.shards[0].documents
+    for counted in (lambda record: record, lambda record: record["shards"][0]):
+        rewrite_manifest(corpus, lambda record, of=counted: of(record).update(documents=of(record)["documents"] + more))
     with pytest.raises(DamagedError, match="documents"):
         predict(place / "plda", corpus, tmp_path / "out", field="kind", workers=1)
     rewrite_manifest(corpus, lambda record: record["shards"][0].update(documents=MAX_SHARD_DOCUMENTS + 1))
