@@ -294,6 +294,10 @@ def received(result: Delta | Swept) -> Delta:
     return _deltas([result])[0]
 
 
+def prefetch(blocks: Sequence[Block]) -> None:
+    """Do nothing; blocks have come to the worker that runs this task, for the tasks after it."""
+
+
 def fold(model: AnyShardModel, block: Block, deltas: Sequence[Delta | Swept], global_state: GlobalState) -> Block:
     """Return a block of the vocabulary after deltas, the root of the reduction's tree; other sums are passed on."""
     began = time.perf_counter()

@@ -1,36 +1,44 @@
 """Shared memory between the workers of a local cluster, through which large arrays pass instead of through TLS.
 
 In each iteration the workers of one machine exchange rows and deltas of tens of megabytes. Of 30 MB, encryption and
-sockets take about 130 ms, a copy into memory that the receiver maps takes 17 ms.
+sockets take about 130 ms, a copy into memory that the receiver reads takes 6 ms.
 
 The frames of a large message are written to an anonymous file (memfd_create(2)). The connection carries its place:
 process, descriptor and a random name. The receiver opens it under /proc, which the system permits to no other user, and
-maps it. No folder has a name of it. The system frees the memory once neither process has it open, also after SIGKILL.
-Workers agree on this as they connect: each must be able to open a file of the other. Otherwise all goes through TLS.
+reads it into memory of its own (`workers.arrays.buffer_pool`). No folder has a name of it. The system frees the memory
+once no process has it open, also after SIGKILL. A file that was read waits for the next message, as fresh memory takes
+longer than the copy. Workers agree on this as they connect: each must be able to open a file of the other. Otherwise
+all goes through TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import mmap
 import os
 import secrets
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 from distributed.comm.core import CommClosedError
 from distributed.comm.tcp import TLS, TLSConnector, TLSListener
 from distributed.comm.utils import from_frames, to_frames
 from distributed.sizeof import safe_sizeof
 from distributed.utils import ensure_memoryview, offload
 
+from collapsium.workers.arrays import buffer_pool as buffers
+
 KEY = "collapsium-shared-memory"
 """Key of messages that are places of shared memory, and of the handshake's entry."""
+
+UNREAD, READ = b"\0", b"\1"
+"""First byte of a file, which the receiver sets."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,13 @@ class SharingRule:
     """Bytes of which a frame's place is a multiple, as compiled kernels load fastest within a cache line."""
 
     poll: float = 0.005
-    """Seconds between two looks of the sender for whether the receiver has mapped the memory."""
+    """Seconds between two looks of the sender for whether the receiver has read the memory."""
+
+    max_ratio: float = 2.0
+    """The larger of a message and the file that it takes is at most this many times as large as the other."""
+
+    waiting_files: int = 2
+    """Files of a process that wait to be written again: rows for sweeps and rows for scores travel together."""
 
     bytes_at_once: int = 1 << 30
     """Bytes of a call of the system: it takes less than 2 GiB."""
@@ -63,7 +77,7 @@ class Place(NamedTuple):
 
     @property
     def starts(self) -> list[int]:
-        """First byte of each frame, and the file's size; byte 0 is set once the receiver has mapped the file."""
+        """First byte of each frame, and the file's size; byte 0 is set once the receiver has read the file."""
         rounded = (-(-size // RULE.alignment) * RULE.alignment for size in self.sizes)
         return list(accumulate(rounded, initial=RULE.alignment))
 
@@ -104,11 +118,41 @@ def is_reachable(place: object) -> bool:
     return True
 
 
+class _Files:
+    """Files of this process that were read and wait to be written again."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Place] = []
+        # Messages are written in threads beside the event loop.
+        self._lock = threading.Lock()
+
+    def take(self, sizes: Sequence[int]) -> Place:
+        """Return a file for frames of some sizes in bytes: one that waits and is about as large, or a new one."""
+        needed = Place(0, 0, "", tuple(sizes)).starts[-1]
+        with self._lock:
+            for number, place in enumerate(self._waiting):
+                size = place.starts[-1]
+                if max(size, needed) <= RULE.max_ratio * min(size, needed):
+                    return self._waiting.pop(number)._replace(sizes=tuple(sizes))
+        return create_file(sizes)
+
+    def give(self, place: Place) -> None:
+        """Have a file wait, and close those that have waited longest where they are too many or memory is short."""
+        with self._lock:
+            self._waiting.append(place)
+            while len(self._waiting) > (0 if buffers.pool.lean else RULE.waiting_files):
+                os.close(self._waiting.pop(0).descriptor)
+
+
+_files = _Files()
+
+
 def write_frames(frames: Sequence[memoryview]) -> Place:
-    """Write frames to a new file; raises `OSError` where memory is short."""
-    place = create_file([frame.nbytes for frame in frames])
+    """Write frames to a file; raises `OSError` where memory is short."""
+    place = _files.take([frame.nbytes for frame in frames])
     try:
         os.ftruncate(place.descriptor, place.starts[-1])
+        os.pwrite(place.descriptor, UNREAD, 0)
         for frame, start in zip(frames, place.starts, strict=False):
             written = 0
             while written < frame.nbytes:
@@ -120,17 +164,25 @@ def write_frames(frames: Sequence[memoryview]) -> Place:
     return place
 
 
-def map_frames(place: Place) -> list[memoryview]:
-    """Return the frames of a file as writable memory, which is freed with the last array that refers to it."""
+def read_frames(place: Place) -> list[memoryview]:
+    """Return the frames of a file as writable memory of this process; its owner may then write it again."""
     descriptor, starts = open_file(place), place.starts
     try:
-        # All pages at once: one by one they take longer than the copy.
-        mapped = mmap.mmap(descriptor, starts[-1], flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        # What no frame takes at the beginning of the file leaves room to align the first one.
+        memory = buffers.empty(starts[-1], np.uint8)
+        shift, view = -memory.ctypes.data % RULE.alignment - RULE.alignment, memory.data
+        frames = [view[start + shift : start + shift + size] for start, size in zip(starts, place.sizes, strict=False)]
+        for frame, start in zip(frames, starts, strict=False):
+            read = 0
+            while read < frame.nbytes:
+                count = os.preadv(descriptor, [frame[read : read + RULE.bytes_at_once]], start + read)
+                if not count:
+                    raise OSError(f"the shared memory {place.name} is shorter than its frames")
+                read += count
+        os.pwrite(descriptor, READ, 0)
     finally:
         os.close(descriptor)
-    mapped[0] = 1
-    view = memoryview(mapped)
-    return [view[start : start + size] for start, size in zip(starts, place.sizes, strict=False)]
+    return frames
 
 
 class SharedMemoryTLS(TLS):  # type: ignore[misc]
@@ -165,16 +217,18 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
             place = await offload(write_frames, views)
         except OSError:
             return cast(int, await super().write(msg, serializers=serializers, on_error=on_error))
-        self._close_when_mapped(place.descriptor)
+        self._give_when_read(place)
         await super().write({KEY: place})
         return sum(place.sizes)
 
-    def _close_when_mapped(self, descriptor: int) -> None:
-        """Close a file once the receiver has mapped it or is gone."""
-        if self.closed() or os.pread(descriptor, 1, 0) != b"\0":
-            os.close(descriptor)
+    def _give_when_read(self, place: Place) -> None:
+        """Let a file wait for another message once the receiver has read it; close it if the receiver is gone."""
+        if os.pread(place.descriptor, 1, 0) == READ:
+            _files.give(place)
+        elif self.closed():
+            os.close(place.descriptor)
         else:
-            asyncio.get_running_loop().call_later(RULE.poll, self._close_when_mapped, descriptor)
+            asyncio.get_running_loop().call_later(RULE.poll, self._give_when_read, place)
 
     async def read(self, deserializers: Any = None) -> Any:
         """Return the next message."""
@@ -182,7 +236,7 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
         if not isinstance(msg, dict) or KEY not in msg or len(msg) > 1:
             return msg
         try:
-            frames = await offload(map_frames, Place(*msg[KEY]))
+            frames = await offload(read_frames, Place(*msg[KEY]))
         except OSError as error:
             self.abort()
             raise CommClosedError(str(error)) from error

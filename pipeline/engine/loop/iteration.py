@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,34 @@ BlockPart = tuple[int, int, bool] | None  # part of a delta that concerns a bloc
 Summand = Future[Delta] | Future[tasks.Swept]
 
 
+class Due(NamedTuple):
+    """Uses of the rows of blocks after a round."""
+
+    swept: bool = True
+    """Whether sweeps follow."""
+    scored: bool = False
+    """Whether held-out tokens are scored."""
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """Submitted rows of all blocks.
+
+    Attributes
+    ----------
+    swept : list of futures
+        Those that sweeps see; empty where none follows.
+    scored : list of futures
+        Those that score held-out tokens; empty where scores are not due.
+    prefetched : list of futures
+        Tasks by which the rows come to other homes. A task that nobody holds is not run.
+    """
+
+    swept: list[Future[tasks.Block]] = field(default_factory=list)
+    scored: list[Future[tasks.Block]] = field(default_factory=list)
+    prefetched: list[Future[None]] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Round:
     """A submitted round of sweeps.
@@ -34,16 +64,41 @@ class Round:
         The blocks of the vocabulary, with the deltas folded in.
     statistics : list of futures
         What the update of the global state takes, from each block.
+    rows : BlockRows
+        Rows of the blocks.
     """
 
     swept: list[Future[tasks.Swept]]
     blocks: list[Future[tasks.Block]]
     statistics: list[Future[Delta]]
+    rows: BlockRows
 
 
-def iterate(
-    problem: Problem, executor: Executor, state: State, submitted: Round | None
-) -> tuple[State, Delta, dict[str, float], float]:
+class Iterated(NamedTuple):
+    """Result of an iteration.
+
+    Attributes
+    ----------
+    state : State
+        The state after the iteration.
+    rows : BlockRows
+        Rows of its blocks.
+    statistics : Delta
+        Those of the last round.
+    figures : dict of str to float
+        The family's hyperparameters and, where it has one, the ``objective``.
+    seconds : float
+        Time that the updates on the driver took.
+    """
+
+    state: State
+    rows: BlockRows
+    statistics: Delta
+    figures: dict[str, float]
+    seconds: float
+
+
+def iterate(problem: Problem, executor: Executor, state: State, submitted: Round | None, due: Due) -> Iterated:
     """Run one iteration, of as many rounds of sweeps as the family needs.
 
     Parameters
@@ -56,17 +111,13 @@ def iterate(
         The state before the iteration.
     submitted : Round or None
         The first round, if it was submitted ahead.
+    due : Due
+        Uses of the rows after the iteration.
 
     Returns
     -------
-    state : State
-        The state after the iteration.
-    statistics : Delta
-        Those of the last round.
-    figures : dict of str to float
-        The family's hyperparameters and, where it has one, the ``objective``.
-    seconds : float
-        Time that the updates on the driver took.
+    Iterated
+        The state after the iteration, and what is known of it.
 
     Raises
     ------
@@ -74,8 +125,10 @@ def iterate(
         The global state is no longer finite.
     """
     seconds, rounds, iteration = 0.0, 0, state.iteration + 1
+    rows: BlockRows | None = None
     while True:
-        current = submitted or submit_round(problem, executor, state, rounds)
+        current = submitted or submit_round(problem, executor, state, due, rounds, rows)
+        rows = current.rows
         statistics, submitted = Delta(), None
         for part in executor.collect(current.statistics):
             statistics = statistics + part
@@ -88,25 +141,54 @@ def iterate(
         rounds += 1
         if not problem.family.needs_another_round(updated):
             state = State(iteration, updated, current.blocks, current.swept)
-            return state, statistics, {**figures, **problem.family.figures(updated)}, seconds
+            return Iterated(state, rows, statistics, {**figures, **problem.family.figures(updated)}, seconds)
         # A further round belongs to the same iteration, and its sweeps follow the iteration before.
         state = State(iteration - 1, updated, current.blocks, current.swept)
 
 
-def submit_shown(problem: Problem, executor: Executor, state: State) -> list[Future[tasks.Block]]:
-    """Submit the rows that sweeps see, of all blocks."""
-    return [
-        executor.submit(tasks.swept_rows, block, home=problem.block_home(number, executor.homes))
-        for number, block in enumerate(state.blocks)
+def submit_rows(problem: Problem, executor: Executor, blocks: list[Future[tasks.Block]], due: Due) -> BlockRows:
+    """Submit the rows of blocks for their uses, and the tasks by which they come to other homes.
+
+    A worker fetches the rows that a task needs before it runs it. Scores and sweeps are submitted once the driver has
+    updated the global state; until then the rows have come.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    executor : Executor
+        Runs the tasks.
+    blocks : list of futures
+        The blocks of the vocabulary.
+    due : Due
+        Uses of the rows.
+
+    Returns
+    -------
+    BlockRows
+        The submitted rows.
+    """
+    homes = [problem.block_home(number, executor.homes) for number in range(len(blocks))]
+
+    def submit(task: Callable[[tasks.Block], tasks.Block]) -> list[Future[tasks.Block]]:
+        return [executor.submit(task, block, home=home) for block, home in zip(blocks, homes, strict=True)]
+
+    scored = submit(tasks.scored_rows) if due.scored and problem.heldout else []
+    swept = submit(tasks.swept_rows) if due.swept else []
+    others = [home for home in _shard_homes(problem, executor) if {home} != set(homes)]
+    prefetched = [
+        executor.submit(tasks.prefetch, rows, home=home) for rows in (scored, swept) if rows for home in others
     ]
+    return BlockRows(swept, scored, prefetched)
 
 
 def submit_round(
     problem: Problem,
     executor: Executor,
     state: State,
+    due: Due,
     number: int = 0,
-    shown: list[Future[tasks.Block]] | None = None,
+    rows: BlockRows | None = None,
 ) -> Round:
     """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks.
 
@@ -118,10 +200,12 @@ def submit_round(
         Runs the tasks.
     state : State
         The state before the round.
+    due : Due
+        Uses of the rows after the round.
     number : int, optional
         Number of the round in its iteration.
-    shown : list of futures, optional
-        Result of `submit_shown`, if it was submitted before.
+    rows : BlockRows, optional
+        Rows of the state's blocks, if they were submitted before.
 
     Returns
     -------
@@ -131,9 +215,10 @@ def submit_round(
     purpose = _purpose("sweep", number) if state.swept else "start"
     stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
     sample = problem.sample(state.iteration + 1, number)
-    shown = submit_shown(problem, executor, state) if shown is None else shown
+    shown = rows.swept if rows is not None and rows.swept else submit_rows(problem, executor, state.blocks, Due()).swept
     swept, blocks = _submit_sweeps(problem, executor, state, shown, stream, sample)
-    return Round(swept, blocks, [executor.submit(tasks.block_sums, block) for block in blocks])
+    statistics = [executor.submit(tasks.block_sums, block) for block in blocks]
+    return Round(swept, blocks, statistics, submit_rows(problem, executor, blocks, due))
 
 
 def require_finite(arrays: Arrays, iteration: int) -> None:
@@ -279,6 +364,11 @@ def _picked(
         executor.submit(tasks.delta_part, result, part, home=_home(problem, executor, first + offset))
         for offset, result in enumerate(swept)
     ]
+
+
+def _shard_homes(problem: Problem, executor: Executor) -> list[int]:
+    """Return the homes of all shards."""
+    return sorted({_home(problem, executor, number) for number in range(len(problem.shards))})
 
 
 def _home(problem: Problem, executor: Executor, number: int) -> int:

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, PREFIX, SCORE, Windows
-from collapsium.pipeline.engine.loop.iteration import Round, iterate, require_finite, submit_round, submit_shown
-from collapsium.pipeline.engine.loop.scoring import mean_score, submit_scored, submit_scores
+from collapsium.pipeline.engine.loop.iteration import Due, Round, iterate, require_finite, submit_round, submit_rows
+from collapsium.pipeline.engine.loop.scoring import mean_score, submit_scores
 from collapsium.pipeline.engine.loop.timing import shard_times, worker_seconds
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots, TopWords
 from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, NoCheckpoints
@@ -164,23 +164,26 @@ class Loop:
         state, progress, restored = self.take_state()
         if progress is None:
             ahead, self._submitted = self._submitted, None
-            before = state.global_state
-            state, statistics, figures, seconds = iterate(self.problem, self.executor, state, ahead)
-            shown, scores = self._submit_rows_and_scores(state)
+            before, due = state.global_state, self._due(state.iteration + 1)
+            state, rows, statistics, figures, seconds = iterate(self.problem, self.executor, state, ahead, due)
+            del ahead
+            scores = submit_scores(self.problem, self.executor, state, rows.scored) if due.scored else []
             progress = self.progress_of(state, before, statistics, figures, seconds)
             swept, state = state, self.checkpointer.save_if_due(Snapshot(state, progress, self.history()))
-            if state is not swept and shown:
+            if state is not swept:
                 # After a checkpoint the rows are those that are read from it, so that no history stays in memory.
-                shown = submit_shown(self.problem, self.executor, state)
+                rows = submit_rows(self.problem, self.executor, state.blocks, due._replace(scored=False))
             del swept
         else:
-            shown, scores = self._submit_rows_and_scores(state)
+            due = self._due(state.iteration)
+            rows = submit_rows(self.problem, self.executor, state.blocks, due)
+            scores = submit_scores(self.problem, self.executor, state, rows.scored) if due.scored else []
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
         # come after the fetching of words, for which the report of this iteration would else wait.
-        last = self._is_last(state)
-        words = self.submit_words(state, progress, last=last)
-        if not last:
-            self._submitted = submit_round(self.problem, self.executor, state, shown=shown)
+        words = self.submit_words(state, progress, last=not due.swept)
+        if due.swept:
+            after = self._due(state.iteration + 1)
+            self._submitted = submit_round(self.problem, self.executor, state, after, rows=rows)
         submitted: list[Future[tasks.Score | TopWords]] = [*scores, *words]
         results = self.executor.collect(submitted)
         progress = self.finished_progress(
@@ -191,7 +194,7 @@ class Loop:
         )
         if progress.score is None and self.stop_reason(state, progress):
             # The last iteration is always scored.
-            last_scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
+            last_scores = self.executor.collect(self.submit_scores(state))
             progress = replace(progress, score=mean_score(last_scores))
         self.state = state
         return progress
@@ -246,20 +249,15 @@ class Loop:
             self._windows.add(progress.iteration, figures)
         return self._windows
 
-    def _is_last(self, state: State) -> bool:
-        """Return true where no sweep is planned after a state."""
-        return state.iteration >= self.limits.sweeps
+    def _due(self, iteration: int) -> Due:
+        """Return the uses of the rows after an iteration."""
+        every, planned = self.limits.score_every or 1, self.limits.sweeps
+        return Due(iteration < planned, iteration > 0 and (iteration % every == 0 or iteration == planned))
 
-    def _submit_rows_and_scores(self, state: State) -> tuple[list[Future[tasks.Block]], list[Future[tasks.Score]]]:
-        """Submit the rows that the next sweeps see, and the scores where they are due.
-
-        Rows come before scores, so that they travel to the other workers while these score.
-        """
-        iteration, every = state.iteration, self.limits.score_every or 1
-        due = iteration > 0 and (iteration % every == 0 or iteration == self.limits.sweeps)
-        scored = submit_scored(self.problem, self.executor, state) if due else []
-        shown = [] if self._is_last(state) else submit_shown(self.problem, self.executor, state)
-        return shown, submit_scores(self.problem, self.executor, state, scored) if due else []
+    def submit_scores(self, state: State) -> list[Future[tasks.Score]]:
+        """Submit the scoring of a state; nothing where nothing is held out."""
+        rows = submit_rows(self.problem, self.executor, state.blocks, Due(swept=False, scored=True))
+        return submit_scores(self.problem, self.executor, state, rows.scored)
 
     def submit_words(self, state: State, progress: Progress, *, last: bool) -> list[Future[TopWords]]:
         """Submit the fetching of the topics' top words, where it is due."""

@@ -10,26 +10,17 @@ from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.workers import tasks
 
 
-def submit_scored(problem: Problem, executor: Executor, state: State) -> list[Future[tasks.Block]]:
-    """Submit the rows that score held-out tokens, of all blocks; none where nothing is held out."""
-    return [
-        executor.submit(tasks.scored_rows, block, home=problem.block_home(number, executor.homes))
-        for number, block in enumerate(state.blocks if problem.heldout else [])
-    ]
-
-
 def submit_scores(
-    problem: Problem, executor: Executor, state: State, scored: list[Future[tasks.Block]] | None = None
+    problem: Problem, executor: Executor, state: State, scored: list[Future[tasks.Block]]
 ) -> list[Future[tasks.Score]]:
-    """Submit the scoring of the held-out pairs, a task a shard; `scored` is the result of `submit_scored`, if known."""
-    blocks = submit_scored(problem, executor, state) if scored is None else scored
+    """Submit the scoring of the held-out pairs by the rows of all blocks, a task a shard."""
     return [
         executor.submit(
             tasks.score,
             problem.shard_model,
             heldout,
             state.swept[number],
-            blocks,
+            scored,
             state.global_state,
             problem.sample(state.iteration),
             home=problem.home(number, executor.homes),

@@ -13,7 +13,6 @@ from itertools import accumulate, pairwise
 
 from collapsium.pipeline.engine.loop.iteration import require_finite
 from collapsium.pipeline.engine.loop.loop import Loop
-from collapsium.pipeline.engine.loop.scoring import submit_scores
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots
 from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, NoCheckpoints
 from collapsium.pipeline.engine.setup.limits import Limits
@@ -122,7 +121,7 @@ class StochasticLoop(Loop):
         due = state.iteration % every == 0 if every else state.iteration in self._pass_ends
         if self.problem.heldout and (due or state.iteration == self._last):
             state = folded_in(self.problem, self.executor, state)
-            scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
+            scores = self.executor.collect(self.submit_scores(state))
             self.checkpointer.hold(Snapshot(state, progress, self.history()))
         submitted = self.submit_words(state, progress, last=state.iteration == self._last)
         words = self.executor.collect(submitted) if submitted else []

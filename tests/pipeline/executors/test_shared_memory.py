@@ -25,6 +25,16 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def files(monkeypatch):
+    """The files of this process, none of which waits."""
+    files = shared._Files()
+    monkeypatch.setattr(shared, "_files", files)
+    yield files
+    for place in files._waiting:
+        os.close(place.descriptor)
+
+
 def shared_files():
     """Descriptors of files with frames that this process has open."""
     found = []
@@ -37,24 +47,55 @@ def shared_files():
     return found
 
 
-def shared_mappings():
-    return sum("/memfd:collapsium-" in line for line in Path("/proc/self/maps").read_text().splitlines())
-
-
 @given(st.lists(st.binary(max_size=200)), st.integers(1, 64))
-def test_frames__are_mapped_as_they_were_written(frames, bytes_at_once):
+def test_frames__are_read_as_they_were_written(frames, bytes_at_once):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared, "RULE", replace(shared.RULE, bytes_at_once=bytes_at_once))
         place = shared.write_frames([memoryview(frame) for frame in frames])
-        mapped = shared.map_frames(place)
-    assert os.pread(place.descriptor, 1, 0) == b"\1"
+        assert os.pread(place.descriptor, 1, 0) == shared.UNREAD
+        views = shared.read_frames(place)
+    assert os.pread(place.descriptor, 1, 0) == shared.READ
     os.close(place.descriptor)
-    assert [bytes(view) for view in mapped] == frames
-    assert not any(view.readonly for view in mapped)
-    addresses = [np.frombuffer(view, np.uint8).ctypes.data for view in mapped if view.nbytes]
+    assert [bytes(view) for view in views] == frames
+    assert not any(view.readonly for view in views)
+    addresses = [np.frombuffer(view, np.uint8).ctypes.data for view in views if view.nbytes]
     assert all(address % shared.RULE.alignment == 0 for address in addresses)
-    del mapped
-    assert shared_mappings() == 0
+
+
+def read(frames):
+    """Write frames to a file, read them, and have the file wait; return its name, size, and what was read."""
+    place = shared.write_frames([memoryview(frame) for frame in frames])
+    views = shared.read_frames(place)
+    size = os.fstat(place.descriptor).st_size
+    shared._files.give(place)
+    return place.name, size, [bytes(view) for view in views]
+
+
+def test_a_file_that_was_read__is_written_again_by_messages_about_as_large():
+    first, _, _ = read([b"a" * 1000])
+    again, size, views = read([b"b" * 500, b"c" * 700])
+    assert again == first
+    assert views == [b"b" * 500, b"c" * 700]
+    assert size == shared.Place(0, 0, "", (500, 700)).starts[-1]
+    assert read([b"d" * 10])[0] != first
+    assert read([b"e" * 10_000])[0] != first
+
+
+def test_files_that_wait__are_few_and_none_where_memory_is_short(files, monkeypatch):
+    for size in (1000, 10_000, 100_000):
+        read([b"a" * size])
+    assert [place.sizes for place in files._waiting] == [(10_000,), (100_000,)]
+    assert len(shared_files()) == 2
+    monkeypatch.setattr(shared.buffers.pool, "lean", True)
+    read([b"a" * 10_000])
+    assert shared_files() == []
+
+
+def test_a_file_that_is_too_short__is_an_error():
+    place = shared.write_frames([memoryview(b"abc")])
+    with pytest.raises(OSError, match="shorter than its frames"):
+        shared.read_frames(place._replace(sizes=(100,)))
+    os.close(place.descriptor)
 
 
 def test_a_file_that_is_closed_or_another_now__is_not_opened():
@@ -88,13 +129,11 @@ async def exchanged(message, before=None):
             before(comm)
         await comm.write({"data": to_serialize(message)})
         result = (await comm.read())["data"]
-        # The other end closes its file a moment after this one has mapped it.
+        # The other end looks a moment later that this one has read its file.
         await asyncio.sleep(5 * shared.RULE.poll)
-        held = shared_files()
         await comm.close()
     return (
         result,
-        held,
         [end.handshake_options[shared.KEY] for end in (comm, *ends) if shared.KEY in end.handshake_options],
     )
 
@@ -115,31 +154,31 @@ def assert_same(result):
         assert result[name].flags.writeable
 
 
-def test_large_messages__pass_through_shared_memory_that_goes_with_the_arrays(sharing):
-    result, held, agreed = asyncio.run(exchanged(ARRAYS))
+def test_large_messages__pass_through_shared_memory(sharing, files):
+    result, agreed = asyncio.run(exchanged(ARRAYS))
     assert agreed == [True, True]
     assert_same(result)
-    assert shared_mappings() == 1
-    # A mapping of Python's has a descriptor of its own.
-    assert len(held) == 1
-    del result
-    assert shared_mappings() == 0
-    assert shared_files() == []
+    # Of a message there and one back, both ends being in this process.
+    assert len(files._waiting) == len(shared_files()) == 2
+    other, _ = asyncio.run(exchanged({**ARRAYS, "large": -ARRAYS["large"]}))
+    np.testing.assert_array_equal(other["large"], -ARRAYS["large"])
+    assert len(shared_files()) == 2
+    assert_same(result)
 
 
 def test_small_messages__pass_through_the_connection(sharing, monkeypatch):
     monkeypatch.setattr(shared, "write_frames", None)
-    result, _, agreed = asyncio.run(exchanged({**ARRAYS, "large": 1, "table": 2}))
+    result, agreed = asyncio.run(exchanged({**ARRAYS, "large": 1, "table": 2}))
     assert agreed == [True, True]
     np.testing.assert_array_equal(result["small"], ARRAYS["small"])
 
 
 def test_an_end_that_shares_no_memory__gets_all_through_the_connection(monkeypatch):
     monkeypatch.setattr(TLSListener, "comm_class", shared.SharedMemoryTLS)
-    result, _, agreed = asyncio.run(exchanged(ARRAYS))
+    result, agreed = asyncio.run(exchanged(ARRAYS))
     assert agreed == [False]
     assert_same(result)
-    assert shared_mappings() == 0
+    assert shared_files() == []
 
 
 @pytest.mark.parametrize("error", [OSError("memory is short"), AttributeError("memfd_create")])
@@ -150,7 +189,7 @@ def test_a_system_without_anonymous_files__sends_all_through_the_connection(shar
     shared.offer.cache_clear()
     monkeypatch.setattr(os, "memfd_create", create)
     try:
-        result, _, agreed = asyncio.run(exchanged(ARRAYS))
+        result, agreed = asyncio.run(exchanged(ARRAYS))
     finally:
         shared.offer.cache_clear()
     assert agreed == [False, False]
@@ -162,7 +201,7 @@ def test_memory_that_is_short__lets_a_message_pass_through_the_connection(sharin
         raise OSError("memory is short")
 
     monkeypatch.setattr(shared, "write_frames", write)
-    result, _, agreed = asyncio.run(exchanged(ARRAYS))
+    result, agreed = asyncio.run(exchanged(ARRAYS))
     assert agreed == [True, True]
     assert_same(result)
 
