@@ -345,16 +345,19 @@ def _with_seconds(delta: Delta, began: float) -> Delta:
 
 def score(
     model: AnyShardModel,
-    heldout: AnyShard | ShardOnDisk,
-    swept: Swept,
+    heldout: Sequence[AnyShard | ShardOnDisk],
+    swept: Sequence[Swept],
     blocks: Sequence[Block],
     global_state: GlobalState,
     sample: DocumentSample | None = None,
-) -> Score:
-    """Return the score of the held-out pairs of a shard's documents, or of a sample of them; vectors have none."""
-    pairs = cast(Shard, open_shard(heldout))
-    pairs = pairs if sample is None else sample.of(pairs)
-    return score_local(model, pairs, local_state(model, swept.local), blocks, global_state)
+) -> list[Score]:
+    """Return the scores of the held-out pairs of some shards' documents, or of a sample of them; vectors have none."""
+    scores = []
+    for shard, own in zip(heldout, swept, strict=True):
+        pairs = cast(Shard, open_shard(shard))
+        pairs = pairs if sample is None else sample.of(pairs)
+        scores.append(score_local(model, pairs, local_state(model, own.local), blocks, global_state))
+    return scores
 
 
 def score_local(

@@ -34,5 +34,6 @@ def test_settings__are_names_that_dask_knows():
 def test_settings__each_tell_why():
     lines = (DEPLOY / "dask.yaml").read_text(encoding="utf-8").splitlines()
     for name in ("work-stealing", "worker-ttl", "target", "pause", "terminate", "interval", "connect", "limit"):
-        (place,) = [number for number, line in enumerate(lines) if line.strip().startswith(f"{name}:")]
-        assert lines[place - 1].strip().startswith("# "), name
+        places = [number for number, line in enumerate(lines) if line.strip().startswith(f"{name}:")]
+        assert places, name
+        assert all(lines[place - 1].strip().startswith("# ") for place in places), name

@@ -180,22 +180,21 @@ class Loop:
             scores = submit_scores(self.problem, self.executor, state, rows.scored) if due.scored else []
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
         # come after the fetching of words, for which the report of this iteration would else wait.
-        words = self.submit_words(state, progress, last=not due.swept)
+        words = self.submit_words(state, progress, rows.scored, last=not due.swept)
         if due.swept:
             after = self._due(state.iteration + 1)
             self._submitted = submit_round(self.problem, self.executor, state, after, rows=rows)
-        submitted: list[Future[tasks.Score | TopWords]] = [*scores, *words]
+        submitted: list[Future[list[tasks.Score] | TopWords]] = [*scores, *words]
         results = self.executor.collect(submitted)
         progress = self.finished_progress(
             progress,
-            [result for result in results if isinstance(result, tasks.Score)],
+            [score for result in results if not isinstance(result, TopWords) for score in result],
             [result for result in results if isinstance(result, TopWords)],
             restored=restored,
         )
         if progress.score is None and self.stop_reason(state, progress):
             # The last iteration is always scored.
-            last_scores = self.executor.collect(self.submit_scores(state))
-            progress = replace(progress, score=mean_score(last_scores))
+            progress = replace(progress, score=mean_score(self.scores(state)))
         self.state = state
         return progress
 
@@ -254,16 +253,19 @@ class Loop:
         every, planned = self.limits.score_every or 1, self.limits.sweeps
         return Due(iteration < planned, iteration > 0 and (iteration % every == 0 or iteration == planned))
 
-    def submit_scores(self, state: State) -> list[Future[tasks.Score]]:
-        """Submit the scoring of a state; nothing where nothing is held out."""
+    def scores(self, state: State) -> list[tasks.Score]:
+        """Return the scores of a state's shards; none where nothing is held out."""
         rows = submit_rows(self.problem, self.executor, state.blocks, Due(swept=False, scored=True))
-        return submit_scores(self.problem, self.executor, state, rows.scored)
+        collected = self.executor.collect(submit_scores(self.problem, self.executor, state, rows.scored))
+        return [score for scores in collected for score in scores]
 
-    def submit_words(self, state: State, progress: Progress, *, last: bool) -> list[Future[TopWords]]:
+    def submit_words(
+        self, state: State, progress: Progress, scored: Sequence[Future[tasks.Block]] = (), *, last: bool
+    ) -> list[Future[TopWords]]:
         """Submit the fetching of the topics' top words, where it is due."""
         if self.snapshots is None:
             return []
-        return self.snapshots.submit(self.problem, self.executor, state, progress.topics, last=last)
+        return self.snapshots.submit(self.problem, self.executor, state, progress.topics, scored, last=last)
 
     def progress_of(
         self, state: State, before: GlobalState, statistics: Delta, figures: dict[str, float], updating: float

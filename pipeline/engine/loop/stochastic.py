@@ -121,7 +121,7 @@ class StochasticLoop(Loop):
         due = state.iteration % every == 0 if every else state.iteration in self._pass_ends
         if self.problem.heldout and (due or state.iteration == self._last):
             state = folded_in(self.problem, self.executor, state)
-            scores = self.executor.collect(self.submit_scores(state))
+            scores = self.scores(state)
             self.checkpointer.hold(Snapshot(state, progress, self.history()))
         submitted = self.submit_words(state, progress, last=state.iteration == self._last)
         words = self.executor.collect(submitted) if submitted else []

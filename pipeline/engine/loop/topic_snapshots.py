@@ -51,6 +51,8 @@ class SnapshotRule:
     """Least time between two fetches, as a share of the time of the run."""
     cells: int = 1 << 18
     """Numbers of a block that are read at a time: few enough to stay in a core's cache."""
+    task_cells: int = 1 << 21
+    """Numbers of a block for which another task is worth it: they take 10 ms, a task on a cluster 4 ms."""
 
 
 RULE = SnapshotRule()
@@ -106,9 +108,15 @@ def topic_sizes(name: str, model: AnyShardModel, global_state: GlobalState) -> t
 
 
 def top_words(
-    name: str, model: AnyShardModel, block: Block, global_state: GlobalState, ids: Sequence[int], count: int
+    name: str,
+    model: AnyShardModel,
+    block: Block,
+    global_state: GlobalState,
+    ids: Sequence[int],
+    count: int,
+    part: tuple[int, int] = (0, 1),
 ) -> TopWords:
-    """Return the top words of some topics in a block, which is read in pieces to take little memory.
+    """Return the top words of some topics in a part of a block, which is read in pieces to take little memory.
 
     Parameters
     ----------
@@ -124,19 +132,22 @@ def top_words(
         The topics.
     count : int
         Words of each topic.
+    part : tuple of (int, int), optional
+        Number of the part, and the number of parts that the block's words are divided into.
 
     Returns
     -------
     TopWords
-        Fewer words where the block has fewer.
+        Fewer words where the part has fewer.
     """
     began, family = time.perf_counter(), load_family(name)
     words = np.full((len(ids), count), -1, dtype=np.int64)
     values = np.zeros((len(ids), count))
     width = max((rows[:1].size for rows in block.rows.to_arrays().values()), default=1)
     step = max(RULE.cells // max(width, 1), 1)
-    for low in range(0, block.high - block.low, step):
-        rows = block.rows.of_words(slice(low, low + step), complete=True)
+    first, last = ((block.high - block.low) * number // part[1] for number in (part[0], part[0] + 1))
+    for low in range(first, last, step):
+        rows = block.rows.of_words(slice(low, min(low + step, last)), complete=True)
         topics = family.describe(model.finished_rows(rows, global_state), global_state, count)
         row_of = {topic: row for row, topic in enumerate(topics.ids.tolist())}
         known = np.array([number for number, topic in enumerate(ids) if topic in row_of], dtype=np.int64)
@@ -201,7 +212,14 @@ class TopicSnapshots:
         return {"active": active, "sizes": _pairs(new, RULE.sizes), "moved": _pairs(moved, RULE.moved)}
 
     def submit(
-        self, problem: Problem, executor: Executor, state: State, topics: TopicSizes, *, last: bool
+        self,
+        problem: Problem,
+        executor: Executor,
+        state: State,
+        topics: TopicSizes,
+        scored: Sequence[Future[Block]] = (),
+        *,
+        last: bool,
     ) -> list[Future[TopWords]]:
         """Submit the fetching of the top words of the largest topics and of those that changed most, where it is due.
 
@@ -215,6 +233,8 @@ class TopicSnapshots:
             The state.
         topics : TopicSizes
             The result of `topics`.
+        scored : sequence of futures, optional
+            The blocks with the rows that score held-out tokens, if they travel to all homes.
         last : bool
             Whether this is the last iteration, whose words stay visible.
 
@@ -228,11 +248,23 @@ class TopicSnapshots:
         if not topics or not (last or outdated or now >= self._due):
             return []
         largest = [] if self._last is None else _largest_topics(self._last[1])
-        return self._submit(problem, executor, state, [*largest, *(int(topic) for topic, _ in topics["moved"])])
+        return self._submit(problem, executor, state, [*largest, *(int(topic) for topic, _ in topics["moved"])], scored)
 
-    def _submit(self, problem: Problem, executor: Executor, state: State, ids: Sequence[int]) -> list[Future[TopWords]]:
-        """Submit the fetching of the top words of some topics, a task a block."""
+    def _submit(
+        self,
+        problem: Problem,
+        executor: Executor,
+        state: State,
+        ids: Sequence[int],
+        scored: Sequence[Future[Block]] = (),
+    ) -> list[Future[TopWords]]:
+        """Submit the fetching of the top words of some topics, a task a block, or more where other homes have it too.
+
+        The rows that score tokens are those of the finished model.
+        """
         self._fetched, distinct, homes = state.iteration, list(dict.fromkeys(ids)), executor.homes
+        cells = problem.block_bounds[-1] * len(distinct) // len(state.blocks)
+        parts = max(min(homes // len(state.blocks), cells // RULE.task_cells), 1) if scored else 1
         return [
             executor.submit(
                 top_words,
@@ -242,9 +274,11 @@ class TopicSnapshots:
                 state.global_state,
                 distinct,
                 RULE.words,
-                home=problem.block_home(number, homes),
+                (part, parts),
+                home=(problem.block_home(number, homes) + part) % homes,
             )
-            for number, block in enumerate(state.blocks)
+            for number, block in enumerate(scored or state.blocks)
+            for part in range(parts)
         ]
 
     def final_words(self, problem: Problem, executor: Executor, state: State) -> dict[str, list[str]]:
