@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def unguarded() -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def sync_folder(path: Path) -> None:
+def sync_folder(path: Path | str) -> None:
     """Sync the names in a folder to the disk; without this a power cut loses new and renamed files."""
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -147,49 +148,77 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded)
     """
     _make_ready(path.parent, guard)
     part = _hidden(path)
-    folders, handles = {part}, list[IO[bytes]]()
+    folders, handles = {"": str(part)}, list[IO[bytes]]()
 
     def put(name: str, data: bytes | memoryview) -> None:
-        file = part / name
-        missing = [parent for parent in file.parents if parent not in folders and parent.is_relative_to(part)]
-        for parent in reversed(missing):
-            parent.mkdir()
-        folders.update(missing)
-        handles.append(file.open("xb"))
-        handles[-1].write(data)
+        folder, _, _ = name.rpartition("/")
+        if folder not in folders:
+            _make_inside(folder, folders)
+        handles.append(open(f"{part}/{name}", "xb", buffering=0))  # noqa: PTH123, SIM115
+        _write(handles[-1], data)
         if len(handles) == SYNC_RULE.files:
             _sync_all(handles)
 
     try:
         part.mkdir()
         result = fill(put)
-        _sync_all(handles, folders)
+        _sync_all(handles, folders.values())
         with guard():
             _put_in_place(part, path)
         sync_folder(path.parent)
     finally:
         for handle in handles:
-            # On a full disk, closing fails on the bytes that could not be written.
-            with contextlib.suppress(OSError):
-                handle.close()
+            handle.close()
         _remove(part)
     return result
 
 
-def _sync_all(handles: list[IO[bytes]], folders: Iterable[Path] = ()) -> None:
+def _make_inside(name: str, folders: dict[str, str]) -> None:
+    """Make a folder within another one, and its parents; add their paths to those of the folders, by name."""
+    parent, _, own = name.rpartition("/")
+    if parent not in folders:
+        _make_inside(parent, folders)
+    folders[name] = f"{folders[parent]}/{own}"
+    os.mkdir(folders[name])  # noqa: PTH102
+
+
+def _write(handle: IO[bytes], data: bytes | memoryview) -> None:
+    """Write all bytes to a file without a buffer, of which a write may take only a part."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[handle.write(rest) :]
+
+
+def _sync_all(handles: list[IO[bytes]], folders: Iterable[str] = ()) -> None:
     """Sync files and close them, and sync the names in folders, several at a time; the list is empty afterwards."""
+    paths = list(folders)
 
-    def sync(handle: IO[bytes]) -> None:
-        handle.flush()
-        os.fsync(handle.fileno())
-        handle.close()
+    def sync(first: int) -> None:
+        for handle in handles[first :: SYNC_RULE.threads]:
+            os.fsync(handle.fileno())
+            handle.close()
+        for path in paths[first :: SYNC_RULE.threads]:
+            sync_folder(path)
 
-    with ThreadPoolExecutor(SYNC_RULE.threads) as pool:
-        waiting = [pool.submit(sync, handle) for handle in handles]
-        waiting += [pool.submit(sync_folder, folder) for folder in folders]
-    for future in waiting:
-        future.result()
+    shares = min(SYNC_RULE.threads, max(len(handles), len(paths)))
+    waiting = [_sync_threads().submit(sync, first) for first in range(shares)]
+    try:
+        for future in waiting:
+            future.result()
+    finally:
+        # No thread may be at work on a file that the caller closes.
+        wait(waiting)
     handles.clear()
+
+
+@functools.cache
+def _sync_threads() -> ThreadPoolExecutor:
+    """Return the threads that sync files for all threads of this process."""
+    return ThreadPoolExecutor(SYNC_RULE.threads, thread_name_prefix="collapsium-sync")
+
+
+# A forked process has none of the threads.
+os.register_at_fork(after_in_child=_sync_threads.cache_clear)
 
 
 def _put_in_place(part: Path, path: Path) -> None:
@@ -219,10 +248,9 @@ def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> No
     _make_ready(path.parent, guard)
     # Without a buffer, as closing the file would write the rest of its buffer after the truncation below.
     with guard(), path.open("ab", buffering=0) as handle:
-        before, rest = handle.seek(0, os.SEEK_END), memoryview(data)
+        before = handle.seek(0, os.SEEK_END)
         try:
-            while rest:
-                rest = rest[handle.write(rest) :]
+            _write(handle, data)
         except OSError:
             handle.truncate(before)
             raise

@@ -34,6 +34,11 @@ METADATA = "zarr.json"
 DTYPE_KINDS = "biuf"
 ZSTD = {"level": 0, "checksum": False}
 """Configuration of the codec by which Zarr compresses arrays."""
+SEPARATOR = "."
+"""Separator of the numbers in the name of a chunk's file; up to release 0.1 it was a slash.
+
+Without folders for chunks, a group has half as many names to sync.
+"""
 READER_THREADS = 4
 """Threads that read the chunks of one array."""
 
@@ -63,7 +68,9 @@ def _example(dtype: str, ndim: int, compress: bool) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def described(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, compress: bool) -> bytes:
+def described(
+    shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, compress: bool, separator: str = SEPARATOR
+) -> bytes:
     """Return the metadata of an array, as Zarr writes it.
 
     Parameters
@@ -76,6 +83,9 @@ def described(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, 
         Shape of a chunk.
     compress : bool
         True if chunks are compressed.
+    separator : {".", "/"}, optional
+        Separator of the numbers in the name of a chunk's file: ``c.0.0`` lies in the folder of the array, ``c/0/0`` in
+        folders of its own.
 
     Returns
     -------
@@ -85,10 +95,14 @@ def described(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, 
     fields = json.loads(_example(dtype.newbyteorder("<").str, len(shape), compress))
     fields["shape"] = list(shape)
     fields["chunk_grid"]["configuration"]["chunk_shape"] = list(chunks)
+    fields["chunk_key_encoding"]["configuration"]["separator"] = separator
     return json.dumps(fields, indent=2).encode()
 
 
-def usual_text(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, compress: bool) -> bytes:
+@functools.lru_cache(maxsize=1024)
+def usual_text(
+    shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, compress: bool, separator: str = SEPARATOR
+) -> bytes:
     """Return the metadata that Zarr 3 usually writes, without importing it; arguments as of `described`."""
     if dtype.kind not in DTYPE_KINDS:
         raise ValueError(f"expected numbers, found {dtype}")
@@ -98,7 +112,7 @@ def usual_text(shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *,
         "shape": list(shape),
         "data_type": dtype.name,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": separator}},
         "fill_value": {"b": False, "f": 0.0}.get(dtype.kind, 0),
         "codecs": [{"name": "bytes", **order}, *(codec if compress else [])],
         "attributes": {},
@@ -157,12 +171,12 @@ def write_array(
         if len(piece) < chunks[0]:
             piece = np.concatenate([piece, np.zeros((chunks[0] - len(piece), *piece.shape[1:]), dtype=little)])
         data = piece.reshape(-1).view(np.uint8).data
-        put(_key(name, number, len(chunks)), data if codec is None else codec.encode(data))
-    put(f"{name}/{METADATA}", usual_text(values.shape, little, chunks, compress=compress))
+        put(_key(name, number, len(chunks), SEPARATOR), data if codec is None else codec.encode(data))
+    put(f"{name}/{METADATA}", usual_text(values.shape, little, chunks, compress=compress, separator=SEPARATOR))
 
 
-def _key(name: str, number: int, ndim: int) -> str:
-    return f"{name}/c/{number}" + "/0" * (ndim - 1)
+def _key(name: str, number: int, ndim: int, separator: str) -> str:
+    return f"{name}/c{separator}{number}" + f"{separator}0" * (ndim - 1)
 
 
 class PlainArray:
@@ -180,6 +194,8 @@ class PlainArray:
         Dtype of the array.
     compressed : bool
         True if chunks are compressed.
+    separator : {"/", "."}
+        Separator of the numbers in the name of a chunk's file.
     """
 
     def __init__(
@@ -191,12 +207,13 @@ class PlainArray:
         dtype: DType,
         *,
         compressed: bool,
+        separator: str,
     ) -> None:
-        self._read, self._name, self._compressed = read, name, compressed
+        self._read, self._name, self._compressed, self._separator = read, name, compressed, separator
         self.shape, self.chunks, self.dtype = shape, chunks, dtype
 
     def _chunk(self, number: int) -> AnyArray:
-        data = self._read(_key(self._name, number, len(self.chunks)))
+        data = self._read(_key(self._name, number, len(self.chunks), self._separator))
         if self._compressed:
             data = _decoder().decode(data, out=np.empty(math.prod(self.chunks) * self.dtype.itemsize, dtype=np.uint8))
         return np.frombuffer(data, dtype=self.dtype).reshape(self.chunks)
@@ -210,6 +227,9 @@ class PlainArray:
         if not values.size:
             return values
         size = self.chunks[0]
+        if (first, last, self.shape) == (0, size, self.chunks) and self._compressed:
+            # Nobody else has the array that it was decompressed into.
+            return self._chunk(0)
         numbers = range(first // size, -(-last // size))
         for number, piece in zip(numbers, self._chunks(numbers), strict=True):
             low, high = max(number * size, first), min((number + 1) * size, last)
@@ -254,11 +274,15 @@ def plain_array(read: Callable[[str], bytes], name: str, metadata: bytes) -> Pla
         ours = sizes and shape and len(shape) == len(chunks) and dtype.kind in DTYPE_KINDS and dtype.itemsize <= 8
         if not ours or chunks[1:] != tuple(max(size, 1) for size in shape[1:]):
             return None
-        if all(text(shape, dtype, chunks, compress=compressed) != metadata for text in (usual_text, described)):
+        separator = str(fields["chunk_key_encoding"]["configuration"]["separator"])
+        if separator not in (SEPARATOR, "/"):
+            return None
+        options = {"compress": compressed, "separator": separator}
+        if all(text(shape, dtype, chunks, **options) != metadata for text in (usual_text, described)):
             return None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    return PlainArray(read, name, shape, chunks, dtype, compressed=compressed)
+    return PlainArray(read, name, shape, chunks, dtype, compressed=compressed, separator=separator)
 
 
 def plain_group(metadata: bytes) -> Mapping[str, Json] | None:

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays_of
 from zarr.storage import MemoryStore
 
 from collapsium.storage.errors import DamagedError, StoreError
-from collapsium.storage.io import arrays, local, retry
+from collapsium.storage.io import arrays, local, retry, zarr_fast_path
 from collapsium.storage.io.arrays import open_arrays, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.zarr_fast_path import (
@@ -30,13 +30,14 @@ SHAPES = arrays_of.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=7)
 VALUES = TYPES.flatmap(lambda kind: arrays_of.arrays(np.dtype(kind), SHAPES))
 
 
-def by_zarr(values, chunks, compress):
+def by_zarr(values, chunks, compress, separator="."):
     """The files that Zarr writes."""
     files = {}
     options = {} if compress else {"compressors": None}
     array = zarr.create_array(
         MemoryStore(files), name="x", shape=values.shape, dtype=values.dtype, chunks=chunks, zarr_format=3,
-        config={"write_empty_chunks": True}, **options,
+        config={"write_empty_chunks": True},
+        chunk_key_encoding={"name": "default", "configuration": {"separator": separator}}, **options,
     )  # fmt: skip
     if values.size:
         array[...] = values
@@ -45,10 +46,12 @@ def by_zarr(values, chunks, compress):
 
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
 @pytest.mark.parametrize("compress", [False, True])
-def test_usual_text__is_what_zarr_writes(kind, compress):
-    shape, chunks = (5, 3), (2, 3)
-    text = usual_text(shape, np.dtype(kind), chunks, compress=compress)
-    assert text == described(shape, np.dtype(kind), chunks, compress=compress)
+@pytest.mark.parametrize("separator", [".", "/"])
+def test_usual_text__is_what_zarr_writes(kind, compress, separator):
+    values, chunks = np.zeros((5, 3), kind), (2, 3)
+    text = usual_text(values.shape, values.dtype, chunks, compress=compress, separator=separator)
+    assert text == described(values.shape, values.dtype, chunks, compress=compress, separator=separator)
+    assert text == by_zarr(values, chunks, compress, separator)["x/zarr.json"]
 
 
 @given(VALUES, st.integers(1, 4), st.booleans())
@@ -59,10 +62,10 @@ def test_files__are_those_of_zarr(values, rows, compress):
     assert files == by_zarr(values, chunks, compress)
 
 
-@given(VALUES, st.integers(1, 4), st.booleans(), st.integers(-9, 9), st.integers(-9, 9))
-def test_rows__are_those_that_were_written(values, rows, compress, first, last):
+@given(VALUES, st.integers(1, 4), st.booleans(), st.sampled_from("./"), st.integers(-9, 9), st.integers(-9, 9))
+def test_rows__are_those_that_were_written(values, rows, compress, separator, first, last):
     chunks = (rows, *(max(size, 1) for size in values.shape[1:]))
-    files = by_zarr(values, chunks, compress)
+    files = by_zarr(values, chunks, compress, separator)
     found = plain_array(files.__getitem__, "x", files["x/zarr.json"])
     assert isinstance(found, PlainArray)
     assert found.shape == values.shape
@@ -83,6 +86,20 @@ def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, given, compres
     assert found.keys() == wanted.keys()
     for name, values in wanted.items():
         np.testing.assert_array_equal(found[name], values)
+
+
+def test_groups_of_release_0_1__whose_chunks_lie_in_folders_are_read_and_replaced(tmp_path, monkeypatch):
+    folder, values = Folder(tmp_path / "g"), np.arange(12.0).reshape(6, 2)
+    monkeypatch.setattr(zarr_fast_path, "SEPARATOR", "/")
+    digest = write_arrays(folder, {"x": values, "y": values[:, 0]})
+    monkeypatch.undo()
+    monkeypatch.setattr(arrays, "digest_store", None)
+    assert (tmp_path / "g/x/c/0/0").is_file()
+    found = read_arrays(folder, digest)
+    np.testing.assert_array_equal(found["x"], values)
+    np.testing.assert_array_equal(found["y"], values[:, 0])
+    write_arrays(folder, {"x": values})
+    assert [path.name for path in sorted((tmp_path / "g/x").iterdir())] == ["c.0.0", "zarr.json"]
 
 
 @pytest.mark.parametrize("other", [{"fill_value": 1.0}, {"attributes": {"a": 1}}, {"compressors": None, "filters": []}])
@@ -108,7 +125,7 @@ def test_a_chunk_of_another_size__is_a_damage(tmp_path):
     write_arrays(folder, {"x": np.arange(8.0)}, compress=False)
     said = described((8,), np.dtype("f8"), (4,), compress=False)  # two chunks, of which one is there, and is too long
     store = arrays.DigestedFiles(
-        folder, {"x/c/0": folder.write("x/c/0", bytes(64)), "x/c/1": folder.write("x/c/1", b"")}
+        folder, {"x/c.0": folder.write("x/c.0", bytes(64)), "x/c.1": folder.write("x/c.1", b"")}
     )
     found = arrays.StoredRows(folder, plain_array(store.read, "x", said))
     for part in (slice(0, 4), slice(4, 8)):
@@ -123,7 +140,7 @@ def test_chunks__have_about_as_many_rows_and_bounded_size(tmp_path, monkeypatch,
     values = np.arange(rows * 3, dtype=np.float64).reshape(rows, 3)
     digest = write_arrays(Folder(tmp_path / "g"), {"x": values}, compress=False)
     np.testing.assert_array_equal(read_arrays(Folder(tmp_path / "g"), digest)["x"], values)
-    sizes = [path.stat().st_size for path in (tmp_path / "g/x/c").rglob("*") if path.is_file()]
+    sizes = [path.stat().st_size for path in (tmp_path / "g/x").glob("c.*")]
     assert len(sizes) == -(-rows // 8)
     assert set(sizes) == {24 * -(-rows // len(sizes))}
 
@@ -132,7 +149,7 @@ def test_names_in_folders__are_synced_once_and_before_the_group_has_its_name(tmp
     synced, sync = [], local.sync_folder
 
     def record(path):
-        hidden = path.as_posix().split("/.g.")
+        hidden = str(path).split("/.g.")
         name = Path(hidden[0], "g", *hidden[1].split("/")[1:]) if len(hidden) > 1 else path
         synced.append((name.relative_to(tmp_path).as_posix(), (tmp_path / "run/g").exists()))
         sync(path)
