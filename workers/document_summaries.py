@@ -257,20 +257,18 @@ def _fields(theta: Floats, labels: pa.Array, occupied: npt.NDArray[np.bool_]) ->
 
 
 def explained(
-    counts: Floats, probability: Floats, shares: Floats, topics: Ints, explaining: Sequence[int], most: int
+    expected: Floats, topics: Ints, shares: Floats, explaining: Sequence[int], most: int
 ) -> Mapping[int, Ints]:
-    """Return the words of a document that topics explain best, by count times q(topic | word, document).
+    """Return the words of a document that topics explain best.
 
     Parameters
     ----------
-    counts : numpy.ndarray of float64, shape (words,)
-        Count of each word of the document.
-    probability : numpy.ndarray of float64, shape (words, n)
-        Probability of each word under the document's largest topics.
-    shares : numpy.ndarray of float64, shape (n,)
-        Shares of these topics.
+    expected : numpy.ndarray of float64, shape (words, n)
+        Count of each word of the document times q(topic | word, document), for the document's largest topics.
     topics : numpy.ndarray of int64, shape (n,)
-        Their ids.
+        The ids of these topics.
+    shares : numpy.ndarray of float64, shape (n,)
+        Their shares.
     explaining : sequence of int
         Topics whose words are returned.
     most : int
@@ -281,13 +279,12 @@ def explained(
     mapping of int to numpy.ndarray of int64
         Indices of the words, best first, by topic; only of topics among the document's largest.
     """
-    weight = probability * shares
-    expected = counts[:, None] * weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
     words = {}
-    for column, topic in enumerate(topics.tolist()):
-        if topic in explaining and shares[column] > 0.0:
-            order = np.argsort(-expected[:, column], kind="stable")[:most]
-            words[topic] = order[expected[order, column] >= MIN_TOKENS].astype(np.int64)
+    for column, (topic, share) in enumerate(zip(topics.tolist(), shares.tolist(), strict=True)):
+        if topic in explaining and share > 0.0:
+            own = expected[:, column]
+            order = np.argsort(-own, kind="stable")[:most]
+            words[topic] = order[own[order] >= MIN_TOKENS].astype(np.int64)
     return words
 
 

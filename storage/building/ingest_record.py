@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pydantic
 
@@ -35,6 +35,9 @@ MAX_LETTERS = 1000
 
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
+
+_ADAPTERS: dict[type[object], pydantic.TypeAdapter[Any]] = {}
+"""Checks of the parts of a record, which take longer to make than to use."""
 
 Part = TypeVar("Part", "Report", "SideFileColumns", "Phrasing", Cuts, ReadOptions)
 
@@ -218,7 +221,10 @@ def _read(kind: type[Part], record: object) -> Part:
     unknown = next((name for name in record if name not in known), None)
     if unknown is not None:
         raise ValueError(f"unknown option {unknown!r}")
-    return pydantic.TypeAdapter(kind).validate_python(record)
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = pydantic.TypeAdapter(kind)
+    part: Part = _ADAPTERS[kind].validate_python(record)
+    return part
 
 
 def _reading_of(record: Mapping[str, object]) -> ReadOptions:

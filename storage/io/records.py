@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, TypeVar
@@ -28,6 +29,10 @@ LEAST_INTEGER, MOST_INTEGER = -(1 << 63), (1 << 64) - 1
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_LINE = "\n  "
+_text_of_string = json.encoder.encode_basestring
+_text_of_other = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+
 # Types of fields of records, which anyone may have written. Sums of a few such numbers are finite.
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
 Number = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]
@@ -46,15 +51,43 @@ def digest_of(record: JsonObject) -> str:
 
 def dump(record: JsonObject) -> bytes:
     """Return the text of a record with its digest, by which damage is found."""
-    # Indented text is written by Python code: of a model's summary it takes 15 ms, so that each member is written once.
+    # The text of each member is made once.
     members = _members(record)
     return _joined({**members, **_members({DIGEST: hashlib.sha256(_joined(members)).hexdigest()})})
 
 
 def _members(record: JsonObject) -> dict[str, str]:
     """Return the canonical text of each member of a record, by key."""
-    encode = json.JSONEncoder(indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False).encode
-    return {key: encode({key: value})[2:-2] for key, value in record.items()}
+    return {key: f"  {_text_of_string(key)}: {_text(value, _LINE)}" for key, value in record.items()}
+
+
+def _text(value: Json, line: str) -> str:
+    """Return the text of a value, indented as `json` does it, whose own code takes twice as long.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+    line : str
+        Line feed and indentation of the value's last line.
+
+    Returns
+    -------
+    str
+        The text.
+    """
+    if type(value) is str:
+        return _text_of_string(value)
+    # The encoder takes longer for a single number, and refuses infinities.
+    if type(value) is int or (type(value) is float and -math.inf < value < math.inf):
+        return repr(value)
+    if not value or not isinstance(value, dict | list | tuple):
+        return _text_of_other(value)
+    inner = f"{line}  "
+    if isinstance(value, dict):
+        members = [f"{_text_of_string(key)}: {_text(value[key], inner)}" for key in sorted(value)]
+        return f"{{{inner}{f',{inner}'.join(members)}{line}}}"
+    return f"[{inner}{f',{inner}'.join([_text(item, inner) for item in value])}{line}]"
 
 
 def _joined(members: Mapping[str, str]) -> bytes:

@@ -85,8 +85,7 @@ def test_labels__of_too_many_values_are_not_added():
 
 
 def test_words__are_those_that_a_topic_explains():
-    counts = np.array([5.0, 3.0, 2.0, 4.0])
-    probability = np.array([[0.9, 0.0], [0.1, 0.1], [0.0, 0.8], [0.0, 0.0]])
+    expected = np.array([[5.0, 0.0], [1.5, 1.5], [0.0, 2.0], [0.0, 0.0]])
     shares, topics = np.array([0.5, 0.5]), np.array([7, 2])
-    found = explained(counts, probability, shares, topics, [7, 2, 9], 2)
+    found = explained(expected, topics, shares, [7, 2, 9], 2)
     assert {topic: words.tolist() for topic, words in found.items()} == {7: [0, 1], 2: [2, 1]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -116,17 +117,20 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
     # The global state is read once, and travels with the model.
     _ = model.global_state
     total: ShardSummary | None = None
-    ids = _shown(model)
+    shown = executor.submit(_shown, model)
+    # Only sums by date are of the topics that are shown; all else need not wait for these.
+    dated = shown if DATE in named else None
     shards = _collect_in_turn(
         executor,
         corpus.references,
-        lambda reference: executor.submit(_summarise, model, reference, named, ids),
+        lambda reference: executor.submit(_summarise, model, reference, named, dated),
     )
     for read, summary in enumerate(shards, start=1):
         total = summary if total is None else _added(total, summary)
         progress(read)
     if total is None:
         total = summarise(np.zeros((0, 0)), np.zeros(0), 0, None, RULE.examples)
+    [ids] = executor.collect([shown])
     chosen = total.candidates
     chosen = chosen.take(np.flatnonzero(np.isin(chosen.topic, ids)))
     examples, words = _examples(model, corpus, executor, chosen, signed=corpus.holds == VECTORS)
@@ -167,8 +171,8 @@ def _collect_in_turn(
         yield from executor.collect([submit(reference) for reference in references[first : first + window]])
 
 
-def _summarise(model: Model, reference: ShardReference, named: Sequence[str], ids: Ints) -> ShardSummary:
-    """Return the summary of a shard, with the columns `named`, and with sums by date of the topics `ids`."""
+def _summarise(model: Model, reference: ShardReference, named: Sequence[str], ids: Ints | None) -> ShardSummary:
+    """Return the summary of a shard, with the columns `named`, and with sums by date of the topics `ids`, if any."""
     shard_model, local = model.shard_model, model.documents(reference.number)
     inferred = shard_model.infer(local, model.global_state)
     theta = np.asarray(inferred["document_topic"], dtype=np.float64)
@@ -180,7 +184,7 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
     tokens = np.asarray(shard_model.document_lengths(local), dtype=np.float64)
     extras = reference.documents().extras if named else {}
     summary = summarise(theta, tokens, reference.number, extras.get(LABELS), RULE.examples)
-    if DATE in extras:
+    if ids is not None and DATE in extras:
         dates = date_sums(extras[DATE], theta[:, ids], tokens, tokens >= MIN_TOKENS)
         summary = replace(summary, dates=dates)
     if "segment_topic" not in inferred:
@@ -226,9 +230,7 @@ def _field(name: str, labels: Labelled) -> FieldSummary:
     for row in order.tolist():
         mean = labels.sums[row] / labels.documents[row]
         values.append(
-            LabelSummary(
-                value=labels.values[row], documents=int(labels.documents[row]), proportions=_proportions(None, mean)
-            )
+            LabelSummary(value=labels.values[row], documents=int(labels.documents[row]), proportions=_largest(mean))
         )
     return FieldSummary(field=name, values=tuple(values), left_out=len(labels.values) - len(values))
 
@@ -277,11 +279,15 @@ def _segmented(corpus: Corpus, executor: Executor, chosen: Sequence[Segmented]) 
     )
 
 
-def _proportions(topics: Ints | None, shares: Floats) -> tuple[tuple[int, float], ...]:
-    """Return pairs of id and share, descending, without small shares; by default the ids are the positions."""
+def _largest(shares: Floats) -> tuple[tuple[int, float], ...]:
+    """Return pairs of position and share, descending, without small shares."""
     order = np.argsort(-shares, kind="stable")
-    ids = order if topics is None else topics[order]
-    pairs = zip(ids.tolist(), shares[order].tolist(), strict=True)
+    return _proportions(order.tolist(), shares[order].tolist())
+
+
+def _proportions(topics: Sequence[int], shares: Sequence[float]) -> tuple[tuple[int, float], ...]:
+    """Return pairs of id and share, without small shares."""
+    pairs = zip(topics, shares, strict=True)
     return tuple((topic, round(share, 6)) for topic, share in pairs if share >= RULE.min_proportion)
 
 
@@ -300,30 +306,23 @@ def _examples(
     )
     for shard_documents in shards:
         read += shard_documents
-    documents = {}
-    for number, (name, title, _, _) in enumerate(read):
-        shown = _proportions(once.topics[number], once.shares[number])
-        key = (int(once.shard[number]), int(once.row[number]))
-        documents[key] = ExampleDocument(
-            id=name, title=title, tokens=round(float(once.tokens[number]), 3), proportions=shown
-        )
+    keys = list(zip(once.shard.tolist(), once.row.tolist(), strict=True))
+    # The largest topics of a candidate are in descending order.
+    columns = zip(keys, read, once.tokens.tolist(), once.topics.tolist(), once.shares.tolist(), strict=True)
+    documents = {
+        key: ExampleDocument(id=name, title=title, tokens=round(tokens, 3), proportions=_proportions(topics, shares))
+        for key, (name, title, _, _), tokens, topics, shares in columns
+    }
     topics_of: dict[tuple[int, int], list[int]] = {}
     for topic, shard, row in zip(chosen.topic.tolist(), chosen.shard.tolist(), chosen.row.tolist(), strict=True):
         topics_of.setdefault((shard, row), []).append(topic)
     if signed:
         return documents, {}
-    probabilities = _probabilities(model, executor, [words for _, _, words, _ in read], once.topics)
+    expected = _expected_counts(model, executor, once, read)
     explaining = {}
-    for number, (_, _, words, counts) in enumerate(read):
-        key = (int(once.shard[number]), int(once.row[number]))
-        by_topic = explained(
-            counts.astype(np.float64),
-            probabilities[number],
-            once.shares[number],
-            once.topics[number],
-            topics_of[key],
-            RULE.words,
-        )
+    for number, (key, (_, _, words, _)) in enumerate(zip(keys, read, strict=True)):
+        shown = (once.topics[number], once.shares[number])
+        by_topic = explained(expected[number], *shown, topics_of[key], RULE.words)
         explaining.update({(*key, topic): tuple(words[rows].tolist()) for topic, rows in by_topic.items()})
     return documents, explaining
 
@@ -336,9 +335,11 @@ def _read(reference: ShardReference, rows: Ints) -> list[tuple[str, str | None, 
     for row in rows.tolist():
         low, high = int(documents.offsets[row]), int(documents.offsets[row + 1])
         words, counts = documents.words[low:high].astype(np.int64), documents.counts[low:high].astype(np.int64)
-        most = np.sort(np.argsort(-counts, kind="stable")[: RULE.candidate_words])
+        if words.size > RULE.candidate_words:
+            most = np.sort(np.argsort(-counts, kind="stable")[: RULE.candidate_words])
+            words, counts = words[most], counts[most]
         title = None if titles is None else titles[row].as_py()
-        read.append((documents.ids[row].as_py(), title and title[: RULE.title_letters], words[most], counts[most]))
+        read.append((documents.ids[row].as_py(), title and title[: RULE.title_letters], words, counts))
     return read
 
 
@@ -353,26 +354,36 @@ def _titles(reference: ShardReference) -> list[tuple[str, str | None]]:
     ]
 
 
-def _probabilities(model: Model, executor: Executor, words: Sequence[Ints], topics: Ints) -> list[Floats]:
-    """Return the probabilities of each document's words under its topics, shape (words, topics)."""
-    probabilities = [np.zeros((ids.size, SHOWN_TOPICS)) for ids in words]
-    submitted = []
-    for number, (low, high) in enumerate(model.blocks):
-        in_block = [ids[(ids >= low) & (ids < high)] - low for ids in words]
-        submitted.append(executor.submit(_block_probabilities, model, number, in_block, topics))
-    for (low, high), parts in zip(model.blocks, executor.collect(submitted), strict=True):
-        for ids, values, part in zip(words, probabilities, parts, strict=True):
-            values[(ids >= low) & (ids < high)] = part
-    return probabilities
+def _expected_counts(
+    model: Model, executor: Executor, documents: Candidates, read: Sequence[tuple[str, str | None, Ints, Ints]]
+) -> list[Floats]:
+    """Return the counts of each document's words that its largest topics explain, shape (words, topics)."""
+    sizes = np.array([words.size for _, _, words, _ in read], dtype=np.int64)
+    words, counts = (
+        np.concatenate([one[column] for one in read] or [np.zeros(0, dtype=np.int64)]) for column in (2, 3)
+    )
+    topics, shares = np.repeat(documents.topics, sizes, axis=0), np.repeat(documents.shares, sizes, axis=0)
+    probability = np.zeros((words.size, SHOWN_TOPICS))
+    in_blocks = [np.flatnonzero((words >= low) & (words < high)) for low, high in model.blocks]
+    parts = [
+        executor.submit(_block_probabilities, model, number, words[rows] - low, topics[rows])
+        for number, ((low, _), rows) in enumerate(zip(model.blocks, in_blocks, strict=True))
+    ]
+    for rows, part in zip(in_blocks, executor.collect(parts), strict=True):
+        probability[rows] = part
+    weight = probability * shares
+    expected = counts.astype(np.float64)[:, None] * weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
+    bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    return [expected[low:high] for low, high in pairwise(bounds)]
 
 
-def _block_probabilities(model: Model, number: int, words: Sequence[Ints], topics: Ints) -> list[Floats]:
-    needed = np.unique(np.concatenate([*words, np.zeros(0, dtype=np.int64)]))
-    if not needed.size:
-        return [np.zeros((0, SHOWN_TOPICS)) for _ in words]
+def _block_probabilities(model: Model, number: int, words: Ints, topics: Ints) -> Floats:
+    """Return the probabilities of words of a block, which may be repeated, under topics of each."""
+    if not words.size:
+        return np.zeros((0, SHOWN_TOPICS))
+    needed = np.unique(words)
+    place = np.zeros(needed[-1] + 1, dtype=np.int64)
+    place[needed] = np.arange(needed.size)
     rows = model.rows(number).of_words(needed, complete=True)
     table = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
-    return [
-        np.asarray(table[np.searchsorted(needed, ids)[:, None], row[None, :]], dtype=np.float64)
-        for ids, row in zip(words, topics, strict=True)
-    ]
+    return np.asarray(table[place[words][:, None], topics], dtype=np.float64)
