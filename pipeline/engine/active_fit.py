@@ -189,7 +189,7 @@ class ActiveFit:
             samples=request.limits.samples,
             heldout=request.heldout,
             consensus=request.has_consensus,
-            start="" if request.start is None else request.start.kind,
+            start=request.start_kind,
         )
         planned.require()
         return planned
@@ -198,7 +198,14 @@ class ActiveFit:
         """Compile the kernels, and return the event of it."""
         began = time.perf_counter()
         report = reporting_to(self._log.send)
-        compile_for(executor, problem.shard_model, global_state, report, local=self._placement.is_local)
+        compile_for(
+            executor,
+            problem.shard_model,
+            global_state,
+            report,
+            start=self._request.start_kind,
+            local=self._placement.is_local,
+        )
         return initial_event("compile", compile_seconds=time.perf_counter() - began)
 
     def _start_event(self, planned: Plan) -> Event:

@@ -21,7 +21,7 @@ from collapsium.pipeline.engine.setup.limits import (
 )
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.resumption import is_finished, resumed_request
-from collapsium.pipeline.engine.setup.starts import StartSource
+from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.engine.temporary_runs import run_folder
 from collapsium.pipeline.executors.base import TLS
@@ -138,7 +138,16 @@ def fit(
             restarts,
             ensemble.keep,
             combine=ensemble.combine,
-            start=StartSource.of(request.start, request.start_strength),
+            start=StartSource.of_fit(
+                request.start,
+                request.start_strength,
+                FitInputs(
+                    family,
+                    config,
+                    training.manifest.documents,
+                    elsewhere=limits.schedule != "batch" or warm is not None,
+                ),
+            ),
         )
         model = ActiveFit(full.with_growth(), Run(folder.run), placement, sinks).run()
         folder.hand_over(model)

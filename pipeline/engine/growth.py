@@ -120,7 +120,7 @@ class GrowthInputs:
     complete_by : int
         The first iteration whose state is saved as a model.
     started : bool, optional
-        Whether the fit begins from proportions of its documents.
+        Whether the fit begins from proportions that all documents are to have.
     """
 
     family: str

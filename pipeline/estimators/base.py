@@ -21,7 +21,7 @@ from collapsium.pipeline.engine.loop.scoring import mean_score
 from collapsium.pipeline.engine.resources.placement import Placement
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.starts import RANDOM
+from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
 from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator, plain
 from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
 from collapsium.pipeline.estimators.in_memory_fit import fit_here
@@ -95,11 +95,13 @@ class TopicEstimator(DocumentEstimator):
         where.update(scheduler=self.scheduler, memory=self.memory)
         where["workers"] = self.workers if self.workers is not None or is_elsewhere(self.scheduler) else self._threads()
         members = {"restarts": plain(self.restarts), "combine": self.combine}
-        start = {"start": os.fspath(self.start), "start_strength": plain(self.start_strength)}
+        start = {"start": self.start and os.fspath(self.start), "start_strength": plain(self.start_strength)}
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
-        if here and self.run is None and alone and tuple(start.values()) == (RANDOM, 0.0):
-            bounds = Limits(**limits)
-            request = Request(corpus, None, self.FAMILY, make_options(self.FAMILY, options), bounds, seed)
+        if here and self.run is None and alone and tuple(start.values()) == (None, 0.0):
+            bounds, config = Limits(**limits), make_options(self.FAMILY, options)
+            inputs = FitInputs(self.FAMILY, config, corpus.manifest.documents, elsewhere=bounds.schedule != "batch")
+            begun = StartSource.of_fit(None, 0.0, inputs)
+            request = Request(corpus, None, self.FAMILY, config, bounds, seed, start=begun)
             return fit_here(request.with_growth(), Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
         model = fit(

@@ -51,7 +51,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     n_jobs: int | None
     restarts: int
     combine: str
-    start: str
+    start: str | None
     start_strength: float
     total_documents: int
     fractional: str

@@ -46,13 +46,20 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
         See `collapsium.pipeline.fit`.
     """
     place = local_place(placement.scheduler, placement.workers, placement.memory, placement.scratch)
-    planned = plan(request.corpus, request.family, request.config, place, stochastic=request.stochastic)
+    planned = plan(
+        request.corpus,
+        request.family,
+        request.config,
+        place,
+        stochastic=request.stochastic,
+        start=request.start_kind,
+    )
     planned.require()
     executor = placement.open(lambda text: None)  # noqa: ARG005
     try:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
             problem, global_state = LoadedCorpus(request, [], executor, folder).problem(request.seed)
-            compile_for(executor, problem.shard_model, global_state, local=placement.is_local)
+            compile_for(executor, problem.shard_model, global_state, start=request.start_kind, local=placement.is_local)
             last, schedule = _Last(), run_stochastic if request.stochastic else run
             # Only `last` refers to the state, so that each state is freed as soon as the next one exists.
             for _ in schedule(problem, executor, global_state, request.limits, last):

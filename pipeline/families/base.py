@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
     Vector = npt.NDArray[np.float64]
 
-FILE_START = "file"
-"""Start of a fit from a file of proportions."""
-COMPUTED_STARTS: tuple[str, ...] = ("clusters", "documents", "tree")
-"""Starts of a fit that are computed from the corpus."""
+FILE_START, RANDOM_START, QUICK_CLUSTERS_START = "file", "random", "quick-clusters"
+COMPUTED_STARTS: tuple[str, ...] = (QUICK_CLUSTERS_START, "clusters", "documents", "tree")
 
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
 GlobalStateT = TypeVar("GlobalStateT", bound="GlobalState")
@@ -197,8 +195,7 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     uses_linear_algebra : bool
         Whether it calls NumPy's linear algebra, whose last places depend on the processor.
     starts : tuple of str
-        The starts that a fit may have instead of a random one: `FILE_START`, proportions from a file, and
-        `COMPUTED_STARTS`, those that are computed from the corpus.
+        The starts that a fit may have instead of a random one: `FILE_START`, and some of `COMPUTED_STARTS`.
     """
 
     shard_model: ClassVar[type[AnyShardModel]]
@@ -209,6 +206,10 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     requires_labels: ClassVar[bool] = False
     uses_linear_algebra: ClassVar[bool] = False
     starts: ClassVar[tuple[str, ...]] = ()
+
+    def usual_start(self, options: OptionsT) -> str:
+        """Return the start of fits that name none."""
+        return RANDOM_START
 
     def keeps_start(self, options: OptionsT) -> bool:
         """Return true if a start may stay in the documents' priors."""

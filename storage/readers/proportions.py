@@ -58,6 +58,14 @@ class DocumentProportions(ShortRepr):
         totals: npt.NDArray[np.float64] = np.asarray(sums, dtype=np.float64)
         return totals
 
+    def concentrations(self) -> npt.NDArray[np.float64]:
+        """Return the sum of the squared proportions of each document, shape (documents,); 0 for none."""
+        owner = np.repeat(np.arange(self.documents), np.diff(self.offsets))
+        squares = self.shares.astype(np.float64) ** 2
+        sums = np.bincount(owner, weights=squares, minlength=self.documents)
+        concentrations: npt.NDArray[np.float64] = np.asarray(sums, dtype=np.float64)
+        return concentrations
+
     def in_columns(self, columns: Ints) -> DocumentProportions:
         """Return the proportions with renumbered topics.
 

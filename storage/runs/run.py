@@ -83,7 +83,7 @@ class WarmPlace(_Fields):
 class StartPlace(_Fields):
     """The start of a fit: the way that it is computed, or ``file`` with the URL and the digest of its proportions."""
 
-    kind: Literal["file", "clusters", "documents", "tree"]
+    kind: Literal["file", "quick-clusters", "clusters", "documents", "tree"]
     url: str = ""
     digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     strength: Annotated[Number, Field(ge=0, le=MAX_START_STRENGTH)] = 0.0

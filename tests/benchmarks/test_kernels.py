@@ -244,7 +244,7 @@ def run_sweep_active(benchmark, state, power):
         state.sparse,
         state.priors,
         SweepRows(state.row_topic, state.background, state.weight),
-        power,
+        np.full(2, power),
         RunningCounts(running, RowChanges(change, rest_change)),
         NewActiveState(state.sparse.starts, *made),
     )

@@ -68,7 +68,7 @@ def to_power(weights, power):
 
 
 def sweep(
-    offsets, position, counts, b, background, a, ratio, power, lists, topic, starts, share, running, row_topic,
+    offsets, position, counts, b, background, a, ratio, powers, lists, topic, starts, share, running, row_topic,
     row_change=0.0, weights=None,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
@@ -76,14 +76,15 @@ def sweep(
     `background` is S_w, made with `ratio`, a_k / (B + E[n_k]), of the rows `row_topic`; `running` is B + E[n_k], and
     `row_change` how far E[n_kw] has moved since. What a document gives to a topic counts for it from the next pair on by
     E[n_dk] and E[n_kw], and from the next document on by E[n_k]; the topics that are not listed weigh what they did.
-    `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded.
+    `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded. `powers` are those
+    of documents with even and with odd places.
     """
     weights = np.ones(len(position)) if weights is None else weights.astype(np.float64)
     row_topic = np.array(row_topic, dtype=np.float64)
     row_change = np.zeros_like(row_topic) + row_change
     running, blocks = np.array(running, dtype=np.float64), []
-    for pairs, own, q in documents(offsets, lists, topic, starts, share):
-        here = counts[pairs] @ q
+    for number, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        here, power = counts[pairs] @ q, powers[number % 2]
         rest, before = counts[pairs] @ (1 - q.sum(axis=1)), here
         unlisted = a.size - own.size
         a_own, a_rest = a[own], np.delete(a, own).sum()

@@ -80,10 +80,10 @@ HELD = {
     "moves_seed": numbers("i8 u8", low=-np.inf, high=np.inf),
 }
 COOLING = {
-    **scalars("f8", "cooling_power cooling_best_power cooling_high", MIN_POSITIVE, 1),
+    **scalars("f8", "cooling_power", MIN_POSITIVE, 1),
     **scalars("f8", "cooling_step", -1, 1),
-    **scalars("f8", "cooling_best"),
-    **scalars("i8", "cooling_sweeps cooling_first cooling_last cooling_falls", 0),
+    **scalars("i8", "cooling_sweeps cooling_first cooling_last", 0),
+    "cooling_scores": numbers("f8", "2"),
 }
 COLLAPSED = ArrayGroup({
     "alpha": counts("f8", "topic"),

@@ -13,15 +13,27 @@ from collapsium.storage.readers.proportions import DocumentProportions, sparse_p
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.starts import clusters as kernels
-from collapsium.workers.starts.words import AnyTrainingShard, StartWords, opened
+from collapsium.workers.starts.words import (
+    QUICK_VECTORS,
+    VECTORS,
+    AnyTrainingShard,
+    StartWords,
+    VectorSettings,
+    opened,
+)
 
 Floats = npt.NDArray[np.float32]
+
+
+KERNELS = (kernels.document_vectors, kernels.choose_seeds, kernels.nearest, kernels.cluster_shares)
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
     """Settings of the clusters of documents."""
 
+    vectors: VectorSettings = VECTORS
+    """Vectors of the words."""
     sample: int = 20_000
     """Documents among which seeds are chosen, at least; see `sample_each`."""
     sample_each: int = 20
@@ -40,6 +52,8 @@ class ClusterSettings:
 
 
 CLUSTERS = ClusterSettings()
+QUICK_CLUSTERS = ClusterSettings(vectors=QUICK_VECTORS, iterations=5, sharpness=20.0, min_share=0.03)
+"""Fewer assignments, and documents between clusters in more of them: sweeps tell soon to which they belong."""
 
 
 class ClusterSums(NamedTuple):
@@ -110,15 +124,15 @@ def new_centroids(sums: ClusterSums, before: Floats) -> Floats:
     return after
 
 
-def cluster_proportions(vectors: Floats, centroids: Floats) -> DocumentProportions:
+def cluster_proportions(vectors: Floats, centroids: Floats, settings: ClusterSettings) -> DocumentProportions:
     """Return the shares of the clusters in each of a shard's documents; those with a vector of zero have none."""
     none = np.zeros(0, dtype=np.int64)
     owners, topics, shares = [none], [none], [np.zeros(0, dtype=np.float32)]
-    for low in range(0, len(vectors), CLUSTERS.block):
-        some = vectors[low : low + CLUSTERS.block]
+    for low in range(0, len(vectors), settings.block):
+        some = vectors[low : low + settings.block]
         block = np.empty((len(some), len(centroids)), dtype=np.float32)
-        kernels.cluster_shares(some, centroids, CLUSTERS.sharpness, block)
-        owner, topic = np.nonzero(block >= CLUSTERS.min_share)
+        kernels.cluster_shares(some, centroids, settings.sharpness, block)
+        owner, topic = np.nonzero(block >= settings.min_share)
         owners.append(owner + low)
         topics.append(topic)
         shares.append(block[owner, topic])

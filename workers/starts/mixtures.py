@@ -23,6 +23,9 @@ from collapsium.workers.starts.words import AnyTrainingShard, StartWords, opened
 Vector = npt.NDArray[np.float64]
 
 
+KERNELS = (kernels.document_shares, kernels.count_words)
+
+
 @dataclass(frozen=True)
 class MixtureSettings:
     """Priors and annealing; chosen by purity and NMI on SearchSnippets and AG News."""

@@ -14,7 +14,7 @@ from collapsium.pipeline.engine.resources.sampled_shards import HeldOut, held_ou
 from collapsium.pipeline.engine.resources.start_memory import StartSizes, start_bytes
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions
-from collapsium.pipeline.engine.setup.starts import StartSource
+from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.executors.schedulers import check_scheduler
 from collapsium.pipeline.families.base import FamilyOptions, Summary
@@ -66,7 +66,8 @@ def estimate(
     opened.require_tokens()
     require_schedule(family, options.schedule)
     check_scheduler(scheduling.scheduler, scheduling.workers)
-    start = StartSource.of(options.start)
+    inputs = FitInputs(family, config, opened.manifest.documents, elsewhere=options.schedule != "batch")
+    start = StartSource.of_fit(options.start, 0.0, inputs)
     if start is not None:
         start.require(family, config)
     place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collapsium.pipeline.engine.setup.computed_starts import CLUSTER_SETTINGS
 from collapsium.workers.starts.words import VECTORS
 
 
@@ -57,7 +58,7 @@ def start_bytes(kind: str, sizes: StartSizes) -> float:
     Parameters
     ----------
     kind : str
-        ``clusters``, ``documents``, ``tree``, ``file``, or empty for a random start.
+        One of `COMPUTED_STARTS`, ``file``, or empty for a random start.
     sizes : StartSizes
         Sizes of the corpus, and of the place.
 
@@ -69,10 +70,12 @@ def start_bytes(kind: str, sizes: StartSizes) -> float:
     if not kind:
         return 0.0
     begun = sizes.tasks * COSTS.begun_share * sizes.topics * (sizes.shard_documents + sizes.shard_words)
-    words, computed = min(sizes.vocabulary, VECTORS.max_words), 0.0
-    if kind == "clusters":
-        spread = COSTS.word_pair * words**2 + COSTS.coordinate * VECTORS.dimensions * sizes.documents
-        directions = COSTS.direction * words * (VECTORS.dimensions + VECTORS.oversampling)
+    settings, computed = CLUSTER_SETTINGS.get(kind), 0.0
+    vectors = VECTORS if settings is None else settings.vectors
+    words = min(sizes.vocabulary, vectors.max_words)
+    if settings is not None:
+        spread = COSTS.word_pair * words**2 + COSTS.coordinate * vectors.dimensions * sizes.documents
+        directions = COSTS.direction * words * (vectors.dimensions + vectors.oversampling)
         computed = spread / sizes.processes + directions
     elif kind != "file":
         each = COSTS.word_share * words + COSTS.drawn_share * sizes.shard_documents

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from collapsium.pipeline.engine.setup.computed_starts import start_kernels
+from collapsium.pipeline.families.base import COMPUTED_STARTS
 from collapsium.workers.families.base import fit_kernels
 from collapsium.workers.kernels.child_processes import (
     Report,
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.monitoring.events import Sink
     from collapsium.workers.arrays.state import GlobalState
     from collapsium.workers.families.base import AnyShardModel
+    from collapsium.workers.kernels.jit import AnyKernel
 
 
 def compile_for(
@@ -26,6 +29,7 @@ def compile_for(
     global_state: GlobalState,
     report: Report = log_compilation,
     *,
+    start: str = "",
     local: bool,
 ) -> None:
     """Compile the kernels that a fit calls, on each machine, and load them in each worker process.
@@ -43,15 +47,17 @@ def compile_for(
         Its global state.
     report : callable, optional
         Receives the number of kernels compiled so far, and of all that are missing; not called where none is missing.
+    start : str, optional
+        Start that is computed from the corpus.
     local : bool
         Whether all workers run on this machine.
     """
     if local:
-        fill_cache(fit_kernels(model, global_state), report)
-    remaining = max(executor.everywhere(_missing, model, global_state), default=0)
+        fill_cache(_kernels(model, global_state, start), report)
+    remaining = max(executor.everywhere(_missing, model, global_state, start), default=0)
     if remaining:
         report(0, remaining)
-    executor.everywhere(_load, model, global_state, joining=True)
+    executor.everywhere(_load, model, global_state, start, joining=True)
     if remaining:
         report(remaining, remaining)
 
@@ -65,9 +71,13 @@ def reporting_to(sink: Sink) -> Report:
     return report
 
 
-def _missing(model: AnyShardModel, global_state: GlobalState) -> int:
-    return len(missing_kernels(fit_kernels(model, global_state)))
+def _kernels(model: AnyShardModel, global_state: GlobalState, start: str) -> list[AnyKernel]:
+    return [*fit_kernels(model, global_state), *(start_kernels(start) if start in COMPUTED_STARTS else ())]
 
 
-def _load(model: AnyShardModel, global_state: GlobalState) -> None:
-    compile_kernels(fit_kernels(model, global_state), lambda compiled, total: None)  # noqa: ARG005
+def _missing(model: AnyShardModel, global_state: GlobalState, start: str) -> int:
+    return len(missing_kernels(_kernels(model, global_state, start)))
+
+
+def _load(model: AnyShardModel, global_state: GlobalState, start: str) -> None:
+    compile_kernels(_kernels(model, global_state, start), lambda compiled, total: None)  # noqa: ARG005

@@ -178,11 +178,11 @@ class RequestOptions(Options):
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="corpus of held-out tokens of the same documents, scored during the fit"
     )
-    start: Annotated[Location, Value("START")] = Field(
-        "random",
-        description="proportions with which the documents begin: random; clusters: the cluster of each by its words' "
-        "vectors; documents: one topic each, by a mixture; tree: a mixture under a root that all documents share; or a "
-        "Parquet file of proportions, as `collapsium infer` writes it. Documents that are in none begin at random",
+    start: Annotated[Location | None, Value("START")] = Field(
+        None,
+        description="proportions with which documents begin: random; clusters: by the vectors of their words; "
+        "quick-clusters: by fewer words; documents: one topic each, by a mixture; tree: a mixture under a root; or a "
+        "Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda and hdp, else random)",
     )
     start_strength: Annotated[float, Value("TOKENS")] = Field(
         0.0,
@@ -270,7 +270,7 @@ class EstimateOptions(Options):
         0, ge=0, le=MAX_SAMPLES, description="as for fit: number of states saved as models"
     )
     combine: Combine = Field("predictions", description="as for fit; a consensus is one more fit")
-    start: Annotated[Location, Value("START")] = Field("random", description="as for fit: how documents begin")
+    start: Annotated[Location | None, Value("START")] = Field(None, description="as for fit: how documents begin")
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(None, description="as for fit: held-out tokens")
 
 

@@ -9,10 +9,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from collapsium.pipeline.engine.growth import Growth, GrowthInputs, planned_growth
+from collapsium.pipeline.engine.setup.computed_starts import sets_apart
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.seeds import seeds_of
+from collapsium.pipeline.engine.setup.starts import StartSource, computed_topics
 from collapsium.pipeline.engine.setup.word_weights import unknown_words
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import family_names, load_family, require_corpus, require_schedule
@@ -25,7 +27,6 @@ from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.engine.setup.starts import StartSource
     from collapsium.pipeline.engine.setup.warm_start import WarmSource
 
 
@@ -153,6 +154,11 @@ class Request:
         return self.combine == CONSENSUS
 
     @property
+    def start_kind(self) -> str:
+        """The kind of the start; empty where documents begin at random."""
+        return "" if self.start is None else self.start.kind
+
+    @property
     def stochastic(self) -> bool:
         """True of the stochastic schedule."""
         return self.limits.schedule == "stochastic"
@@ -175,7 +181,16 @@ class Request:
         return () if self.has_consensus else self.sampled
 
     def with_growth(self) -> Request:
-        """Return the request of a new fit with the stages that its option `grow` and its size call for."""
+        """Return the request of a new fit with the stages that its option `grow` and its size call for.
+
+        A fit that is large enough to grow begins at random, if clusters do not tell its documents apart; from clusters,
+        topics form in few sweeps over all documents.
+
+        Returns
+        -------
+        Request
+            Its start is None, or its growth is.
+        """
         manifest, last = self.corpus.manifest, self.planned
         inputs = GrowthInputs(
             self.family,
@@ -185,9 +200,15 @@ class Request:
             stochastic=self.stochastic,
             warm=self.warm is not None,
             complete_by=min((*self.sampled, last)),
-            started=self.start is not None,
+            started=self.start is not None and not self.start.usual,
         )
-        return replace(self, growth=planned_growth(inputs, self.limits.grow))
+        growth = planned_growth(inputs, self.limits.grow)
+        if growth is None or self.start is None:
+            return replace(self, growth=growth)
+        topics = computed_topics(self.config)
+        if self.limits.grow != "always" and sets_apart(self.corpus, self.start.kind, topics, self.seed):
+            return self
+        return replace(self, growth=growth, start=None)
 
     def record(self) -> dict[str, object]:
         """Return the request as `run.json` has it."""

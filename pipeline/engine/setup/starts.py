@@ -7,12 +7,12 @@ words follow from them. The mechanism is that of a warm start, with topics that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, FamilyOptions
+from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, RANDOM_START, FamilyOptions
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.vectors import AnyShard
@@ -25,10 +25,39 @@ from collapsium.storage.readers.proportions_file import ProportionsFile, digest_
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 
-RANDOM = "random"
 ENDING = ".parquet"
+MIN_CLUSTERED = 2
+"""Documents for each topic from which fits begin from clusters: fewer would leave topics without any."""
 LEAST_NOISE = 0.1
 """Smallest weight of a topic, where the largest is 1 more, in a document whose proportions are drawn."""
+
+
+@dataclass(frozen=True)
+class FitInputs:
+    """Inputs on which the usual start of a fit depends.
+
+    Attributes
+    ----------
+    family : str
+        Name of the family.
+    config : FamilyOptions
+        Its options.
+    documents : int
+        Documents of the corpus.
+    elsewhere : bool
+        Whether the schedule keeps no responsibilities, or another run is begun from.
+    """
+
+    family: str
+    config: FamilyOptions
+    documents: int
+    elsewhere: bool
+
+    def usual_start(self) -> str:
+        """Return the start of a fit that names none."""
+        if self.elsewhere or self.documents < MIN_CLUSTERED * (most_topics(self.config) or 1):
+            return RANDOM_START
+        return load_family(self.family).usual_start(self.config)
 
 
 @dataclass(frozen=True)
@@ -43,12 +72,15 @@ class StartSource:
         A file's address, and the SHA-256 of its bytes; empty for others.
     strength : float, optional
         Tokens with which the start stays in the documents' priors.
+    usual : bool, optional
+        Whether it is the family's usual start, and no option names it; not recorded.
     """
 
     kind: str
     url: str = ""
     digest: str = ""
     strength: float = 0.0
+    usual: bool = False
 
     @classmethod
     def of(cls, start: str, strength: float = 0.0) -> StartSource | None:
@@ -73,14 +105,14 @@ class StartSource:
         AbsentError
             There is no such file.
         """
-        if start == RANDOM:
+        if start == RANDOM_START:
             if strength:
                 raise OptionError("goes with `start`: random proportions are no prior", "start_strength")
             return None
         if start in COMPUTED_STARTS:
             return cls(start, strength=strength)
         if not start.lower().endswith(ENDING):
-            names = (RANDOM, *COMPUTED_STARTS)
+            names = (RANDOM_START, *COMPUTED_STARTS)
             raise OptionError(
                 f"expected {', '.join(names)} or a file of proportions that ends in {ENDING}, found "
                 f"{start!r}{suggestion(start, names)}",
@@ -88,13 +120,21 @@ class StartSource:
             )
         return cls(FILE_START, _address(start), digest_of_file(start), strength)
 
+    @classmethod
+    def of_fit(cls, start: str | None, strength: float, fit: FitInputs) -> StartSource | None:
+        """Return the start of a new fit, which is the family's usual one where none is named."""
+        if start is not None or strength:
+            return cls.of(start or RANDOM_START, strength)
+        usual = cls.of(fit.usual_start())
+        return None if usual is None else replace(usual, usual=True)
+
     def require(self, family: str, config: FamilyOptions) -> None:
         """Raise `OptionError` if a family with these options does not begin from the start."""
         starts = load_family(family).starts
         if not starts:
             raise OptionError(f"the family '{family}' begins at random only, found {self.kind}", "start")
         if self.kind not in starts:
-            able = " or ".join((RANDOM, *(f"a {ENDING} file" if one == FILE_START else one for one in starts)))
+            able = " or ".join((RANDOM_START, *(f"a {ENDING} file" if one == FILE_START else one for one in starts)))
             raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "start")
         if self.strength and not load_family(family).keeps_start(config):
             raise OptionError(
@@ -157,7 +197,7 @@ class ShardProportions:
         return None
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
-        """Return the documents' proportions, and topics that are even over the shard's words.
+        """Return the documents' proportions; topics are even over the shard's words.
 
         Parameters
         ----------
@@ -169,17 +209,17 @@ class ShardProportions:
         Returns
         -------
         Arrays
-            ``document_topic`` and ``word_topic`` as `ShardModel.start` takes them; with a strength also
-            ``document_strength``, float32, shape (documents,).
+            ``document_topic`` as `ShardModel.start` takes it; with a strength also ``document_strength``, float32,
+            shape (documents,).
         """
         own = self.proportions
         theta = np.zeros((own.documents, own.width), dtype=np.float32)
         theta[np.repeat(np.arange(own.documents), np.diff(own.offsets)), own.topics] = own.shares
-        unknown = np.flatnonzero(~own.known)
+        unknown = np.flatnonzero(~own.known & (shard.lengths > 0))
         if unknown.size:
             drawn = stream.generator().random((unknown.size, own.width)) + LEAST_NOISE
             theta[unknown] = drawn / drawn.sum(axis=1, keepdims=True)
-        arrays = {"document_topic": theta, "word_topic": np.ones((shard.words.size, own.width), dtype=np.float32)}
+        arrays = {"document_topic": theta}
         if self.strength:
             arrays["document_strength"] = np.where(own.known, self.strength, 0.0).astype(np.float32)
         return arrays

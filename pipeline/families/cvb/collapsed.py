@@ -11,7 +11,16 @@ import numpy.typing as npt
 from pydantic import Field, ValidationInfo, field_validator
 
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, Resumable, Simulates, Stochastic, Summary
+from collapsium.pipeline.families.base import (
+    COMPUTED_STARTS,
+    FILE_START,
+    QUICK_CLUSTERS_START,
+    RANDOM_START,
+    Resumable,
+    Simulates,
+    Stochastic,
+    Summary,
+)
 from collapsium.pipeline.families.cvb import cooling, updates
 from collapsium.pipeline.families.cvb.seeds import SeededOptions
 from collapsium.pipeline.families.footprint import Footprint, weighed
@@ -159,6 +168,10 @@ class CollapsedFamily(
             topic_moments=moments,
             steps=float(minibatches),
         )
+
+    def usual_start(self, options: OptionsT) -> str:
+        """Return quick clusters, unless topics have words of their own or responsibilities are dense."""
+        return QUICK_CLUSTERS_START if options.active and not options.seeds else RANDOM_START
 
     def keeps_start(self, options: OptionsT) -> bool:
         """Return true of active responsibilities, whose documents' counts change by differences alone."""

@@ -1,13 +1,16 @@
-"""Search for the power to which weights are raised: topics form hot and are cooled until held-out tokens score worse.
+"""Search for the power to which weights are raised, by held-out tokens of two halves of the documents.
 
 Responsibilities in proportion to a power below 1 of the weights spread a token over more topics. Hofmann (1999, section
-3.3) chooses the power of his tempered EM in this way. The power at which a corpus is predicted best grows with the
-length of its documents and with how sharply its topics differ.
+3.3) chooses the power of his tempered EM by held-out tokens. The power at which a corpus is predicted best grows with
+the length of its documents and with how sharply its topics differ.
+
+In each sweep of the search, every other document has a power a little larger, and the rest one as much smaller; in the
+next sweep, it is the other way round. What scores gain as topics form is the same in both halves, so that the
+difference of their gains shows in which direction the power is better (Kiefer and Wolfowitz 1952).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.delta import Delta
 
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
-WORST_SCORE = -1e6
-"""Score below all others, in nats a token."""
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,31 @@ class CoolingSchedule:
     """Powers of the search, and tokens that are held out for it."""
 
     start: float = 0.8
-    """Power in the first sweeps."""
+    """Power in the first sweeps of fits that begin at random: topics that form hot end in better optima."""
+    start_formed: float = 0.95
+    """Power in the first sweep of fits that begin from clusters, which have topics already."""
     hold: int = 16
-    """Sweeps with this power: before topics have formed, scores rise at any power."""
-    hold_grown: int = 4
-    """The same where topics have formed on samples, in sweeps over all documents."""
+    """Sweeps before the search in fits that begin at random: until topics have formed, a larger power seems better."""
+    hold_formed: int = 4
+    """The same in fits that begin from clusters, or have grown on samples; in sweeps over all documents."""
     lowest: float = 0.6
-    """Smallest power."""
-    step: float = 0.01
-    """Change of the power from sweep to sweep, at least."""
-    pace: float = 0.5
-    """Change of the power from sweep to sweep times the planned iterations, at least: short fits take larger steps."""
-    last: float = 0.7
+    """Smallest power between the two halves."""
+    highest: float = 0.975
+    """Largest power between the two halves: no weight is sharpened."""
+    spread: float = 0.025
+    """Difference of the powers of the two halves from the power between."""
+    sweeps: int = 2
+    """Sweeps before the halves change places: in the first, documents follow, in the second, topics."""
+    gain: float = 0.08
+    """Change of the power for each nat a token by which its increase by one would raise the score."""
+    most: float = 0.04
+    """Largest change of the power at a time."""
+    last: float = 0.9
     """Share of the iterations over all documents after which held-out tokens count again."""
     min_iterations: int = 30
-    """Iterations over all documents of a fit that searches, at least."""
+    """Iterations over all documents of a fit that searches after a random start, at least."""
+    min_opened: int = 20
+    """The same after a start from clusters."""
     short_power: float = 0.85
     """Power of shorter fits: the best one on news and blog entries, between those of reviews and of papers."""
     min_tokens: float = 20_000.0
@@ -53,10 +64,6 @@ class CoolingSchedule:
     """Tokens to hold out."""
     max_held: float = 0.05
     """Share of the tokens that is held out, at most."""
-    falls: int = 2
-    """Scores in a row below the best that turn the search."""
-    fall: float = 0.05
-    """Least fall of a score, in nats a token times the root of the held-out tokens."""
 
 
 SCHEDULE = CoolingSchedule()
@@ -66,17 +73,16 @@ def initial_state(summary: Summary) -> CoolingState | None:
     """Return the state before the search, or of a fit too short for one; None where the corpus is too small."""
     if summary.tokens < SCHEDULE.min_tokens or summary.warm or summary.stochastic or not summary.iterations:
         return None
-    left = summary.iterations - summary.growing
-    searching, hold = left >= SCHEDULE.min_iterations, SCHEDULE.hold_grown if summary.growing else SCHEDULE.hold
+    left, opened = summary.iterations - summary.growing, summary.start > 0
+    searching = left >= (SCHEDULE.min_opened if opened else SCHEDULE.min_iterations)
+    hold = SCHEDULE.hold_formed if opened or summary.growing else SCHEDULE.hold
+    power = SCHEDULE.start_formed if opened else SCHEDULE.start
     return CoolingState(
-        cooling_power=SCHEDULE.start if searching else SCHEDULE.short_power,
-        cooling_step=max(SCHEDULE.step, SCHEDULE.pace / left) if searching else 0.0,
+        cooling_power=power if searching else SCHEDULE.short_power,
+        cooling_step=SCHEDULE.spread if searching else 0.0,
         # Documents that join score low at first, so that scores of other iterations could not be compared.
         cooling_first=summary.growing + hold,
         cooling_last=summary.growing + int(SCHEDULE.last * left),
-        cooling_best=WORST_SCORE,
-        cooling_best_power=SCHEDULE.start,
-        cooling_high=SCHEDULE.start,
     )
 
 
@@ -105,38 +111,22 @@ def next_state(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) 
     if old is None or sums is None or not before.searching:
         return after
     state = replace(old, cooling_sweeps=old.cooling_sweeps + 1)
-    if state.cooling_sweeps <= old.cooling_first:
-        return replace(after, cooling=state)
-    state = _scored(state, float(sums.cooling_score[0]), max(float(sums.cooling_score[1]), 1.0))
-    rising, late = state.cooling_step > 0.0, state.cooling_sweeps >= old.cooling_last
-    bound = 1.0 if rising else SCHEDULE.lowest
-    turning = state.cooling_falls >= SCHEDULE.falls or old.cooling_power == bound
-    if not turning and not late:
-        return replace(after, cooling=_stepped(state))
-    best = state.cooling_best_power
-    if rising and not late:
-        state = replace(state, cooling_high=best, cooling_step=-state.cooling_step)
-        return replace(after, cooling=_stepped(replace(state, cooling_best=WORST_SCORE, cooling_falls=0)))
-    # Scores also rise as topics converge: the best power seems larger than it is on the way up, and smaller on the way
-    # down.
-    power = best if rising else 0.5 * (state.cooling_high + best)
-    return replace(after, cooling=replace(state, cooling_power=power, cooling_step=0.0))
-
-
-def _scored(state: CoolingState, log_probability: float, tokens: float) -> CoolingState:
-    """Return the state with a score; it belongs to the power of the sweep before."""
-    score = log_probability / tokens
-    if score > state.cooling_best:
-        power = min(max(state.cooling_power - state.cooling_step, SCHEDULE.lowest), 1.0)
-        return replace(state, cooling_best=score, cooling_best_power=power, cooling_falls=0)
-    fallen = score < state.cooling_best - SCHEDULE.fall / math.sqrt(tokens)
-    return replace(state, cooling_falls=state.cooling_falls + 1) if fallen else state
-
-
-def _stepped(state: CoolingState) -> CoolingState:
-    """Return the state with the next power."""
-    power = state.cooling_power + state.cooling_step
-    return replace(state, cooling_power=min(max(power, SCHEDULE.lowest), 1.0))
+    if state.cooling_sweeps % SCHEDULE.sweeps == 1:
+        log_probability, tokens = sums.cooling_score
+        scores = log_probability / np.maximum(tokens, 1.0)
+        power = old.cooling_power
+        # Scores are those before the sweep, the first of its own step: they gained by steps the other way round.
+        if old.cooling_scores.any() and old.cooling_sweeps >= old.cooling_first + SCHEDULE.sweeps and tokens.all():
+            gains = scores - old.cooling_scores
+            slope = float(gains[1] - gains[0]) / (2.0 * old.cooling_step)
+            change = min(max(SCHEDULE.gain * slope, -SCHEDULE.most), SCHEDULE.most)
+            power = min(max(power + change, SCHEDULE.lowest), SCHEDULE.highest)
+        state = replace(state, cooling_power=power, cooling_scores=scores)
+    if state.cooling_sweeps % SCHEDULE.sweeps == 0:
+        state = replace(state, cooling_step=-old.cooling_step)
+    return replace(
+        after, cooling=replace(state, cooling_step=0.0) if state.cooling_sweeps >= old.cooling_last else state
+    )
 
 
 def released(after: GlobalStateT) -> GlobalStateT:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits, RequestOptions
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family, make_options
@@ -21,8 +21,6 @@ TOLERANCE = 0.01
 """Default tolerance: share of the tokens that an iteration moves below which a fit ends."""
 WARM_SHARE = 0.4
 """Default limit of a warm-started fit, as a share of the iterations."""
-RANDOM: str = RequestOptions.model_fields["start"].default
-"""Default start of a fit."""
 SIZE = "max_decompressed"
 """Option that may be written as ``20GB``."""
 
@@ -88,10 +86,10 @@ class FitTable(_Open):
         description="predictions: a version's restarts or samples stay apart, and their predictions are averaged; "
         "consensus: they are joined by one more fit",
     )
-    start: str = Field(
-        RANDOM,
-        description="as for `collapsium fit`: random, clusters, documents, tree, or a Parquet file of proportions; of "
-        "fits that do not start from a version",
+    start: str | None = Field(
+        None,
+        description="as for `collapsium fit`: random, quick-clusters, clusters, documents, tree, or a Parquet file of "
+        "proportions; of fits that do not start from a version",
     )
     start_strength: Annotated[float, Field(ge=0)] = Field(
         0.0, description="tokens with which a start stays in each document's prior"
@@ -213,8 +211,8 @@ class Job(_Table):
 
     @property
     def start(self) -> dict[str, str | float]:
-        """Options of the start of a fit that does not start from a version; empty for a random one."""
-        if (self.fit.start, self.fit.start_strength) == (RANDOM, 0.0):
+        """Options of the start of a fit that does not start from a version; empty where none are named."""
+        if self.fit.start is None:
             return {}
         return {"start": self.fit.start, "start_strength": self.fit.start_strength}
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
-from collapsium.pipeline.families.base import COMPUTED_STARTS
+from collapsium.pipeline.families.base import COMPUTED_STARTS, RANDOM_START
 from collapsium.pipeline.families.registry import load_family, require_schedule
 from collapsium.pipeline.options import names_of
-from collapsium.pipeline.workflows.batch.config import RANDOM, FitTable, IngestTable, Job
+from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
@@ -180,7 +180,7 @@ def _require_known(job: Job) -> None:
         models = max(job.fit.restarts, 1) * max(int(job.limits.get("samples", 0)), 1)
         request.require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
     # Raises an error if it is neither a known start nor a file that is there.
-    start = starts.StartSource.of(job.fit.start, job.fit.start_strength)
+    start = starts.StartSource.of(job.fit.start or RANDOM_START, job.fit.start_strength)
     if start is not None:
         start.require(job.fit.family, job.config)
     if not job.ingest.sources:
@@ -227,8 +227,9 @@ def _with_fit_files(job: Job, base: Path) -> Job:
         for name, words in formulas.items()
         if isinstance(further.get(name), str) and further[name] not in words
     }
-    if job.fit.start not in (RANDOM, *COMPUTED_STARTS) and job.fit.start.lower().endswith(starts.ENDING):
-        files["start"] = _absolute(job.fit.start, base)
+    start = job.fit.start or RANDOM_START
+    if start not in (RANDOM_START, *COMPUTED_STARTS) and start.lower().endswith(starts.ENDING):
+        files["start"] = _absolute(start, base)
     return job.model_copy(update={"fit": FitTable(**{**job.fit.model_dump(), **files})}) if files else job
 
 

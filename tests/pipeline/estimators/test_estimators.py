@@ -333,7 +333,7 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
     alone = [small_of(cls, random_state=member_seed(3, number)).fit(counts) for number in range(3)]
     assert estimator.score(counts) > np.mean([one.score(counts) for one in alone])  # Jensen
     if cls is CollapsedLDA:
-        (first,) = (
+        first, *_ = (
             m for m, one in zip(alone, model.record.members, strict=True) if list(one.columns) == sorted(one.columns)
         )
         shares = [

@@ -302,7 +302,7 @@ def sweep(
         chunk = before
         if selecting:
             chunk = carry_(before, working, selected[number] if ahead else select_(before, working, parameters))
-        new = _sweep(chunk, working, parameters, _power(age, parameters), after.allocate(chunk))
+        new = _sweep(chunk, working, parameters, _powers(age, chunk, parameters), after.allocate(chunk))
         if parameters.tables:
             sums.active_tables(new.pairs, new.active, new.state, prior, tables, grown)
         if parameters.moments:
@@ -331,16 +331,19 @@ def _selects(age: int, topics: int) -> bool:
     return age == SCHEDULE.sample_sweeps + 1 or (age > SCHEDULE.annealing_sweeps and scheduled)
 
 
-def _power(age: int, parameters: Parameters) -> float:
-    """Return the power to which weights are raised in a shard's sweep number `age`."""
+def _powers(age: int, chunk: DocumentChunk, parameters: Parameters) -> Vector:
+    """Return the powers of weights in a shard's sweep number `age`, of a chunk's documents in turn, shape (2,)."""
     settings = parameters.active_settings
     if age == 1 and parameters.topics.size <= SELECTION.max_complete:
-        return SCHEDULE.first_power
-    return SCHEDULE.annealing_power if settings.annealed and age <= SCHEDULE.annealing_sweeps else settings.power
+        return np.full(2, SCHEDULE.first_power)
+    if settings.annealed and age <= SCHEDULE.annealing_sweeps:
+        return np.full(2, SCHEDULE.annealing_power)
+    step = settings.step if chunk.document % 2 == 0 else -settings.step
+    return np.array([settings.power + step, settings.power - step])
 
 
 def _sweep(
-    chunk: DocumentChunk, working: SweptRows, parameters: Parameters, power: float, after: NewActiveState
+    chunk: DocumentChunk, working: SweptRows, parameters: Parameters, powers: Vector, after: NewActiveState
 ) -> DocumentChunk:
     """Return a chunk with updated responsibilities."""
     active.sweep_active(
@@ -349,7 +352,7 @@ def _sweep(
         chunk.state,
         parameters.priors,
         working.sweep,
-        power,
+        powers,
         working.running,
         after,
     )

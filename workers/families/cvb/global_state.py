@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -43,16 +43,12 @@ class CoolingState(State):
     Attributes
     ----------
     cooling_power, cooling_step : float
-        Power in the next sweep, and its change from sweep to sweep: above 0 at first, then below; 0 ends the search.
+        Power in the next sweep, and by how much it is larger in every other document, and smaller in the rest; 0 ends
+        the search.
     cooling_sweeps, cooling_first, cooling_last : int
         Sweeps so far, and those after which the search begins and ends.
-    cooling_best, cooling_best_power : float
-        Best score of the held-out tokens on the way up or down, in nats a token, and the power of the sweep that led
-        to it.
-    cooling_high : float
-        The best power on the way up.
-    cooling_falls : int
-        Scores in a row below the best.
+    cooling_scores : numpy.ndarray of float64, shape (2,)
+        Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none.
     """
 
     cooling_power: float
@@ -60,10 +56,7 @@ class CoolingState(State):
     cooling_sweeps: int = 0
     cooling_first: int
     cooling_last: int
-    cooling_best: float
-    cooling_best_power: float
-    cooling_high: float
-    cooling_falls: int = 0
+    cooling_scores: Vector = field(default_factory=lambda: np.zeros(2))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,6 +84,8 @@ class ActiveSettings:
         Keeps a word's background even over the topics while it has no tokens.
     weight, following : numpy.ndarray of float64, shape (topics,)
         a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
+    step : float, optional
+        Addition to the power in the first, third and further odd documents of a shard; as much less in the others.
     """
 
     most: int
@@ -94,6 +96,7 @@ class ActiveSettings:
     even: float
     weight: Vector
     following: Vector
+    step: float = 0.0
 
 
 def active_settings(
@@ -124,6 +127,7 @@ def active_settings(
     return ActiveSettings(
         most=options.most_active or 0,
         power=(options.flatten or 1.0) if cooling is None else cooling.cooling_power,
+        step=0.0 if cooling is None else cooling.cooling_step,
         annealed=cooling is None,
         # Counts of the start are no movement. With momentum, tokens that merged topics hand over would overshoot.
         momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,

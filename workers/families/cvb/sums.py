@@ -162,8 +162,8 @@ class HeldScoreSums(State):
 
     Attributes
     ----------
-    cooling_score : numpy.ndarray of float64, shape (2,)
-        Their log probability, and their number.
+    cooling_score : numpy.ndarray of float64, shape (2, 2)
+        Their log probability in every other document and in the rest, and their numbers.
     """
 
     cooling_score: Vector

@@ -88,7 +88,7 @@ class HeldScore:
     """
 
     def __init__(self, shard: Shard, held: HeldTokens, plain_ratio: Vector) -> None:
-        self._held, self._score = held_out(shard, held, held.held_share), np.zeros(2)
+        self._held, self._score = held_out(shard, held, held.held_share), np.zeros((2, 2))
         self._plain_ratio = plain_ratio
 
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
@@ -96,7 +96,11 @@ class HeldScore:
         held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
         merges = merge_scores.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
         documents = chunk.active, chunk.state
-        merge_scores.score_merges(chunk.pairs, held, *documents, parameters.priors, working.topics, merges, self._score)
+        owner = np.repeat(np.arange(chunk.document, chunk.document + chunk.documents), np.diff(chunk.pairs.offsets))
+        for rest in range(2):
+            some, score = np.where(owner % 2 == rest, held, 0).astype(np.int32), np.zeros(2)
+            merge_scores.score_merges(chunk.pairs, some, *documents, parameters.priors, working.topics, merges, score)
+            self._score[:, rest] += score
 
     def parts(self) -> dict[str, Part]:
         """Return `HeldScoreSums`."""

@@ -20,6 +20,7 @@ from collapsium.workers.families.cvb.active_topics import SELECTION, Ints, Steps
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import ActiveLocal, DenseLocal
 from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, RowChanges
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
+MIN_SHARE = np.float32(1e-6)
+"""Least share of an active topic in a document that begins with even topics, so that shares have a positive sum."""
 MIN_PSEUDO_COUNT = 1.0
 """Smaller pseudo-counts of a start are left out: selections take them for rounding (`kernels.cvb.active_selection`)."""
 
@@ -42,8 +45,8 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLoc
         Dirichlet parameters of the updates.
     warm : Arrays
         ``document_topic``, shape (documents, topics of that run), and ``word_topic``, shape (words of the shard, topics
-        of that run). With ``document_strength``, shape (documents,), so many tokens of the proportions stay in each
-        document's prior, as pseudo-counts; only with active responsibilities.
+        of that run), or none if topics are even over the words. With ``document_strength``, shape (documents,), so many
+        tokens of the proportions stay in each document's prior, as pseudo-counts; only with active responsibilities.
 
     Returns
     -------
@@ -52,21 +55,22 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLoc
     delta : Delta
         Changes from nothing.
     """
-    theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
+    theta, phi = proportions_and_topics(warm, shard.words.size, np.float32)
     if parameters.active is not None:
         strength = warm.get("document_strength", np.zeros(shard.documents, dtype=np.float32))
-        return _start_active(shard, parameters, DocumentModel(theta, phi), strength)
+        return _start_active(shard, parameters, DocumentModel(theta, phi), strength, even="word_topic" not in warm)
     pair_topic = np.empty((shard.pairs, parameters.topics.size), dtype=np.float32)
     warming.initialise_dense(document_pairs(shard), DocumentModel(theta, phi), pair_topic)
     return dense.initial_state(shard, pair_topic, moments=parameters.moments)
 
 
 def _start_active(
-    shard: Shard, parameters: Parameters, model: DocumentModel, strength: npt.NDArray[np.float32]
+    shard: Shard, parameters: Parameters, model: DocumentModel, strength: npt.NDArray[np.float32], *, even: bool
 ) -> tuple[ActiveLocal, Delta]:
     pairs, topics = document_pairs(shard), parameters.topics.size
-    expected = np.empty(model.theta.shape)
-    warming.expected_counts(pairs, model, expected)
+    expected = shard.weighted_lengths[:, np.newaxis] * model.theta.astype(np.float64)
+    if not even:
+        warming.expected_counts(pairs, model, expected)
     known, pseudo = model.theta.shape[1], np.zeros((shard.documents, topics), dtype=np.float32)
     pseudo[:, :known] = strength[:, np.newaxis] * model.theta
     pseudo[pseudo < MIN_PSEUDO_COUNT] = 0.0
@@ -76,9 +80,14 @@ def _start_active(
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     active, state = ActiveTopics(lists, topic), active_responsibilities.blank_state(shard, lists)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
-    warming.initialise_active(pairs, model, active, state, rows)
-    # Sweeps change counts by differences, so that pseudo-counts stay.
     owner = np.repeat(np.arange(shard.documents), sizes)
+    if even:
+        # All tokens of a document begin alike, which takes no pass over all topics of each pair.
+        shares = np.where(topic < known, model.theta[owner, np.minimum(topic, known - 1)], np.float32(0.0))
+        warming.initialise(pairs, active, np.maximum(shares, MIN_SHARE), state, rows)
+    else:
+        warming.initialise_active(pairs, model, active, state, rows)
+    # Sweeps change counts by differences, so that pseudo-counts stay.
     held = pseudo[owner, topic]
     state.counts[:] += held
     stays = np.bincount(owner, weights=held, minlength=shard.documents).astype(np.float32) if strength.any() else None
@@ -113,11 +122,14 @@ def first_lists(expected: Vector, prior: Vector, limits: Ints, occupied: npt.NDA
     passing = (expected > np.maximum(prior[:known], SELECTION.min_tokens)) & occupied[:, np.newaxis]
     none = np.flatnonzero(occupied & ~passing.any(axis=1))
     passing[none, expected[none].argmax(axis=1)] = True
-    ranked = np.argsort(-np.where(passing, expected, -1.0), axis=1, kind="stable")
-    number = np.minimum(passing.sum(axis=1), limits)
+    owner, topic = np.nonzero(passing)
+    # The most expected first, the first topics among equals; few of all topics pass.
+    order = np.lexsort((topic, -expected[owner, topic], owner))
+    owner, topic, passed = owner[order], topic[order], passing.sum(axis=1)
+    rank = np.arange(owner.size) - np.repeat(np.cumsum(passed) - passed, passed)
+    number, chosen = np.minimum(passed, limits), rank < limits[owner]
     is_active = np.zeros((documents, prior.size), dtype=bool)
-    owner, rank = np.nonzero(np.arange(known) < number[:, np.newaxis])
-    is_active[owner, ranked[owner, rank]] = True
+    is_active[owner[chosen], topic[chosen]] = True
     # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
     is_active[(limits == prior.size) & (2 * number > prior.size)] = True
     return np.nonzero(is_active)[1].astype(np.uint16), is_active.sum(axis=1)

@@ -16,6 +16,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.states import ActiveTopics, Counts, Ints, TokenTopics, Vector
+from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.gibbs.records import OutDocumentTopics
 from collapsium.workers.kernels.gibbs.topics import CHUNK, draw_topics, list_documents
@@ -44,7 +45,7 @@ def draw_initial_topics(shard: Shard, topics: int, columns: int, stream: Stream,
         Random stream of the shard.
     warm : Arrays or None
         ``document_topic``, shape (documents, topics of another run), and ``word_topic``, probabilities of shape (words
-        of the shard, topics of that run): topics are drawn in proportion to theta_dk phi_kw.
+        of the shard, topics of that run), if these are not even: topics are drawn in proportion to theta_dk phi_kw.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def draw_initial_topics(shard: Shard, topics: int, columns: int, stream: Stream,
     """
     if warm is None:
         return stream.generator().integers(0, topics, shard.tokens, dtype=np.uint16)
-    theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
+    theta, phi = proportions_and_topics(warm, shard.words.size, np.float64)
     if theta.shape[1] > columns:
         raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {columns}")
     token_topic = np.empty(shard.tokens, dtype=np.uint16)

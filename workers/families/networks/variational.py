@@ -35,6 +35,7 @@ from collapsium.workers.families.networks.states import (
     Vector,
 )
 from collapsium.workers.families.networks.sums import ExpectedSums, NodeTotals
+from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.networks.expected_records import (
@@ -133,7 +134,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
         topics = global_state.alpha.size
         if warm is None:
             return self._begin(shard, _draw_responsibilities(shard, topics, stream), global_state)
-        theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
+        theta, phi = proportions_and_topics(warm, shard.words.size, np.float32)
         if theta.shape[1] > topics:
             raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {topics}")
         return self._begin(shard, proportional_responsibilities(shard, theta, phi), global_state)

@@ -33,6 +33,7 @@ from collapsium.workers.families.vb.states import (
     Vector,
     WordCounts,
 )
+from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb import mean_field
@@ -215,7 +216,8 @@ def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | Non
         shares = _initial_shares(shard.documents, topics, stream.generator())
         phi = np.ones((shard.words.size, topics))
     else:
-        shares, phi = (_with_topics(warm[name], topics) for name in ("document_topic", "word_topic"))
+        theta, phi = proportions_and_topics(warm, shard.words.size, np.float64)
+        shares, phi = _with_topics(theta, topics), _with_topics(phi, topics)
     document_topic = np.empty((shard.documents, topics), dtype=np.float32)
     word_topic = buffers.empty((shard.words.size, topics), np.float64)
     mean_field.count_products(document_pairs(shard), shares, phi, ExpectedCounts(document_topic, word_topic))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Number
+from collapsium.workers.kernels.argument_types import Array, Float64Vector, Number
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
@@ -87,7 +87,7 @@ def sweep_active(
     before: ActiveState,
     priors: Priors,
     rows: SweepRows,
-    power: float,
+    powers: Float64Vector,
     running: RunningCounts,
     after: NewActiveState,
 ) -> None:
@@ -105,9 +105,10 @@ def sweep_active(
         a_k and b_w.
     rows : SweepRows
         Rows of the shard's words.
-    power : float
-        Power of the weights to which responsibilities are proportional: 1 for the plain update, less to flatten them (a
-        higher temperature; the power is approximate), 2 to sharpen them.
+    powers : float64, shape (2,)
+        Powers of the weights to which responsibilities are proportional, of documents with even and with odd places in
+        the run: 1 for the plain update, less to flatten them (a higher temperature; the power is approximate), 2 to
+        sharpen them.
     running : RunningCounts
         Changed by these documents.
     after : NewActiveState
@@ -118,8 +119,7 @@ def sweep_active(
     counts, new_counts = before.counts, after.counts
     cells = np.zeros((topics + LANES - 1) // LANES * LANES * FIELDS, dtype=np.float32)
     # True and False are constants, for each of which the compiler makes code of its own.
-    work = DocumentWorkspace(cells.view(np.int32), cells, np.zeros(LANES, dtype=np.uint16), np.float32(power), True)
-    at_end = DocumentWorkspace(work.places, cells, work.steps, work.power, False)
+    places, steps = cells.view(np.int32), np.zeros(LANES, dtype=np.uint16)
     flat = FlatRows(
         topics,
         rows.expected.reshape(-1),
@@ -136,16 +136,19 @@ def sweep_active(
             left -= prior[active_topics[begin + j]]
         for j in range((size + LANES - 1) // LANES * LANES):
             at, k = place_of(j), active_topics[begin + j] if j < size else 0
-            work.places[at + PLACES] = k
+            places[at + PLACES] = k
             cells[at + HERE] = counts[begin + j] if j < size else ZERO
             cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
             cells[at + INVERSE] = np.float32(1.0 / totals[k]) if j < size else ZERO
             cells[at + RATIO] = np.float32(ratio[k]) if j < size else ZERO
             cells[at + UNITS] = STEP if j < size else ZERO
         background = before.background[document], np.float32(1.0 / max(left, 1e-9))
+        power = np.float32(powers[document % 2])
         if before.starts[document + 1] + LANES <= before.responsibilities.size:
+            work = DocumentWorkspace(places, cells, steps, power, True)
             tokens = _update_document(document, size, pairs, background, before, after, work, flat)
         else:
+            at_end = DocumentWorkspace(places, cells, steps, power, False)
             tokens = _update_document(document, size, pairs, background, before, after, at_end, flat)
         after.background[document] = max(tokens, ZERO)
         for j in range(size):

@@ -11,6 +11,7 @@ from collapsium.pipeline.engine import growth
 from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, planned_growth
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
+from collapsium.pipeline.engine.setup import request
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.families.registry import make_options
@@ -54,6 +55,7 @@ def short(monkeypatch):
     """All fits that can grow do, in the stages of `SHORT`."""
     rule = GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7)
     monkeypatch.setattr(growth, "RULE", rule)
+    monkeypatch.setattr(request, "sets_apart", lambda *inputs: False)
 
 
 @pytest.mark.parametrize(("family", "options"), FAMILIES)

@@ -12,6 +12,7 @@ import pytest
 from scipy.special import digamma
 
 from collapsium.pipeline import Corpus, Model, estimate, fit, resume, verify
+from collapsium.pipeline.engine import growth
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
@@ -70,7 +71,7 @@ def test_a_fit__begins_where_the_proportions_say(planted, tmp_path, family, opti
     given.pop("topics") if family == "gibbs-hdp" else None
     file = written(tmp_path / "theta.parquet", planted[2], ids_of(planted[0]))
     fit(planted[0], tmp_path / "started", start=file, **given)
-    fit(planted[0], tmp_path / "random", **{**given, "iterations": 1})
+    fit(planted[0], tmp_path / "random", **{**given, "iterations": 1, "start": "random"})
     assert scores_of(tmp_path / "started")[0] > scores_of(tmp_path / "random")[0] + 0.1
     assert verify(tmp_path / "started").broken == []
     record = Run(tmp_path / "started").record()["start"]
@@ -195,6 +196,44 @@ def test_a_computed_start__is_that_of_any_executor(planted, tmp_path, kind, fami
     assert any(text.startswith(f"start {kind}: 120 documents in ") for text in notices)
     assert Run(tmp_path / "serial").record()["start"] == {"kind": kind}
     assert verify(tmp_path / "serial").broken == []
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, "quick-clusters"),
+        ({"family": "hdp"}, "quick-clusters"),
+        ({"start": "clusters"}, "clusters"),
+        ({"start": "random"}, None),
+        ({"topics": 61}, None),
+        ({"responsibilities": "dense"}, None),
+        ({"schedule": "stochastic"}, None),
+        ({"seeds": {"first": ["w0"]}}, None),
+        ({"family": "vb-lda"}, None),
+        ({"grow": "always", "iterations": 80}, None),
+    ],
+    ids=str,
+)
+def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic(planted, tmp_path, options, kind):
+    given = {name: value for name, value in FIT.items() if options.get("schedule") is None or name != "iterations"}
+    passes = {"passes": 1} if options.get("schedule") else {}
+    model = fit(planted[0], tmp_path / "run", **{**given, **passes, **options})
+    assert Run(tmp_path / "run").record().get("start") == (kind and {"kind": kind})
+    assert model.record.iterations
+
+
+@pytest.mark.parametrize(("mixing", "apart"), [(False, True), (True, False)])
+def test_a_corpus_large_enough_to_grow__does_so_where_clusters_set_no_documents_apart(
+    tmp_path, monkeypatch, mixing, apart
+):
+    monkeypatch.setattr(growth, "RULE", growth.GrowthRule(min_documents=1, min_tokens=1))
+    generator, topics = np.random.default_rng(2), 10
+    theta = np.full((400, topics), 1.0 / topics) if mixing else np.eye(topics)[np.arange(400) % topics]
+    drawn = [generator.choice(topics, size=40, p=row) * 10 + generator.integers(10, size=40) for row in theta]
+    corpus = write_corpus(tmp_path / "corpus", [Counter(words.tolist()) for words in drawn], 100, shard_tokens=4000)
+    fit(corpus, tmp_path / "run", **{**FIT, "topics": topics, "iterations": 70})
+    record = Run(tmp_path / "run").record()
+    assert ("start" in record, "growth" in record) == (apart, not apart)
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)

@@ -1,4 +1,4 @@
-"""Fits that choose the power of their weights: topics are cooled until held-out tokens score worse."""
+"""Fits that choose the power of their weights, by the scores of two halves of the documents."""
 
 import math
 
@@ -46,76 +46,89 @@ def whole(request, planted, tmp_path_factory):
     return out
 
 
-def state_before_search(iterations, tokens=100_000, growing=0):
+def state_before_search(iterations, tokens=100_000, growing=0, start=0):
     """The global state of a new fit."""
     sizes = {"documents": 1000, "words": 500, "tokens": tokens, "pairs": tokens}
-    summary = Summary(**sizes, shards=1, iterations=iterations, growing=growing)
+    summary = Summary(**sizes, shards=1, iterations=iterations, growing=growing, start=start)
     family, options = load_family("lda"), make_options("lda", {"topics": 5})
     return family.initialise(summary, options, Stream(1, "start"))
 
 
-def stepped(state, score, tokens=5000.0):
-    """The state after a sweep before which held-out tokens scored so many nats each."""
-    delta = Delta({"cooling_score": fresh(np.array([score * tokens, tokens]))})
+def stepped(state, scores, tokens=5000.0):
+    """The state after a sweep before which the held-out tokens of each half scored so many nats."""
+    log_probability = np.broadcast_to(scores, 2) * tokens
+    delta = Delta({"cooling_score": fresh(np.array([log_probability, np.full(2, tokens)]))})
     return cooling.released(cooling.next_state(state, state, delta))
 
 
-@given(st.lists(st.floats(-9.0, -5.0), min_size=200, max_size=200), st.integers(30, 200))
-def test_any_scores__lead_to_a_power_within_bounds_before_the_last_iterations(scores, iterations):
-    state, schedule, sweeps = state_before_search(iterations), cooling.SCHEDULE, 0
-    step = state.cooling.cooling_step
+def searched(state, score_of):
+    """The state after the search, and all powers; `score_of` gives the score at a power and a number of sweeps."""
+    sweeps, powers, scores = 0, [], np.full(2, -8.0)
+    while state.searching:
+        powers.append(state.cooling.cooling_power)
+        after = stepped(state, scores)
+        step = state.cooling.cooling_step
+        scores = np.array([score_of(powers[-1] + one * step, sweeps) for one in (1, -1)])
+        state, sweeps = after, sweeps + 1
+    return state, powers
+
+
+@given(st.lists(st.floats(-9.0, -5.0), min_size=400, max_size=400), st.integers(20, 200), st.sampled_from([0, 5]))
+def test_any_scores__lead_to_a_power_within_bounds_before_the_last_iterations(scores, iterations, start):
+    state, schedule, sweeps = state_before_search(iterations, start=start), cooling.SCHEDULE, 0
     while state.searching:
         before = state.cooling.cooling_power
-        state = stepped(state, scores[sweeps])
+        state = stepped(state, scores[2 * sweeps : 2 * sweeps + 2])
         sweeps += 1
-        assert schedule.lowest <= state.cooling.cooling_power <= 1.0
-        assert abs(state.cooling.cooling_power - before) < step + 1e-9 or not state.searching
+        assert schedule.lowest <= state.cooling.cooling_power <= schedule.highest
+        assert abs(state.cooling.cooling_power - before) <= schedule.most + 1e-9
         assert (state.held.held_share > 0.0) == state.searching
     assert sweeps <= schedule.last * iterations
 
 
+@pytest.mark.parametrize("trend", [0.0, 0.02, -0.02])
+@pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("best", [0.7, 0.85, 0.95])
-def test_scores_that_rise_and_fall__lead_to_the_best_power(best):
-    state, schedule, powers = state_before_search(150), cooling.SCHEDULE, []
-    while state.searching:
-        powers.append(state.cooling.cooling_power)
-        used = powers[-2] if len(powers) > 1 else schedule.start
-        state = stepped(state, -7.0 - (used - best) ** 2)
-    assert state.cooling.cooling_power == pytest.approx(max(best, 0.5 * (best + schedule.start)), abs=0.011)
-    assert max(powers) < max(best, schedule.start) + 0.07
-    assert min(powers) > min(best, schedule.start) - 0.07
+def test_scores_that_also_rise_or_fall_by_themselves__lead_to_the_best_power(best, start, trend):
+    state, powers = searched(
+        state_before_search(150, start=start), lambda power, sweeps: -7.0 - 2.0 * (power - best) ** 2 + trend * sweeps
+    )
+    assert state.cooling.cooling_power == pytest.approx(best, abs=0.01)
+    assert powers[0] == (cooling.SCHEDULE.start_formed if start else cooling.SCHEDULE.start)
 
 
-def test_scores_that_rise_as_topics_converge__lead_no_higher_than_the_best_power_by_much():
-    """The way up finds too high a power, the way down one as much too low."""
-    state, used, sweeps, best = state_before_search(150), cooling.SCHEDULE.start, 0, 0.85
-    while state.searching:
-        power = state.cooling.cooling_power
-        state = stepped(state, -7.0 - 20.0 * (used - best) ** 2 + 0.01 * sweeps)
-        used, sweeps = power, sweeps + 1
-    assert state.cooling.cooling_power == pytest.approx(best, abs=0.015)
-
-
-def test_a_search_in_a_growing_fit__begins_when_all_documents_have_joined():
-    state, schedule = state_before_search(200, growing=60), cooling.SCHEDULE
-    for _ in range(60 + schedule.hold_grown):
-        state = stepped(state, -7.0)
-        assert state.cooling.cooling_power == schedule.start
-    assert stepped(state, -7.0).cooling.cooling_power > schedule.start
+@pytest.mark.parametrize(("growing", "start"), [(60, 0), (0, 0), (0, 5)])
+def test_a_search__begins_when_topics_have_formed_over_all_documents(growing, start):
+    state, schedule = state_before_search(200, growing=growing, start=start), cooling.SCHEDULE
+    first = state.cooling.cooling_power
+    for number in range(growing + (schedule.hold_formed if growing or start else schedule.hold)):
+        state = stepped(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
+        assert state.cooling.cooling_power == first
+    for number in range(2 * schedule.sweeps):
+        state = stepped(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
+    assert state.cooling.cooling_power != first
 
 
 @pytest.mark.parametrize(
-    ("iterations", "tokens", "searching"), [(29, 10**6, False), (30, 10**6, True), (100, 999, False), (100, 1001, True)]
+    ("iterations", "tokens", "start", "searching"),
+    [
+        (29, 10**6, 0, False),
+        (30, 10**6, 0, True),
+        (19, 10**6, 5, False),
+        (20, 10**6, 5, True),
+        (100, 999, 0, False),
+        (100, 1001, 0, True),
+    ],
 )
-def test_fits_that_are_short_or_small__search_for_no_power(iterations, tokens, searching):
-    state = state_before_search(iterations, tokens)
+def test_fits_that_are_short_or_small__search_for_no_power(iterations, tokens, start, searching):
+    state = state_before_search(iterations, tokens, start=start)
     assert state.searching == searching
     assert (state.held is not None) == searching
 
 
 @pytest.mark.parametrize(("tokens", "power"), [(10**6, cooling.SCHEDULE.short_power), (999, None)])
 def test_short_fits__keep_one_power(tokens, power):
-    state = state_before_search(20, tokens)
+    state = state_before_search(19, tokens)
     assert (None if state.cooling is None else state.cooling.cooling_power) == power
     assert stepped(state, -7.0).cooling == state.cooling
 

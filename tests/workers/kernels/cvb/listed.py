@@ -130,6 +130,11 @@ def sweep_rows(rows):
     return SweepRows(rows["row_topic"], rows["background"], rows["ratio"])
 
 
+def powers_of(power):
+    """The powers of documents with even and with odd places, from these or from one of both."""
+    return np.array(np.broadcast_to(power, 2), dtype=np.float64)
+
+
 def run(state, rows, power=1.0):
     """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
     share = np.full_like(state.share, 77)
@@ -137,7 +142,7 @@ def run(state, rows, power=1.0):
     row_change, rest_change = np.array(rows.get("moved", np.zeros(state.shape)), np.float32), np.zeros(state.shape[0])
     running = rows["totals"].copy()
     active.sweep_active(
-        state.pairs, state.active, state.sparse, priors_of(rows), sweep_rows(rows), power,
+        state.pairs, state.active, state.sparse, priors_of(rows), sweep_rows(rows), powers_of(power),
         RunningCounts(running, RowChanges(row_change, rest_change)), NewActiveState(state.starts, share, *counts),
     )  # fmt: skip
     return replace(state, share=share), row_change, rest_change, running, counts
@@ -146,7 +151,7 @@ def run(state, rows, power=1.0):
 def run_twin(state, rows, power=1.0):
     """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
     return naive.sweep(
-        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], power, *state.where,
+        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(power), *state.where,
         rows["totals"], rows["row_topic"], rows.get("moved", 0.0), state.shard.weights,
     )  # fmt: skip
 

@@ -96,7 +96,7 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
         starts, counts_ = state.starts[here] - held.start, (state.counts[0][listed], state.counts[1][first:last])
         active.sweep_active(
             documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), sweep_rows(rows),
-            power, RunningCounts(now, RowChanges(moved, rest_moved)),
+            np.full(2, power), RunningCounts(now, RowChanges(moved, rest_moved)),
             NewActiveState(starts, share[held], found[0][listed], found[1][first:last]),
         )  # fmt: skip
     for one, other in zip(
@@ -151,7 +151,7 @@ def test_initialise__of_weighted_tokens_equals_a_recount(state):
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("power", [2.0, 0.875, 0.5])
+@pytest.mark.parametrize("power", [2.0, 0.875, 0.5, (0.95, 0.6)])
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
 def test_sweep__with_a_power_equals_its_twin(power, state, extra):
     rows = state.rows(extra)

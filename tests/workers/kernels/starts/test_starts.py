@@ -81,7 +81,7 @@ def test_word_vectors__are_those_of_the_singular_value_decomposition(seed):
     left, sizes, _ = np.linalg.svd(matrix)
     expected = left * np.sqrt(sizes)
     directions = np.linalg.qr(np.random.default_rng(seed + 1).normal(size=(WORDS, WORDS)))[0]
-    vectors = singular_vectors(directions, matrix.T @ directions)
+    vectors = singular_vectors(directions, matrix.T @ directions, VECTORS.dimensions)
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-5)
 
 
