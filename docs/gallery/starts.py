@@ -2,8 +2,8 @@
 Starts of a fit
 ===============
 
-A fit begins with random proportions of its documents, or with those that ``start`` names. Here documents begin in
-spherical clusters. The picture shows how soon each fit predicts held-out tokens.
+A fit begins with the proportions of its documents that ``start`` names: random ones, a mixture's, or clusters. The
+picture shows how soon each fit predicts held-out tokens.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -17,7 +17,13 @@ ingest("texts.jsonl", "corpus", min_documents=5, max_document_share=0.2)
 split("corpus", "train", "heldout", fraction=0.1)
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
-colours = {"random": "#999999", "documents": "#56B4E9", "tree": "#009E73", "clusters": "#D55E00"}
+colours = {
+    "random": "#999999",
+    "documents": "#56B4E9",
+    "tree": "#009E73",
+    "quick-clusters": "#E69F00",
+    "clusters": "#D55E00",
+}
 for start, colour in colours.items():
     scores = []
 
