@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from collapsium.workers.kernels.argument_types import (
     Float32Matrix,
     Float64Matrix,
@@ -41,21 +43,27 @@ def cooccurrences(pairs: DocumentPairs, number: Int64Vector, low: int, together:
         Increased.
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
-    high = low + together.shape[0]
+    high, longest = low + together.shape[0], 0
     for document in range(offsets.size - 1):
-        total = 0
+        longest = max(longest, offsets[document + 1] - offsets[document])
+    words, counted = np.empty(longest, dtype=np.int64), np.empty(longest)
+    for document in range(offsets.size - 1):
+        total, size = 0, 0
         for pair in range(offsets[document], offsets[document + 1]):
-            total += min(counts[pair], MAX_COUNT)
+            count = min(counts[pair], MAX_COUNT)
+            total += count
+            if number[position[pair]] >= 0:
+                words[size], counted[size] = number[position[pair]], count
+                size += 1
         each = 1.0 / max(total - 1, 1)
-        for pair in range(offsets[document], offsets[document + 1]):
-            word = number[position[pair]]
-            if word < low or word >= high:
+        for i in range(size):
+            if words[i] < low or words[i] >= high:
                 continue
-            weight = each * min(counts[pair], MAX_COUNT)
-            for other in range(offsets[document], offsets[document + 1]):
-                companion = number[position[other]]
-                if companion >= 0 and companion != word:
-                    together[word - low, companion] += weight * min(counts[other], MAX_COUNT)
+            row, weight = words[i] - low, each * counted[i]
+            for j in range(i):
+                together[row, words[j]] += weight * counted[j]
+            for j in range(i + 1, size):
+                together[row, words[j]] += weight * counted[j]
 
 
 @kernel
