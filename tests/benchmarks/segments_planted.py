@@ -100,7 +100,7 @@ def planted(out, seeds, documents, segments, tokens, topics, words, iterations):
             own = fitted(place / "corpus", place / "run", family=family, learn=learn, **given)
             lda = fitted(place / "flat", place / "lda", family="gibbs-lda", learn=("alpha", "beta"), **given)
             found, beside = compared(own, truth, "segment_topic"), compared(lda, truth, "document_topic")
-            strength = float(Model(own).global_state["strength"][1])
+            strength = float(Model(own).global_state.strength[1])
             row = {"family": family, "seed": seed, "b": truth.strength, "found b": strength, **found}
             row["LDA's segments"] = beside["segments"]
             row["holds"] = bool(

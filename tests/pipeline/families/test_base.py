@@ -281,11 +281,11 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     limits = Limits(iterations=40 if name == "ncrp" else 8)
     states = [state for state, _ in run(problem, executor, global_state, limits)]
     blocks = [block.value for block in states[-1].blocks]
-    given = problem.shards[0].value, states[-1].swept[0].value, blocks, states[-1].global_state
+    shard, swept, last = problem.shards[0].value, states[-1].swept[0].value, states[-1].global_state
     if load_family(name).corpus_kind == "vectors":
-        tasks.fold_in(problem.shard_model, given[0], blocks, given[-1], problem.stream)
+        tasks.fold_in(problem.shard_model, shard, blocks, last, problem.stream)
     else:
-        tasks.score(problem.shard_model, *given)
+        tasks.score(problem.shard_model, [shard], [swept], blocks, last)
     assert {one.__name__ for one in called} <= {one.__name__ for one in named}
 
 
