@@ -206,7 +206,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
-        if global_state.moves is None:
+        if global_state.moves is None or not moves.holds_out(global_state.held):
             # Moves release the tokens that they hold out themselves.
             after = cooling.released(after)
         if sums is None:
@@ -217,12 +217,12 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             after = moves.next_state(global_state, after, delta)
             alive = global_state.moves.topic_alive if after.moves is None else after.moves.topic_alive
             held = global_state.held
-            if held is not None and held.held_share:
+            if moves.holds_out(held):
                 # Too many topics would raise alpha, and a large alpha blurs topics.
                 share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
                 pi_geometric = np.maximum(share, MIN_SHARE)
                 return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=pi_geometric)
-            if held is not None and held.held_before:
+            if held is not None and held.held_before >= moves.SCHEDULE.held_share:
                 # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.families.cvb import cooling
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.cvb.global_state import HdpGlobalState, HeldTokens, MovesState
 from collapsium.workers.families.cvb.sums import ProposalSums, ScoreSums
@@ -84,6 +85,11 @@ def held_tokens(seed: int) -> HeldTokens:
     return HeldTokens(moves_seed=np.array(seed), held_share=SCHEDULE.held_share, held_before=SCHEDULE.held_share)
 
 
+def holds_out(held: HeldTokens | None) -> bool:
+    """Return whether tokens are held out for moves; the search for the power holds out fewer."""
+    return held is not None and held.held_share >= SCHEDULE.held_share
+
+
 def initial_state(topics: int, iterations: int) -> MovesState:
     """Return the state before any round.
 
@@ -141,7 +147,7 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
     into, split = np.arange(topics), np.full(topics, -1)
     state = replace(state, ask=0, moving=False, moves_into=into, moves_split=split)
     after = replace(after, moves=state)
-    if not held.held_share:
+    if not holds_out(held):
         return after
     sweep = int(after.sweeps)
     proposals, scores = delta.read(ProposalSums), delta.read(ScoreSums)
@@ -158,7 +164,8 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
     if idle and old.deletes + old.merges and not old.split_tried and sweep + SCHEDULE.split_sweeps < old.moves_last:
         return _with_splits(after, state, sweep)
     if idle or sweep >= old.moves_last:
-        return replace(after, held=replace(held, held_share=0.0), moves=replace(state, moving=True))
+        after = cooling.resumed(after) if after.searching else replace(after, held=replace(held, held_share=0.0))
+        return replace(after, moves=replace(state, moving=True))
     if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
         return replace(after, moves=_with_smallest(after, state))
     return after

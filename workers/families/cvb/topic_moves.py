@@ -188,7 +188,10 @@ def moving(shard: Shard, held: HeldTokens | None, state: MovesState | None, topi
     releasing = held is not None and held.held_share < held.held_before
     if held is None or not (releasing or (state is not None and state.moving)):
         return None
-    released = held_out(shard, held, held.held_before) if releasing else np.zeros(shard.pairs, dtype=np.int32)
+    released = np.zeros(shard.pairs, dtype=np.int32)
+    if releasing:
+        # The tokens of a smaller share are among those of a larger one.
+        released = held_out(shard, held, held.held_before) - held_out(shard, held, held.held_share)
     into, split = np.arange(topics), np.full(topics, -1)
     if state is not None:
         into, split = state.moves_into, state.moves_split

@@ -151,6 +151,22 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert math.isclose(state.global_state.topic_moments[0].sum(), total, rel_tol=1e-5)
 
 
+def test_the_search__goes_on_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
+    options, iterations = {"topics": 8, "moves": True}, 100
+    problem, executor, global_state = problem_of(planted[0], "hdp", options, iterations=iterations)
+    shares, powers, alphas = [], [], []
+    for state, _ in run(problem, executor, global_state, Limits(iterations=iterations)):
+        check_recount(problem, state)
+        shares.append(state.global_state.held.held_share)
+        powers.append(state.global_state.cooling.cooling_power)
+        alphas.append(state.global_state.alpha)
+    assert list(dict.fromkeys(shares)) == [0.1, cooling.SCHEDULE.max_held, 0.0]
+    first = shares.index(cooling.SCHEDULE.max_held)
+    assert len(set(powers[first : shares.index(0.0)])) > 1
+    # Too many topics have an alpha of their own, from which powers would be found too large.
+    assert alphas[first - 1] != alphas[first + 1]
+
+
 def test_a_run_that_stops_before_while_and_after_tokens_are_released__is_resumed_to_the_same_bits(
     planted, whole, tmp_path
 ):
