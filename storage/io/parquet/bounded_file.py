@@ -140,11 +140,12 @@ class BoundedFile:
     def _open(self, coded: Sequence[Leaf]) -> pq.ParquetFile:
         """Open the file with Arrow, which reads the `coded` columns as dictionaries.
 
-        It is read without Arrow's threads: one that lets go of the Python file while the interpreter ends aborts the
-        process (apache/arrow, issue 34314; 1 of 60 runs of `collapsium topics`). Shards take as long without.
+        It is read without Arrow's threads, which also read ahead: one that lets go of the Python file or of its bytes
+        while the interpreter ends aborts the process (apache/arrow, issue 34314; 19 of 450 runs of `collapsium topics`
+        on a busy machine). Shards take as long without.
         """
         source = pa.PythonFile(self._handle, mode="r")
-        return pq.ParquetFile(source, read_dictionary=[".".join(leaf.path) for leaf in coded])
+        return pq.ParquetFile(source, read_dictionary=[".".join(leaf.path) for leaf in coded], pre_buffer=False)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read all rows.

@@ -1,0 +1,34 @@
+"""Parquet files are read in the thread of the caller."""
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+READER = """
+import os, sys
+from pathlib import Path
+import pyarrow as pa
+from collapsium.storage.io.parquet.bounded_file import BoundedFile
+
+def threads():
+    names = [Path("/proc/self/task", thread, "comm").read_text() for thread in os.listdir("/proc/self/task")]
+    return sum("jemalloc" not in name for name in names)  # of the allocator, which knows nothing of Python
+
+before = threads()
+with open(sys.argv[1], "rb") as file:
+    parquet = BoundedFile(file)
+    rows = parquet.table().num_rows if sys.argv[2] == "table" else sum(b.num_rows for b in parquet.batches())
+print(rows, threads() - before)
+"""
+
+
+@pytest.mark.parametrize("how", ["table", "batches"])
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
+def test_a_parquet_file__is_read_without_threads_of_arrow(how, tmp_path):
+    """One that lets go of Python's bytes while the interpreter ends aborts the process."""
+    pq.write_table(pa.table({"n": range(1000), "words": [[1, 2]] * 1000}), tmp_path / "file", row_group_size=300)
+    command = [sys.executable, "-c", READER, tmp_path / "file", how]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["1000", "0"]
