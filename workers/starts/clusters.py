@@ -47,6 +47,9 @@ class ClusterSettings:
     share fewer words than with the nearest cluster alone."""
     min_share: float = 0.01
     """Smaller shares of the largest one are left out."""
+    most_shares: int = 64
+    """Largest number of clusters that a document begins in: more take memory by the number of topics, and score no
+    better (64 as all of 200, 32 less by 0.004 on the abstracts of NIPS)."""
     block: int = 4096
     """Documents whose shares of all clusters are in memory at a time."""
 
@@ -132,9 +135,19 @@ def cluster_proportions(vectors: Floats, centroids: Floats, settings: ClusterSet
         some = vectors[low : low + settings.block]
         block = np.empty((len(some), len(centroids)), dtype=np.float32)
         kernels.cluster_shares(some, centroids, settings.sharpness, block)
-        owner, topic = np.nonzero(block >= settings.min_share)
+        owner, topic = np.nonzero(block >= _least_shares(block, settings)[:, None])
         owners.append(owner + low)
         topics.append(topic)
         shares.append(block[owner, topic])
     owner, topic = np.concatenate(owners), np.concatenate(topics)
     return sparse_proportions(owner, topic, np.concatenate(shares), len(vectors), len(centroids))
+
+
+def _least_shares(shares: Floats, settings: ClusterSettings) -> Floats:
+    """Return the smallest share of each document that is not left out."""
+    least = np.full(len(shares), settings.min_share, dtype=np.float32)
+    many = np.flatnonzero(np.count_nonzero(shares >= settings.min_share, axis=1) > settings.most_shares)
+    if many.size:
+        place = shares.shape[1] - settings.most_shares
+        least[many] = np.partition(shares[many], place, axis=1)[:, place]
+    return least

@@ -16,6 +16,8 @@ class Costs:
     """A process with its libraries and kernels, by its use."""
     score_overhead: float = 1.0
     """Bytes that the system's allocator retains of freed rows of held-out words, as a share of them."""
+    retained_array: float = 32e6
+    """Size from which the system's allocator returns an array as soon as it is freed (mallopt(3), M_MMAP_THRESHOLD)."""
     proportion_copies: int = 2
     """Copies of a shard's proportions while they are summarised."""
     read_pair: int = 60

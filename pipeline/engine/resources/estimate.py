@@ -11,15 +11,16 @@ from collapsium.pipeline.engine.resources.costs import COSTS
 from collapsium.pipeline.engine.resources.place import Place, free_bytes, local_place
 from collapsium.pipeline.engine.resources.plan import Plan
 from collapsium.pipeline.engine.resources.sampled_shards import HeldOut, held_out, sample_shards
-from collapsium.pipeline.engine.resources.start_memory import StartSizes, start_bytes
+from collapsium.pipeline.engine.resources.start_memory import StartBytes, StartSizes, start_bytes
 from collapsium.pipeline.engine.setup.inputs import labels_of
-from collapsium.pipeline.engine.setup.limits import EstimateOptions
+from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits
+from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.executors.schedulers import check_scheduler
 from collapsium.pipeline.families.base import FamilyOptions, Summary
 from collapsium.pipeline.families.footprint import Footprint
-from collapsium.pipeline.families.registry import load_family, make_options, require_corpus, require_schedule
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
@@ -62,14 +63,10 @@ def estimate(
         The estimate.
     """
     config, opened = make_options(family, family_options, option_names(estimate)), Corpus(corpus)
-    require_corpus(family, opened)
-    opened.require_tokens()
-    require_schedule(family, options.schedule)
     check_scheduler(scheduling.scheduler, scheduling.workers)
     inputs = FitInputs(family, config, opened.manifest.documents, elsewhere=options.schedule != "batch")
-    start = StartSource.of_fit(options.start, 0.0, inputs)
-    if start is not None:
-        start.require(family, config)
+    start, limits = StartSource.of_fit(options.start, 0.0, inputs), Limits(schedule=options.schedule)
+    request = Request(opened, None, family, config, limits, seed=0, start=start).with_growth()
     place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
     return plan(
         opened,
@@ -81,7 +78,7 @@ def estimate(
         samples=options.samples,
         heldout=None if options.heldout is None else Corpus(options.heldout),
         consensus=options.combine == CONSENSUS,
-        start="" if start is None else start.kind,
+        start=request.start_kind,
     )
 
 
@@ -247,19 +244,21 @@ class _Sizes:
             documents = max(reading * largest - counts - changes - sweeping, 0.0)
         else:
             documents = self.documents / processes
+        swept, scored, saved = changes + sweeping, footprint.shown * self.held.words, self._largest(1, 1, 0)
         memory = {
             "interpreter, libraries and kernels": COSTS.processes.get(self.place.scheduler, COSTS.processes["worker"]),
             "reading a shard" if on_disk else "documents": documents,
             "counts by words and topics": counts,
             "changes waiting to be added": changes,
             "sweeping": sweeping,
-            "scoring held-out tokens": tasks * (1 + COSTS.score_overhead) * footprint.shown * self.held.words,
-            "saving the model": self._largest(tasks, COSTS.proportion_copies, 0),
+            "scoring held-out tokens": _after(swept, tasks * (1 + COSTS.score_overhead) * scored, scored),
+            "saving the model": _after(swept, tasks * COSTS.proportion_copies * saved, saved),
             "local states": 0.0 if on_disk else members * 2 * (self.local + first) / processes,
         }
-        # A start is complete before the first sweep, and before there are local states.
-        later = memory["sweeping"] + memory["local states"]
-        memory["the start"] = max(self._started(tasks) - later, 0.0)
+        started, local = self.started(tasks), memory["local states"]
+        begun = started.begun + (started.kept if self.is_alone else 0.0)
+        # In the first sweep there are no states before the new ones; what is computed before it is gone by then.
+        memory["the start"] = max(started.computed - local - swept, begun - local, 0.0)
         if processes > 1:
             # Rows of a block and a delta.
             memory["moving to and from others"] = shown / blocks + footprint.delta * words
@@ -277,12 +276,17 @@ class _Sizes:
         carried = min(footprint.carried, self.local / max(len(self.manifest.shards), 1))
         return footprint.swept * words + copied + carried
 
-    def _started(self, tasks: int) -> float:
+    def started(self, tasks: int) -> StartBytes:
         """Return the bytes of the start; proportions take 8 bytes a topic."""
         rows, topics = self.manifest, self.footprint.proportions / 8.0
         documents = max((row.documents for row in rows.shards), default=0)
         sizes = (rows.documents, documents, self.vocabulary, self.words, topics, self.processes, tasks)
         return start_bytes(self.start, StartSizes(*sizes))
+
+    def driver(self) -> float:
+        """Return the bytes of a driver that is a process of its own."""
+        kept = self.started(self.place.threads).kept
+        return COSTS.processes["driver"] + COSTS.vocabulary_word * self.vocabulary + kept
 
     def matching(self, memory: dict[str, float]) -> tuple[int, float]:
         """Return the tasks of a process that compare topics of several models at a time, and their bytes.
@@ -317,6 +321,14 @@ class _Sizes:
         return tasks * copies * self.footprint.proportions * max(documents, words)
 
 
+def _after(freed: float, amount: float, array: float) -> float:
+    """Return the bytes that a later step adds to the peak, if each of its arrays has so many.
+
+    Large ones take the place of what was freed before; small ones do not, as the system's allocator retains that.
+    """
+    return amount if array < COSTS.retained_array else max(amount - freed, 0.0)
+
+
 def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool) -> Plan:
     """Return the plan of so many members side by side; `models` are the runs and the models saved besides in each."""
     place, footprint, processes = sizes.place, sizes.footprint, sizes.processes
@@ -327,7 +339,7 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
     return Plan(
         place=place,
         memory={name: value for name, value in memory.items() if value or name != "joining the members"},
-        driver=0.0 if sizes.is_alone else COSTS.processes["driver"] + COSTS.vocabulary_word * sizes.vocabulary,
+        driver=0.0 if sizes.is_alone else sizes.driver(),
         scratch=2 * sizes.local + sizes.documents if on_disk else 0.0,
         run=(models[0] + sizes.consensus) * 2 * (sizes.local + rows)
         + (models[0] * (1 + models[1]) + sizes.consensus) * rows / 2,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collapsium.pipeline.engine.setup.computed_starts import CLUSTER_SETTINGS
+from collapsium.pipeline.families.base import FILE_START, QUICK_CLUSTERS_START
 from collapsium.workers.starts.words import VECTORS
 
 
@@ -24,6 +25,10 @@ class StartCosts:
     """A topic of a document whose proportions are drawn or computed."""
     begun_share: int = 24
     """A topic of a document, and of a word, while its shard's first state is made."""
+    even_share: int = 8
+    """The same where active topics are selected, and topics are even over the words."""
+    kept_share: int = 8
+    """A topic of a document, and its proportion, from the end of a start to the first sweep."""
 
 
 COSTS = StartCosts()
@@ -52,8 +57,27 @@ class StartSizes:
     tasks: int
 
 
-def start_bytes(kind: str, sizes: StartSizes) -> float:
-    """Return the bytes of a start in a worker process.
+@dataclass(frozen=True)
+class StartBytes:
+    """Bytes of a start, by the time when they are taken.
+
+    Attributes
+    ----------
+    computed : float
+        In a worker process, before the first sweep.
+    begun : float
+        In a worker process, in the first sweep, beside what all sweeps take.
+    kept : float
+        In the driver, from the end of the start to the first sweep.
+    """
+
+    computed: float = 0.0
+    begun: float = 0.0
+    kept: float = 0.0
+
+
+def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
+    """Return the bytes of a start.
 
     Parameters
     ----------
@@ -64,20 +88,22 @@ def start_bytes(kind: str, sizes: StartSizes) -> float:
 
     Returns
     -------
-    float
+    StartBytes
         0 for a random start.
     """
     if not kind:
-        return 0.0
-    begun = sizes.tasks * COSTS.begun_share * sizes.topics * (sizes.shard_documents + sizes.shard_words)
-    settings, computed = CLUSTER_SETTINGS.get(kind), 0.0
+        return StartBytes()
+    share = COSTS.even_share if kind == QUICK_CLUSTERS_START else COSTS.begun_share
+    begun = sizes.tasks * share * sizes.topics * (sizes.shard_documents + sizes.shard_words)
+    if kind == FILE_START:
+        return StartBytes(0.0, begun)
+    settings = CLUSTER_SETTINGS.get(kind)
     vectors = VECTORS if settings is None else settings.vectors
     words = min(sizes.vocabulary, vectors.max_words)
-    if settings is not None:
-        spread = COSTS.word_pair * words**2 + COSTS.coordinate * vectors.dimensions * sizes.documents
-        directions = COSTS.direction * words * (vectors.dimensions + vectors.oversampling)
-        computed = spread / sizes.processes + directions
-    elif kind != "file":
+    if settings is None:
         each = COSTS.word_share * words + COSTS.drawn_share * sizes.shard_documents
-        computed = sizes.tasks * each * sizes.topics
-    return max(computed, begun)
+        return StartBytes(sizes.tasks * each * sizes.topics, begun)
+    spread = COSTS.word_pair * words**2 + COSTS.coordinate * vectors.dimensions * sizes.documents
+    directions = COSTS.direction * words * (vectors.dimensions + vectors.oversampling)
+    kept = COSTS.kept_share * min(sizes.topics, settings.most_shares) * sizes.documents
+    return StartBytes(spread / sizes.processes + directions, begun, kept)

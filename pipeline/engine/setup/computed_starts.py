@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar, overload
 
 import numpy as np
@@ -111,7 +112,10 @@ class ComputedStart(Sequence[ShardProportions]):
             if self._proportions is None:
                 began = time.perf_counter()
                 progress = _Progress(self._kind, self._notice)
-                parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream, progress)
+                settings = CLUSTER_SETTINGS.get(self._kind)
+                parts = _documents(
+                    self._kind, settings, self._topics, self._shards, self._executor, self._stream, progress
+                )
                 self._proportions = [ShardProportions(part, self._strength) for part in parts]
                 self._report(parts, time.perf_counter() - began)
             return self._proportions[number]
@@ -156,18 +160,25 @@ def sets_apart(corpus: Corpus, kind: str, topics: int, seed: int) -> bool:
     stream = Stream(seed).at(purpose="sample of clusters")
     executor, sample = SerialExecutor(), DocumentSample(stream, every)
     shards: Shards = [executor.submit(vectors.sampled, one.load(), sample) for one in chosen]
-    parts = _documents(kind, topics, shards, executor, stream, _Progress(kind, lambda text: None))  # noqa: ARG005
+    # All clusters count, not only those that a document would begin in.
+    settings, silent = replace(CLUSTER_SETTINGS[kind], most_shares=topics), _Progress(kind, lambda text: None)  # noqa: ARG005
+    parts = _documents(kind, settings, topics, shards, executor, stream, silent)
     squares = np.concatenate([part.concentrations() for part in parts])
     between = 1.0 / squares[squares > 0.0]
     return bool(between.size and between.mean() <= MOST_BETWEEN * topics)
 
 
 def _documents(
-    kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream, progress: _Progress
+    kind: str,
+    settings: ClusterSettings | None,
+    topics: int,
+    shards: Shards,
+    executor: Executor,
+    stream: Stream,
+    progress: _Progress,
 ) -> list[DocumentProportions]:
-    """Return the proportions of the documents of each shard."""
+    """Return the proportions of the documents of each shard; `settings` are those of clusters."""
     counts = executor.collect([executor.submit(vectors.word_counts, shard) for shard in shards])
-    settings = CLUSTER_SETTINGS.get(kind)
     words = _start_words(counts, VECTORS if settings is None else settings.vectors)
     if not words.ids.size:
         # Every word is in all documents: nothing sets them apart, so that they begin at random.
