@@ -54,7 +54,7 @@ class CoolingSchedule:
     """Share of the iterations over all documents after which held-out tokens count again."""
     min_iterations: int = 30
     """Iterations over all documents of a fit that searches after a random start, at least."""
-    min_opened: int = 20
+    min_formed: int = 20
     """The same after a start from clusters."""
     short_power: float = 0.85
     """Power of shorter fits: the best one on news and blog entries, between those of reviews and of papers."""
@@ -74,7 +74,7 @@ def initial_state(summary: Summary) -> CoolingState | None:
     if summary.tokens < SCHEDULE.min_tokens or summary.warm or summary.stochastic or not summary.iterations:
         return None
     left, opened = summary.iterations - summary.growing, summary.start > 0
-    searching = left >= (SCHEDULE.min_opened if opened else SCHEDULE.min_iterations)
+    searching = left >= (SCHEDULE.min_formed if opened else SCHEDULE.min_iterations)
     hold = SCHEDULE.hold_formed if opened or summary.growing else SCHEDULE.hold
     power = SCHEDULE.start_formed if opened else SCHEDULE.start
     return CoolingState(

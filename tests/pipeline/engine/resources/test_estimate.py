@@ -135,8 +135,39 @@ def test_plan__counts_a_start_where_it_takes_more_than_the_sweeps(start, where, 
     assert begun.needed >= plain.needed
     # Co-occurrences of 5000 words, and their mutual information.
     if start == "clusters":
-        later = sum(begun.memory[name] for name in ("the start", "sweeping", "local states"))
+        names = ("the start", "sweeping", "changes waiting to be added", "local states")
+        later = sum(begun.memory[name] for name in names)
         assert later * max(where.processes, 1) >= 12 * 5000**2
+
+
+def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is_freed():
+    """The system's allocator gives an array of 32 MB back at once, and retains smaller ones."""
+    where = replace(local_place("threads", 2), memory=PLENTY)
+    documents, steps = 20_000, ("scoring held-out tokens", "saving the model")
+    corpus = corpus_of([10 * documents], documents=documents, words=20_000, of_shard=20_000)
+    small, large = (
+        plan(corpus, "lda", make_options("lda", {"topics": topics}), where, heldout=corpus) for topics in (150, 600)
+    )
+    assert all(small.memory[name] > 1e6 for name in steps)
+    # Single precision of all held-out words with as much again, and two copies of a shard's proportions.
+    full = 2 * 600 * 4 * 20_000, 2 * 600 * 8 * 20_000
+    freed = large.memory["changes waiting to be added"] + large.memory["sweeping"]
+    assert freed > 1e8
+    assert [large.memory[name] for name in steps] == [max(amount - freed, 0.0) for amount in full]
+
+
+def test_plan__counts_the_proportions_of_a_start_once():
+    """In the driver, or in the process where all is done; 8 bytes an entry, of at most 64 clusters a document."""
+    documents, kept = 50_000, 8 * 64 * 50_000
+    corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})
+    for scheduler in ("threads", "local"):
+        where = replace(local_place(scheduler, 2), memory=PLENTY)
+        plain, begun = (plan(corpus, "lda", options, where, start=kind) for kind in ("", "quick-clusters"))
+        if scheduler == "local":
+            assert begun.driver - plain.driver == kept
+        else:
+            assert begun.driver == plain.driver == 0.0
+            assert begun.memory["the start"] >= kept - begun.memory["local states"]
 
 
 @given(SHARDS, PLACES, OPTIONS, st.integers(1, 2000), st.data())

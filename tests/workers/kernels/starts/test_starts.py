@@ -1,5 +1,7 @@
 """Kernels of starts beside plain NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.starts import clusters, mixture, word_vectors
+from collapsium.workers.starts.clusters import QUICK_CLUSTERS, cluster_proportions
 from collapsium.workers.starts.words import VECTORS
 from collapsium.workers.starts.words import word_vectors as singular_vectors
 from tests.naive import starts as naive
@@ -28,13 +31,14 @@ def drawn(seed):
     return generator, DocumentPairs(offsets, position, counts), number
 
 
-@given(SEEDS, st.integers(0, WORDS - 1), st.integers(1, WORDS))
-def test_cooccurrences__are_products_of_counts(seed, low, size):
+@given(SEEDS, st.integers(0, WORDS - 1), st.integers(1, WORDS), st.integers(1, WORDS + 1))
+def test_cooccurrences__are_products_of_counts(seed, low, size, companions):
     _, pairs, number = drawn(seed)
     high = min(low + size, WORDS)
     together = np.ones((high - low, WORDS))
-    word_vectors.cooccurrences(pairs, number, low, together)
-    np.testing.assert_allclose(together - 1.0, naive.cooccurrences(*pairs[:3], number, WORDS)[low:high], atol=1e-12)
+    word_vectors.cooccurrences(pairs, number, low, companions, together)
+    expected = naive.cooccurrences(*pairs[:3], number, WORDS, companions)[low:high]
+    np.testing.assert_allclose(together - 1.0, expected, atol=1e-12)
 
 
 @given(SEEDS)
@@ -134,3 +138,23 @@ def test_a_mixture__is_that_of_plain_sums(seed, root_share, power):
     np.testing.assert_allclose(leaf, expected[0], atol=1e-4)
     np.testing.assert_allclose(rest, expected[1], atol=1e-4)
     assert leaf.sum() + rest.sum() == pytest.approx(counted.sum(), rel=1e-5)
+
+
+@given(SEEDS, st.integers(1, 6))
+def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
+    """In the nearest ones, by the same shares but for their sum."""
+    generator = np.random.default_rng(seed)
+    vectors = generator.normal(size=(9, 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors[3] = 0.0
+    settings = replace(QUICK_CLUSTERS, most_shares=most, sharpness=2.0, block=4)
+    few = cluster_proportions(vectors, vectors[[0, 1, 2, 5, 7, 8]], settings)
+    shares = naive.cluster_shares(vectors, vectors[[0, 1, 2, 5, 7, 8]], 2.0)
+    shares[shares < settings.min_share] = 0.0
+    assert np.diff(few.offsets).tolist() == np.minimum(np.count_nonzero(shares, axis=1), most).tolist()
+    for document in range(9):
+        entries = slice(few.offsets[document], few.offsets[document + 1])
+        chosen = few.topics[entries]
+        assert shares[document, chosen].sum() == pytest.approx(np.sort(shares[document])[6 - chosen.size :].sum())
+        expected = shares[document, chosen] / max(shares[document, chosen].sum(), 1e-9)
+        np.testing.assert_allclose(few.shares[entries], expected, rtol=1e-4)
