@@ -165,6 +165,12 @@ def test_scores_of_samples__are_left_out():
     assert fits.scored_events([{"event": "begin"}, sampled, whole, unscored]) == [whole]
 
 
+def test_seconds_of_points__leave_scoring_out_as_those_of_peers_do():
+    scored = [{"event": "iteration", "elapsed": at, "seconds": {"wait": 1.0, "score": 0.5}} for at in (1.5, 3.0)]
+    events = [{"event": "begin", "elapsed": 0.0}, *scored]
+    assert [event["elapsed"] for event in fits._without_scoring(events)] == [0.0, 1.0, 2.0]
+
+
 def test_summaries__are_medians_over_rounds(found):
     ours, tomotopy, topica, *_ = summaries(found)
     assert ours.curve() == [(1.5, -8.0), (3.0, -7.0), (4.5, -6.0)]

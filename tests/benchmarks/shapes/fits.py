@@ -147,7 +147,7 @@ class Setting:
 
     def _family(self, cell):
         run, seen, events = self._fit(cell, {"iterations": cell.contestant.iterations, **cell.contestant.options})
-        points = _points(scored_events(events), "iteration", "elapsed")
+        points = _points(scored_events(_without_scoring(events)), "iteration", "elapsed")
         record = {"points": points, "iterations": points[-1]["iteration"] if points else None}
         sweeps = [_work(event) for event in events if event["event"] == "iteration"]
         # The second half of the iterations, whose responsibilities are no longer those of the first sweeps.
@@ -216,6 +216,15 @@ def scored_events(events):
     """
     scored = [event for event in events if event["event"] == "iteration" and "score" in event]
     return [event for event in scored if "documents_share" not in event]
+
+
+def _without_scoring(events):
+    """Return events whose elapsed seconds leave scoring out, as those of peers do."""
+    scoring, result = 0.0, []
+    for event in events:
+        scoring += event.get("seconds", {}).get("score", 0.0)
+        result.append({**event, "elapsed": event["elapsed"] - scoring})
+    return result
 
 
 def _points(lines, iteration, seconds):
