@@ -77,15 +77,14 @@ class ScheduleOptions(Options):
     )
     schedule: Schedule = Field(
         "batch",
-        description="batch: each iteration sweeps all shards; stochastic: each iteration sweeps a minibatch "
-        "of shards and moves the topics by a decreasing step, for corpora so large that one pass "
-        "is enough",
+        description="batch: each iteration sweeps all shards; stochastic: each iteration sweeps a minibatch of shards "
+        "and moves the topics by a decreasing step, for corpora so large that one pass is enough",
     )
     grow: Grow = Field(
         "auto",
-        description="batch schedule: begin on a random sample of the documents, an eighth or a quarter, and take in "
+        description="batch schedule: begin at random on a sample of the documents, an eighth or a quarter, and take in "
         "the others as topics form, which takes a fraction of the time to the same score; auto: where the "
-        "family can and the corpus is large enough",
+        "family can and the corpus is large enough, unless clusters tell its documents apart",
     )
     passes: Annotated[int, Value("N")] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
@@ -182,13 +181,15 @@ class RequestOptions(Options):
         None,
         description="proportions with which documents begin: random; clusters: by the vectors of their words; "
         "quick-clusters: by fewer words; documents: one topic each, by a mixture; tree: a mixture under a root; or a "
-        "Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda and hdp, else random)",
+        "Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda and hdp, but random "
+        "with seeds, dense responsibilities, the stochastic schedule, fewer than two documents a topic, or a large "
+        "corpus whose documents clusters do not tell apart; random with other families)",
     )
     start_strength: Annotated[float, Value("TOKENS")] = Field(
         0.0,
         ge=0,
         le=MAX_START_STRENGTH,
-        description="lda, hdp: tokens with which a start stays in each document's prior, a_k + TOKENS r_dk",
+        description="lda, hdp: tokens with which the named `start` stays in each document's prior, a_k + TOKENS r_dk",
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
@@ -253,9 +254,8 @@ class CheckpointOptions(Options):
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,
-        description="stop with an error if the workers' processors differ, or if processors or library "
-        "versions have changed since the run began, as results may then differ in the last bits "
-        "(default: print a notice)",
+        description="stop with an error if the workers' processors differ, or if processors or library versions have "
+        "changed since the run began, as results may then differ in the last bits (default: print a notice)",
     )
 
 

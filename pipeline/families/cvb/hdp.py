@@ -80,8 +80,8 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         None,
         ge=0,
         description="number of first sweeps during which hyperparameters keep their initial values, as topics "
-        "are still alike (default: 15 with order 0; 0 with order 2, as in the paper, and in a "
-        "warm start)",
+        "are still alike (default: 15 with order 0 and a random start, else 0); they are held too "
+        "while the power of the weights is searched for",
     )
     moves: bool | None = Field(
         None,
