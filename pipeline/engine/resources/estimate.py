@@ -256,7 +256,7 @@ class _Sizes:
             "local states": 0.0 if on_disk else members * 2 * (self.local + first) / processes,
         }
         started, local = self.started(tasks), memory["local states"]
-        begun = started.begun + (started.kept if self.is_alone else 0.0)
+        begun = started.begun + (started.held if self.is_alone else 0.0)
         # In the first sweep there are no states before the new ones; what is computed before it is gone by then.
         memory["the start"] = max(started.computed - local - swept, begun - local, 0.0)
         if processes > 1:
@@ -285,8 +285,8 @@ class _Sizes:
 
     def driver(self) -> float:
         """Return the bytes of a driver that is a process of its own."""
-        kept = self.started(self.place.threads).kept
-        return COSTS.processes["driver"] + COSTS.vocabulary_word * self.vocabulary + kept
+        held = self.started(self.place.threads).held
+        return COSTS.processes["driver"] + COSTS.vocabulary_word * self.vocabulary + held
 
     def matching(self, memory: dict[str, float]) -> tuple[int, float]:
         """Return the tasks of a process that compare topics of several models at a time, and their bytes.

@@ -27,7 +27,7 @@ class StartCosts:
     """A topic of a document, and of a word, while its shard's first state is made."""
     even_share: int = 8
     """The same where active topics are selected, and topics are even over the words."""
-    kept_share: int = 8
+    held_share: int = 8
     """A topic of a document, and its proportion, from the end of a start to the first sweep."""
 
 
@@ -67,13 +67,13 @@ class StartBytes:
         In a worker process, before the first sweep.
     begun : float
         In a worker process, in the first sweep, beside what all sweeps take.
-    kept : float
+    held : float
         In the driver, from the end of the start to the first sweep.
     """
 
     computed: float = 0.0
     begun: float = 0.0
-    kept: float = 0.0
+    held: float = 0.0
 
 
 def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
@@ -105,5 +105,5 @@ def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
         return StartBytes(sizes.tasks * each * sizes.topics, begun)
     spread = COSTS.word_pair * words**2 + COSTS.coordinate * vectors.dimensions * sizes.documents
     directions = COSTS.direction * words * (vectors.dimensions + vectors.oversampling)
-    kept = COSTS.kept_share * min(sizes.topics, settings.most_shares) * sizes.documents
-    return StartBytes(spread / sizes.processes + directions, begun, kept)
+    held = COSTS.held_share * min(sizes.topics, settings.most_shares) * sizes.documents
+    return StartBytes(spread / sizes.processes + directions, begun, held)

@@ -194,6 +194,11 @@ class Sklearn:
         return theta / theta.sum(axis=1, keepdims=True), phi
 
 
+MOST_PAIRS_AS_LISTS = 20_000_000
+"""Pairs of documents and words that gensim has as Python lists, which take 130 bytes a pair and copies of pages in each
+of its processes; of more, each document is made as it is read."""
+
+
 class Gensim:
     """Online variational Bayes in several processes; an iteration is a pass."""
 
@@ -201,7 +206,8 @@ class Gensim:
         from gensim.matutils import Sparse2Corpus
 
         self.data, self.arguments, self.done = data, arguments, 0
-        self.corpus = list(Sparse2Corpus(matrix(data).T.tocsc(), documents_columns=True))
+        stream = Sparse2Corpus(matrix(data).T.tocsc(), documents_columns=True)
+        self.corpus = list(stream) if data.words.size <= MOST_PAIRS_AS_LISTS else stream
         self.model: Any = None
 
     def step(self, iterations: int) -> None:
