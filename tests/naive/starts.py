@@ -13,18 +13,13 @@ def table(offsets, position, counts, number, words):
     return result
 
 
-def cooccurrences(offsets, position, counts, number, words, most_companions):
+def cooccurrences(offsets, position, counts, number, words):
     """Co-occurrences of all words, without a word's own."""
-    together = np.zeros((words, words))
-    for document, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
-        capped, rows = np.minimum(counts[first:last], 3), number[position[first:last]]
-        each, known = 1.0 / max(capped.sum() - 1, 1), rows >= 0
-        capped, rows = capped[known], rows[known]
-        step = -(-rows.size // most_companions)
-        for i, row in enumerate(rows):
-            for j in range(rows.size):
-                if i != j and (j - i - document) % step == 0:
-                    together[row, rows[j]] += step * each * capped[i] * capped[j]
+    capped = np.minimum(counts, 3)
+    totals = np.bincount(owners(offsets), weights=capped, minlength=offsets.size - 1)
+    counted = table(offsets, position, capped, number, words)
+    together = counted.T @ (counted / np.maximum(totals - 1, 1)[:, np.newaxis])
+    np.fill_diagonal(together, 0.0)
     return together
 
 

@@ -50,9 +50,6 @@ class VectorSettings:
     words_root: float = math.inf
     """The same for each root of the number of pairs of documents and words: the vectors' work grows with squares of
     the words, that of sweeps with the pairs."""
-    most_companions: int = 1 << 30
-    """Words of a document that count as companions of each: the work for a long document grows with the square of its
-    words, and more of them say little that other documents do not."""
     block_words: int = 256
     """Words of a block of co-occurrences."""
     dimensions: int = 200
@@ -69,9 +66,7 @@ class VectorSettings:
 
 VECTORS = VectorSettings()
 """Those of the best start on 20 Newsgroups, AG News and SearchSnippets."""
-QUICK_VECTORS = VectorSettings(
-    max_words=2000, words_root=3.0, most_companions=64, dimensions=64, oversampling=8, rounds=1
-)
+QUICK_VECTORS = VectorSettings(max_words=2000, words_root=3.0, dimensions=64, oversampling=8, rounds=1)
 """A tenth of the work: fits that begin from them end as high on KOS, Reuters and reviews."""
 
 
@@ -163,7 +158,7 @@ def frequent_words(frequency: Ints, documents: int, most: int) -> StartWords:
 
 
 def add_cooccurrences(
-    shard: AnyTrainingShard, words: StartWords, settings: VectorSettings, bounds: tuple[int, int], before: Matrix | None
+    shard: AnyTrainingShard, words: StartWords, bounds: tuple[int, int], before: Matrix | None
 ) -> Matrix:
     """Return the co-occurrences of a block of words with all words, with those of a shard added.
 
@@ -173,8 +168,6 @@ def add_cooccurrences(
         The documents.
     words : StartWords
         The words.
-    settings : VectorSettings
-        Most companions of a word in a document.
     bounds : (int, int)
         First and last-plus-one words of the block.
     before : numpy.ndarray of float64 or None
@@ -187,7 +180,7 @@ def add_cooccurrences(
     """
     loaded, low, high = opened(shard), *bounds
     together = np.zeros((high - low, words.ids.size)) if before is None else np.array(before)
-    kernels.cooccurrences(document_pairs(loaded), words.numbers(loaded), low, settings.most_companions, together)
+    kernels.cooccurrences(document_pairs(loaded), words.numbers(loaded), low, together)
     return together
 
 

@@ -227,7 +227,7 @@ def _word_vectors(
     for shard in shards:
         # A chain for each block, so that few blocks are in memory at a time.
         blocks = [
-            executor.submit(vectors.add_cooccurrences, shard, words, settings, bound, block)
+            executor.submit(vectors.add_cooccurrences, shard, words, bound, block)
             for bound, block in zip(bounds, blocks, strict=True)
         ]
     known = _information(executor, blocks)

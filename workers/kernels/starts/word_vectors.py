@@ -25,14 +25,11 @@ MIN_NORM = 1e-9
 
 
 @kernel
-def cooccurrences(
-    pairs: DocumentPairs, number: Int64Vector, low: int, most_companions: int, together: OutFloat64Matrix
-) -> None:
+def cooccurrences(pairs: DocumentPairs, number: Int64Vector, low: int, together: OutFloat64Matrix) -> None:
     """Add the co-occurrences of a block of words with all words; twin: `naive.starts.cooccurrences`.
 
     A document of n tokens has sum_w min(c_w, 3) = m of them counted; a pair of different words adds
-    min(c_v, 3) min(c_w, 3) / (m - 1), so that each token has one companion. In a document of many words, word number
-    i has the words i + d + n s as companions, d being the document's number, and a pair adds s times as much.
+    min(c_v, 3) min(c_w, 3) / (m - 1), so that each token has one companion.
 
     Parameters
     ----------
@@ -42,8 +39,6 @@ def cooccurrences(
         Number of each row's word, -1 for words that have none.
     low : int
         Number of the block's first word.
-    most_companions : int
-        s is the smallest number by which a word has no more companions.
     together : float64, shape (block, words)
         Increased.
     """
@@ -60,16 +55,15 @@ def cooccurrences(
             if number[position[pair]] >= 0:
                 words[size], counted[size] = number[position[pair]], count
                 size += 1
-        step = (size + most_companions - 1) // most_companions
-        each = step / max(total - 1, 1)
+        each = 1.0 / max(total - 1, 1)
         for i in range(size):
             if words[i] < low or words[i] >= high:
                 continue
             row, weight = words[i] - low, each * counted[i]
-            own = together[row, words[i]]
-            for j in range((i + document) % step, size, step):
+            for j in range(i):
                 together[row, words[j]] += weight * counted[j]
-            together[row, words[i]] = own
+            for j in range(i + 1, size):
+                together[row, words[j]] += weight * counted[j]
 
 
 @kernel
