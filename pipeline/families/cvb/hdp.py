@@ -80,8 +80,7 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         None,
         ge=0,
         description="number of first sweeps during which hyperparameters keep their initial values, as topics "
-        "are still alike (default: 15 with order 0 and a random start, else 0); they are held too "
-        "while the power of the weights is searched for",
+        "are still alike (default: 15 with order 0 and a random start, else 0)",
     )
     moves: bool | None = Field(
         None,
@@ -226,7 +225,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
                 # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)
-        if after.sweeps <= global_state.hold or after.searching:
+        if after.sweeps <= global_state.hold:
             return after
         return _learned(global_state, after, sums, delta, options)
 

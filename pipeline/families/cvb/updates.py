@@ -109,8 +109,9 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
         moments[0] = (step.decay * moments[0] + step.topic_gain) / step.shards
         return moments
     if totals is not None:
-        # With active responsibilities, the background is spread anew.
-        moments[0] = totals.topic_total
+        # With active responsibilities, the background is spread anew. Of a topic that has lost its tokens, rounding in
+        # the rows of many words may leave less than nothing.
+        moments[0] = np.maximum(totals.topic_total, 0.0)
         if totals.topic_variance_total is not None:
             moments[1] = totals.topic_variance_total
         return moments

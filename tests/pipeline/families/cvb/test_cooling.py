@@ -11,7 +11,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, fit, resume, verify
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.cvb import cooling
+from collapsium.pipeline.families.cvb import cooling, updates
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta, fresh
@@ -207,3 +207,22 @@ def test_a_warm_start__goes_on_with_the_power_that_was_found(planted, whole, tmp
 
 def test_a_model__scores_as_the_last_iteration(planted, whole):
     assert evaluate(whole, heldout=planted[1]).score == pytest.approx(scores_of(whole)[-1], rel=1e-6)
+
+
+def test_a_topic_that_has_lost_its_tokens__has_no_less_than_none():
+    """Rounding in the rows of many words may leave less, which no model may have."""
+    totals = Delta({name: fresh(np.array([5.0, -7e-4, 0.0, 2.0, 1.0])) for name in ("topic_total", "topic_ahead")})
+    moments = updates.moved_moments(state_before_search(ITERATIONS), totals)
+    assert moments[0].tolist() == [5.0, 0.0, 0.0, 2.0, 1.0]
+
+
+def test_hdp__learns_shares_of_topics_while_it_searches(planted):
+    problem, executor, global_state = problem_of(
+        planted[0], "hdp", {"topics": 12, "beta": 3.0, "hold": 2}, iterations=ITERATIONS
+    )
+    shares = {True: [], False: []}
+    for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)):
+        shares[state.global_state.searching].append(float(np.ptp(state.global_state.pi)))
+    assert shares[True][0] == 0.0
+    assert shares[True][-1] > 0.01
+    assert len(shares[False]) > 1
