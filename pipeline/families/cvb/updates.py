@@ -20,6 +20,9 @@ GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 
 FORGETTING = 0.7
 """Exponent of averages over minibatches: minibatch n has the weight n^-FORGETTING."""
+MAX_ROUNDING = 1e-8
+"""Share of all tokens by which rounding in the rows of many words may bring a topic without tokens below zero; on
+reviews, 1e-10 was seen after 200 iterations."""
 
 
 def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, SweepSums | None]:
@@ -109,9 +112,8 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
         moments[0] = (step.decay * moments[0] + step.topic_gain) / step.shards
         return moments
     if totals is not None:
-        # With active responsibilities, the background is spread anew. Of a topic that has lost its tokens, rounding in
-        # the rows of many words may leave less than nothing.
-        moments[0] = np.maximum(totals.topic_total, 0.0)
+        # With active responsibilities, the background is spread anew.
+        moments[0] = _without_rounding(totals.topic_total)
         if totals.topic_variance_total is not None:
             moments[1] = totals.topic_variance_total
         return moments
@@ -120,6 +122,12 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
         if values is not None:
             moments[row] += values
     return moments
+
+
+def _without_rounding(totals: Vector) -> Vector:
+    """Return totals of topics, none below zero by rounding; what lies further below comes of a damaged checkpoint."""
+    rounding = MAX_ROUNDING * max(float(totals.sum()), 0.0)
+    return np.where((totals < 0.0) & (totals >= -rounding), 0.0, totals)
 
 
 def moved_log_absent(global_state: CollapsedGlobalState, delta: Delta) -> Vector:

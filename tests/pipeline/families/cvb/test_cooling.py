@@ -210,10 +210,12 @@ def test_a_model__scores_as_the_last_iteration(planted, whole):
 
 
 def test_a_topic_that_has_lost_its_tokens__has_no_less_than_none():
-    """Rounding in the rows of many words may leave less, which no model may have."""
-    totals = Delta({name: fresh(np.array([5.0, -7e-4, 0.0, 2.0, 1.0])) for name in ("topic_total", "topic_ahead")})
-    moments = updates.moved_moments(state_before_search(ITERATIONS), totals)
-    assert moments[0].tolist() == [5.0, 0.0, 0.0, 2.0, 1.0]
+    """Rounding in the rows of many words may leave less, which no model may have; more is damage, and stays to be found."""
+    for least, left in ((-7e-4, 0.0), (-7.0, -7.0)):
+        totals = np.array([5e6, least, 0.0, 2e6, 1.0])
+        delta = Delta({name: fresh(totals) for name in ("topic_total", "topic_ahead")})
+        moments = updates.moved_moments(state_before_search(ITERATIONS), delta)
+        assert moments[0].tolist() == [5e6, left, 0.0, 2e6, 1.0]
 
 
 def test_hdp__learns_shares_of_topics_while_it_searches(planted):
