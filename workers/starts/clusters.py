@@ -49,7 +49,7 @@ class ClusterSettings:
     """Smaller shares of the largest one are left out."""
     most_shares: int = 64
     """Largest number of clusters that a document begins in: more take memory by the number of topics, and score no
-    better (64 as all of 200, 32 less by 0.004 on the abstracts of NIPS)."""
+    better (64 as all of 200, 32 less by 0.004 on the papers of NIPS)."""
     block: int = 4096
     """Documents whose shares of all clusters are in memory at a time."""
 
