@@ -38,14 +38,15 @@ def document_vectors(offsets, position, counts, weight, word_vectors):
     return np.divide(result, norms, out=np.zeros_like(result), where=norms > 0)
 
 
-def choose_seeds(vectors, draws):
+def choose_seeds(vectors, weights, draws):
     """Rows that k-means++ chooses."""
-    distance, seeds = np.ones(len(vectors)), []
+    weights = weights if weights.size else np.ones(len(vectors))
+    distance, seeds = weights, []
     for draw in draws:
         running = np.cumsum(distance)
         seeds.append(min(int(np.searchsorted(running, draw * running[-1], side="right")), len(vectors) - 1))
         apart = 1.0 - vectors.astype(np.float64) @ vectors[seeds[-1]].astype(np.float64)
-        distance = np.minimum(distance, np.where(apart > 1e-6, apart, 0.0))
+        distance = np.minimum(distance, weights * np.where(apart > 1e-6, apart, 0.0))
     return seeds
 
 
@@ -63,12 +64,13 @@ def count_words(counted, shares, leaf, root, root_share):
     return held.T @ shares, (counted - held).sum(axis=0)
 
 
-def nearest(vectors, centroids):
-    """The nearest centroid of each vector (-1 for a vector of zero), the sums and sizes by centroid, and the cosines' sum."""
+def nearest(vectors, weights, centroids):
+    """The nearest centroid of each vector (-1 for a vector of zero), sums and sizes by centroid, and the cosines' sum."""
+    weights = weights if weights.size else np.ones(len(vectors))
     cosines, known = vectors @ centroids.T, np.abs(vectors).sum(axis=1) > 0.0
     labels = np.where(known, cosines.argmax(axis=1), -1)
-    own = [vectors[labels == k] for k in range(len(centroids))]
-    return labels, [one.sum(axis=0) for one in own], [len(one) for one in own], cosines.max(axis=1)[known].sum()
+    own = (labels == np.arange(len(centroids))[:, np.newaxis]) * weights
+    return labels, own @ vectors, own.sum(axis=1), (weights * cosines.max(axis=1))[known].sum()
 
 
 def cluster_shares(vectors, centroids, sharpness):
@@ -76,3 +78,21 @@ def cluster_shares(vectors, centroids, sharpness):
     cosines = np.asarray(vectors, dtype=np.float64) @ np.asarray(centroids, dtype=np.float64).T
     shares = np.exp(sharpness * (cosines - cosines.max(axis=1, keepdims=True)))
     return np.where(np.abs(vectors).sum(axis=1, keepdims=True) > 0.0, shares, 0.0)
+
+
+def add_products(offsets, position, counts, number, directions):
+    """N^T D^-1 N X of counts up to 3."""
+    counted = table(offsets, position, np.minimum(counts, 3), number, len(directions))
+    return counted.T @ ((counted @ directions) / np.maximum(counted.sum(axis=1, keepdims=True), 1.0))
+
+
+def mix_documents(counted, shares, rounds):
+    """Steps of EM of documents' shares of clusters, from even ones."""
+    mixed = np.ones((len(counted), shares.shape[1]))
+    for _ in range(rounds):
+        weights = mixed @ shares.T
+        parts = np.divide(counted, weights, out=np.zeros_like(counted), where=weights > 0.0)
+        mixed = mixed * (parts @ shares)
+        totals = mixed.sum(axis=1, keepdims=True)
+        mixed = np.divide(mixed, totals, out=np.zeros_like(mixed), where=totals > 0.0)
+    return mixed

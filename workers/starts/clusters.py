@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,6 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.starts import clusters as kernels
 from collapsium.workers.starts.words import (
-    QUICK_VECTORS,
     VECTORS,
     AnyTrainingShard,
     StartWords,
@@ -23,6 +22,7 @@ from collapsium.workers.starts.words import (
 )
 
 Floats = npt.NDArray[np.float32]
+Weights = npt.NDArray[np.float64]
 
 
 KERNELS = (kernels.document_vectors, kernels.choose_seeds, kernels.nearest, kernels.cluster_shares)
@@ -55,21 +55,19 @@ class ClusterSettings:
 
 
 CLUSTERS = ClusterSettings()
-QUICK_CLUSTERS = ClusterSettings(vectors=QUICK_VECTORS, iterations=5, sharpness=20.0, min_share=0.03)
-"""Fewer assignments, and documents between clusters in more of them: sweeps tell soon to which they belong."""
 
 
 class ClusterSums(NamedTuple):
-    """Sums over the documents of each cluster.
+    """Sums over the vectors of each cluster, times their weights.
 
     Attributes
     ----------
     vectors : numpy.ndarray of float64, shape (clusters, dimensions)
-        Sums of their vectors.
+        Sums of the vectors.
     sizes : numpy.ndarray of float64, shape (clusters,)
-        Their number.
+        Sums of the weights.
     cosine : float
-        Sum of their cosines with the centroids.
+        Sum of the cosines with the centroids.
     """
 
     vectors: npt.NDArray[np.float64]
@@ -89,27 +87,42 @@ def document_vectors(shard: AnyTrainingShard, words: StartWords, word_vectors: F
     return result
 
 
-def sample_vectors(vectors: Floats, share: float, stream: Stream) -> Floats:
+class Sampled(NamedTuple):
+    """Vectors that are drawn, and the weights of them.
+
+    Attributes
+    ----------
+    vectors : numpy.ndarray of float32, shape (vectors, dimensions)
+        Of unit length.
+    weights : numpy.ndarray of float64, shape (vectors,)
+        Their weights.
+    """
+
+    vectors: Floats
+    weights: Weights
+
+
+def sample_vectors(vectors: Floats, weights: Weights, share: float, stream: Stream) -> Sampled:
     """Return the vectors of a random share of a shard's documents, without those of zero."""
-    taken = stream.generator().random(len(vectors)) < share
-    return vectors[taken & vectors.any(axis=1)]
+    taken = (stream.generator().random(len(vectors)) < share) & vectors.any(axis=1)
+    return Sampled(vectors[taken], weights[taken] if weights.size else np.ones(int(taken.sum())))
 
 
-def first_centroids(samples: Sequence[Floats], clusters: int, stream: Stream) -> Floats:
+def first_centroids(samples: Sequence[Sampled], clusters: int, stream: Stream) -> Floats:
     """Return the centroids that k-means++ chooses among sampled vectors, shape (clusters, dimensions)."""
-    vectors = np.concatenate(samples)
+    vectors, weights = (np.concatenate(parts) for parts in zip(*samples, strict=True))
     if not len(vectors):
         return np.zeros((clusters, vectors.shape[1]), dtype=np.float32)
     seeds = np.empty(clusters, dtype=np.int64)
-    kernels.choose_seeds(vectors, stream.generator().random(clusters), seeds)
+    kernels.choose_seeds(vectors, weights, stream.generator().random(clusters), seeds)
     return vectors[seeds]
 
 
-def assign(vectors: Floats, centroids: Floats) -> ClusterSums:
-    """Return the sums of a shard's documents by their nearest centroids."""
+def assign(vectors: Floats, weights: Weights, centroids: Floats) -> ClusterSums:
+    """Return the sums of vectors by their nearest centroids."""
     labels, sums = np.empty(len(vectors), dtype=np.int64), np.zeros(centroids.shape)
     sizes = np.zeros(len(centroids))
-    cosine = kernels.nearest(vectors, centroids, labels, sums, sizes)
+    cosine = kernels.nearest(vectors, weights, centroids, labels, sums, sizes)
     return ClusterSums(sums, sizes, cosine)
 
 
@@ -129,24 +142,50 @@ def new_centroids(sums: ClusterSums, before: Floats) -> Floats:
 
 def cluster_proportions(vectors: Floats, centroids: Floats, settings: ClusterSettings) -> DocumentProportions:
     """Return the shares of the clusters in each of a shard's documents; those with a vector of zero have none."""
+
+    def block(low: int, count: int) -> Floats:
+        shares = np.empty((count, len(centroids)), dtype=np.float32)
+        kernels.cluster_shares(vectors[low : low + count], centroids, settings.sharpness, shares)
+        return shares
+
+    return shares_above(block, len(vectors), len(centroids), settings)
+
+
+def shares_above(
+    block: Callable[[int, int], Floats], documents: int, clusters: int, settings: ClusterSettings
+) -> DocumentProportions:
+    """Return the shares of clusters that are not left out.
+
+    Parameters
+    ----------
+    block : callable
+        Given the first of some documents and their number, returns their shares, shape (number, clusters).
+    documents, clusters : int
+        Their numbers.
+    settings : ClusterSettings
+        The shares that are left out, and the documents of a block.
+
+    Returns
+    -------
+    DocumentProportions
+        Scaled to a sum of 1; documents whose shares are all zero have none.
+    """
     none = np.zeros(0, dtype=np.int64)
-    owners, topics, shares = [none], [none], [np.zeros(0, dtype=np.float32)]
-    for low in range(0, len(vectors), settings.block):
-        some = vectors[low : low + settings.block]
-        block = np.empty((len(some), len(centroids)), dtype=np.float32)
-        kernels.cluster_shares(some, centroids, settings.sharpness, block)
-        owner, topic = np.nonzero(block >= _least_shares(block, settings)[:, None])
+    owners, chosen, values = [none], [none], [np.zeros(0, dtype=np.float32)]
+    for low in range(0, documents, settings.block):
+        shares = block(low, min(settings.block, documents - low))
+        owner, cluster = np.nonzero((shares > 0.0) & (shares >= _least_shares(shares, settings)[:, None]))
         owners.append(owner + low)
-        topics.append(topic)
-        shares.append(block[owner, topic])
-    owner, topic = np.concatenate(owners), np.concatenate(topics)
-    return sparse_proportions(owner, topic, np.concatenate(shares), len(vectors), len(centroids))
+        chosen.append(cluster)
+        values.append(shares[owner, cluster])
+    owner, cluster = np.concatenate(owners), np.concatenate(chosen)
+    return sparse_proportions(owner, cluster, np.concatenate(values), documents, clusters)
 
 
 def _least_shares(shares: Floats, settings: ClusterSettings) -> Floats:
     """Return the smallest share of each document that is not left out."""
-    least = np.full(len(shares), settings.min_share, dtype=np.float32)
-    many = np.flatnonzero(np.count_nonzero(shares >= settings.min_share, axis=1) > settings.most_shares)
+    least: Floats = np.float32(settings.min_share) * shares.max(axis=1, initial=0.0)
+    many = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
     if many.size:
         place = shares.shape[1] - settings.most_shares
         least[many] = np.partition(shares[many], place, axis=1)[:, place]

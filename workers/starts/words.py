@@ -7,7 +7,6 @@ Martinsson and Tropp 2011).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,9 +46,6 @@ class VectorSettings:
 
     max_words: int = 5000
     """Words that have vectors: the most frequent ones. Their mutual information takes 4 bytes a pair of words."""
-    words_root: float = math.inf
-    """The same for each root of the number of pairs of documents and words: the vectors' work grows with squares of
-    the words, that of sweeps with the pairs."""
     block_words: int = 256
     """Words of a block of co-occurrences."""
     dimensions: int = 200
@@ -66,8 +62,6 @@ class VectorSettings:
 
 VECTORS = VectorSettings()
 """Those of the best start on 20 Newsgroups, AG News and SearchSnippets."""
-QUICK_VECTORS = VectorSettings(max_words=2000, words_root=3.0, dimensions=64, oversampling=8, rounds=1)
-"""A tenth of the work: fits that begin from them end as high on KOS, Reuters and reviews."""
 
 
 class StartWords(NamedTuple):
@@ -129,12 +123,7 @@ def word_counts(shard: AnyTrainingShard) -> WordCounts:
     return WordCounts(loaded.words.astype(np.int64), frequency, loaded.documents)
 
 
-def most_words(settings: VectorSettings, pairs: int) -> int:
-    """Return the most words that have vectors, in a corpus of so many pairs of documents and words."""
-    return int(min(settings.words_root * math.sqrt(pairs), settings.max_words))
-
-
-def frequent_words(frequency: Ints, documents: int, most: int) -> StartWords:
+def frequent_words(frequency: Ints, documents: int, most: int, least: int = 1) -> StartWords:
     """Return the words of most documents.
 
     Parameters
@@ -145,13 +134,15 @@ def frequent_words(frequency: Ints, documents: int, most: int) -> StartWords:
         Documents of the corpus.
     most : int
         Most words.
+    least : int, optional
+        Documents of a word, at least.
 
     Returns
     -------
     StartWords
         Those that some documents have and others have not, the first ones among equals.
     """
-    telling = np.flatnonzero((frequency > 0) & (frequency < documents))
+    telling = np.flatnonzero((frequency >= least) & (frequency < documents))
     ranked = telling[np.argsort(-frequency[telling], kind="stable")[:most]]
     ids = np.sort(ranked)
     return StartWords(ids, special.log(documents / np.maximum(frequency[ids], 1)))

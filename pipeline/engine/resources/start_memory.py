@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collapsium.pipeline.engine.setup.computed_starts import CLUSTER_SETTINGS
 from collapsium.pipeline.families.base import FILE_START, QUICK_CLUSTERS_START
-from collapsium.workers.starts.words import VECTORS
+from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
+from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,10 @@ class StartCosts:
     """A pair of words of the vectors: its co-occurrences in double precision, and their information in single."""
     direction: int = 5 * 8
     """A number of an iterated direction of word vectors, with products and copies."""
+    summed_direction: int = 2 * 4
+    """A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to."""
+    block_share: int = 3 * 4
+    """A document's share of a cluster of words, and what is kept of it."""
     coordinate: int = 2 * 4
     """A number of a document's vector, and its copy while a sample is drawn."""
     word_share: int = 24
@@ -97,13 +101,28 @@ def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
     begun = sizes.tasks * share * sizes.topics * (sizes.shard_documents + sizes.shard_words)
     if kind == FILE_START:
         return StartBytes(0.0, begun)
-    settings = CLUSTER_SETTINGS.get(kind)
-    vectors = VECTORS if settings is None else settings.vectors
+    if kind == QUICK_CLUSTERS_START:
+        return StartBytes(_quick_clusters(sizes), begun, _held(sizes, QUICK_CLUSTERS.documents))
+    vectors = CLUSTERS.vectors
     words = min(sizes.vocabulary, vectors.max_words)
-    if settings is None:
+    if kind != "clusters":
         each = COSTS.word_share * words + COSTS.drawn_share * sizes.shard_documents
         return StartBytes(sizes.tasks * each * sizes.topics, begun)
     spread = COSTS.word_pair * words**2 + COSTS.coordinate * vectors.dimensions * sizes.documents
     directions = COSTS.direction * words * (vectors.dimensions + vectors.oversampling)
-    held = COSTS.held_share * min(sizes.topics, settings.most_shares) * sizes.documents
-    return StartBytes(spread / sizes.processes + directions, begun, held)
+    return StartBytes(spread / sizes.processes + directions, begun, _held(sizes, CLUSTERS))
+
+
+def _quick_clusters(sizes: StartSizes) -> float:
+    """Return the bytes of the coordinates of words, and of the clusters of a block of documents."""
+    numbers = min(sizes.vocabulary, QUICK_CLUSTERS.max_words) * (
+        QUICK_CLUSTERS.dimensions + QUICK_CLUSTERS.oversampling
+    )
+    sums = COSTS.summed_direction * QUICK_CLUSTERS.chains * numbers / sizes.processes
+    blocks = COSTS.block_share * QUICK_CLUSTERS.documents.block * sizes.topics
+    return sums + COSTS.direction * numbers + sizes.tasks * blocks
+
+
+def _held(sizes: StartSizes, settings: ClusterSettings) -> float:
+    """Return the bytes of the documents' proportions."""
+    return COSTS.held_share * min(sizes.topics, settings.most_shares) * sizes.documents

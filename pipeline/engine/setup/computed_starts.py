@@ -9,36 +9,28 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar, overload
 
 import numpy as np
 
 from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSource
 from collapsium.pipeline.engine.state import Shards
-from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.base import QUICK_CLUSTERS_START
-from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.starts.mixture import Mixture
-from collapsium.workers.starts import clusters, mixtures
+from collapsium.workers.starts import clusters, mixtures, quick_clusters
 from collapsium.workers.starts import words as vectors
-from collapsium.workers.starts.clusters import CLUSTERS, QUICK_CLUSTERS, ClusterSettings
+from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
+from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
 from collapsium.workers.starts.sums import add
-from collapsium.workers.starts.words import VECTORS, Floats, Matrix, StartWords, VectorSettings, WordCounts
+from collapsium.workers.starts.words import VECTORS, Floats, Matrix, StartWords, Vector, VectorSettings, WordCounts
 
 ResultT = TypeVar("ResultT")
-CLUSTER_SETTINGS = {"clusters": CLUSTERS, QUICK_CLUSTERS_START: QUICK_CLUSTERS}
-"""Settings of the starts that are clusters of documents."""
-SAMPLE = 4000
-"""Documents by which `sets_apart` decides, at least."""
-SAMPLE_EACH = 10
-"""The same for each cluster."""
-MOST_BETWEEN = 0.6
-"""Largest share of the clusters between which documents lie on average, where clusters tell them apart."""
+UNWEIGHTED = np.zeros(0)
+"""Weights of vectors that all weigh one."""
 GROUP = 8
 """Results that one task adds up."""
 PROGRESS_SECONDS = 10.0
@@ -47,7 +39,9 @@ PROGRESS_SECONDS = 10.0
 
 def start_kernels(kind: str) -> Sequence[AnyKernel]:
     """Return the kernels that a computed start calls."""
-    return (*vectors.KERNELS, *clusters.KERNELS) if kind in CLUSTER_SETTINGS else mixtures.KERNELS
+    return {QUICK_CLUSTERS_START: quick_clusters.KERNELS, "clusters": (*vectors.KERNELS, *clusters.KERNELS)}.get(
+        kind, mixtures.KERNELS
+    )
 
 
 class _Progress:
@@ -112,10 +106,7 @@ class ComputedStart(Sequence[ShardProportions]):
             if self._proportions is None:
                 began = time.perf_counter()
                 progress = _Progress(self._kind, self._notice)
-                settings = CLUSTER_SETTINGS.get(self._kind)
-                parts = _documents(
-                    self._kind, settings, self._topics, self._shards, self._executor, self._stream, progress
-                )
+                parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream, progress)
                 self._proportions = [ShardProportions(part, self._strength) for part in parts]
                 self._report(parts, time.perf_counter() - began)
             return self._proportions[number]
@@ -131,60 +122,25 @@ class ComputedStart(Sequence[ShardProportions]):
         self._notice(f"start {self._kind}: {documents:,} documents in {used} topics after {seconds:.1f} s{rest}")
 
 
-def sets_apart(corpus: Corpus, kind: str, topics: int, seed: int) -> bool:
-    """Return whether clusters tell a corpus's documents apart, by those of a sample of them, in this process.
-
-    Where each document has many topics, their sums of word vectors are alike: documents lie between nearly all clusters
-    (83% of them on a corpus that was drawn from such a model, 2 to 41% on news, reviews and papers).
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-    kind : str
-        Start by clusters.
-    topics : int
-        Number of clusters.
-    seed : int
-        Seed of the fit.
-
-    Returns
-    -------
-    bool
-        False if documents lie between most clusters.
-    """
-    references, least = corpus.references, max(SAMPLE, SAMPLE_EACH * topics)
-    number = min(math.ceil(least * len(references) / corpus.manifest.documents), len(references))
-    chosen = [references[place * len(references) // number] for place in range(number)]
-    every = max(sum(one.record.documents for one in chosen) // least, 1)
-    stream = Stream(seed).at(purpose="sample of clusters")
-    executor, sample = SerialExecutor(), DocumentSample(stream, every)
-    shards: Shards = [executor.submit(vectors.sampled, one.load(), sample) for one in chosen]
-    # All clusters count, not only those that a document would begin in.
-    settings, silent = replace(CLUSTER_SETTINGS[kind], most_shares=topics), _Progress(kind, lambda text: None)  # noqa: ARG005
-    parts = _documents(kind, settings, topics, shards, executor, stream, silent)
-    squares = np.concatenate([part.concentrations() for part in parts])
-    between = 1.0 / squares[squares > 0.0]
-    return bool(between.size and between.mean() <= MOST_BETWEEN * topics)
-
-
 def _documents(
-    kind: str,
-    settings: ClusterSettings | None,
-    topics: int,
-    shards: Shards,
-    executor: Executor,
-    stream: Stream,
-    progress: _Progress,
+    kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream, progress: _Progress
 ) -> list[DocumentProportions]:
-    """Return the proportions of the documents of each shard; `settings` are those of clusters."""
+    """Return the proportions of the documents of each shard."""
     counts = executor.collect([executor.submit(vectors.word_counts, shard) for shard in shards])
-    words = _start_words(counts, VECTORS if settings is None else settings.vectors)
+    quick = kind == QUICK_CLUSTERS_START
+    words = (
+        _start_words(counts, QUICK_CLUSTERS.max_words, QUICK_CLUSTERS.min_documents)
+        if quick
+        else _start_words(counts, VECTORS.max_words)
+    )
     if not words.ids.size:
-        # Every word is in all documents: nothing sets them apart, so that they begin at random.
+        # No word sets documents apart, so that they begin at random.
         return [_unknown(count.corpus_documents, topics) for count in counts]
-    if settings is not None:
-        return _clusters(executor, shards, words, topics, settings, stream, progress)
+    if quick:
+        return _quick_clusters(executor, shards, words, topics, stream, progress)
+    if kind == "clusters":
+        word_vectors = _word_vectors(executor, shards, words, CLUSTERS.vectors, stream, progress)
+        return _clusters_of(executor, shards, words, word_vectors, topics, CLUSTERS, stream, progress)
     root_share = mixtures.MIXTURES.root_share if kind == "tree" else 0.0
     return _mixture(executor, shards, words, topics, root_share, stream, progress)
 
@@ -194,14 +150,13 @@ def _unknown(documents: int, topics: int) -> DocumentProportions:
     return sparse_proportions(none, none, np.zeros(0), documents, topics)
 
 
-def _start_words(counts: Sequence[WordCounts], settings: VectorSettings) -> StartWords:
-    """Return the words that starts use, from the counts of the shards."""
+def _start_words(counts: Sequence[WordCounts], most: int, least: int = 1) -> StartWords:
+    """Return the most frequent words, each of some documents at least, from the counts of the shards."""
     size = 1 + max((int(count.words.max(initial=-1)) for count in counts), default=-1)
     frequency = np.zeros(size, dtype=np.int64)
     for count in counts:
         frequency[count.words] += count.documents
-    most = vectors.most_words(settings, int(frequency.sum()))
-    return vectors.frequent_words(frequency, sum(count.corpus_documents for count in counts), most)
+    return vectors.frequent_words(frequency, sum(count.corpus_documents for count in counts), most, least)
 
 
 def _summed(executor: Executor, parts: Sequence[Future[ResultT]]) -> Future[ResultT]:
@@ -265,36 +220,107 @@ def _transposed(
     return executor.collect([_summed(executor, parts)])[0]
 
 
-def _clusters(
+def _clusters_of(
     executor: Executor,
     shards: Shards,
     words: StartWords,
+    word_vectors: Floats,
     topics: int,
     settings: ClusterSettings,
     stream: Stream,
     progress: _Progress,
 ) -> list[DocumentProportions]:
     """Return the spherical clusters of documents as proportions."""
-    word_vectors = _word_vectors(executor, shards, words, settings.vectors, stream, progress)
     documents = [executor.submit(clusters.document_vectors, shard, words, word_vectors) for shard in shards]
-    total = sum(executor.collect([executor.submit(len, part) for part in documents]))
+    centroids = _centroids(executor, documents, [UNWEIGHTED] * len(documents), topics, settings, stream, progress)
+    return executor.collect(
+        [executor.submit(clusters.cluster_proportions, part, centroids, settings) for part in documents]
+    )
+
+
+def _centroids(
+    executor: Executor,
+    parts: Sequence[Future[Floats]],
+    weights: Sequence[Vector],
+    topics: int,
+    settings: ClusterSettings,
+    stream: Stream,
+    progress: _Progress,
+) -> Future[Floats]:
+    """Return the centroids of the spherical clusters of vectors."""
+    total = sum(executor.collect([executor.submit(len, part) for part in parts]))
     share = min(1.0, max(settings.sample, settings.sample_each * topics) / max(total, 1))
     samples = [
-        executor.submit(clusters.sample_vectors, part, share, stream.at(purpose="sample of vectors", place=number))
-        for number, part in enumerate(documents)
+        executor.submit(
+            clusters.sample_vectors, part, weight, share, stream.at(purpose="sample of vectors", place=number)
+        )
+        for number, (part, weight) in enumerate(zip(parts, weights, strict=True))
     ]
     centroids = executor.submit(clusters.first_centroids, samples, topics, stream)
     before = -math.inf
     for number in range(settings.iterations):
-        progress("clusters of documents, round", number + 1, settings.iterations)
-        sums = _summed(executor, [executor.submit(clusters.assign, part, centroids) for part in documents])
+        progress("clusters, round", number + 1, settings.iterations)
+        sums = _summed(
+            executor,
+            [executor.submit(clusters.assign, *part, centroids) for part in zip(parts, weights, strict=True)],
+        )
         cosine = executor.collect([executor.submit(clusters.cosine, sums)])[0]
         if cosine <= before + settings.tolerance * abs(cosine):
             break
         centroids, before = executor.submit(clusters.new_centroids, sums, centroids), cosine
-    return executor.collect(
-        [executor.submit(clusters.cluster_proportions, part, centroids, settings) for part in documents]
+    return centroids
+
+
+def _quick_clusters(
+    executor: Executor, shards: Shards, words: StartWords, topics: int, stream: Stream, progress: _Progress
+) -> list[DocumentProportions]:
+    """Return clusters of short documents, or mixtures of clusters of words, as proportions."""
+    settings = QUICK_CLUSTERS
+    masses, pairs, documents = executor.collect(
+        [_summed(executor, [executor.submit(quick_clusters.masses_of, shard, words) for shard in shards])]
+    )[0]
+    coordinates = _coordinates(executor, shards, words, masses, stream, progress)
+    if pairs < settings.short * documents:
+        return _clusters_of(executor, shards, words, coordinates, topics, settings.documents, stream, progress)
+    coordinates, inertias = quick_clusters.unit_rows(coordinates)
+    starts = range(0, len(coordinates), settings.block)
+    blocks = [executor.submit(np.array, coordinates[low : low + settings.block]) for low in starts]
+    weights = [inertias[low : low + settings.block] for low in starts]
+    centroids = _centroids(executor, blocks, weights, topics, settings.words, stream, progress)
+    of_words = executor.collect(
+        [executor.submit(clusters.cluster_proportions, block, centroids, settings.words) for block in blocks]
     )
+    mixing = quick_clusters.mixtures_of(of_words, masses)
+    return executor.collect(
+        [executor.submit(quick_clusters.document_mixtures, shard, words, mixing, topics, settings) for shard in shards]
+    )
+
+
+def _coordinates(
+    executor: Executor, shards: Shards, words: StartWords, masses: Vector, stream: Stream, progress: _Progress
+) -> Floats:
+    """Return the coordinates of words by correspondence analysis, shape (words, coordinates)."""
+    settings = QUICK_CLUSTERS
+    sampled = shards[:: max(int(float(masses.sum()) / settings.sample_tokens), 1)]
+    directions = quick_clusters.first_directions(masses, settings, stream)
+    most = directions.shape[1]
+    for number in range(settings.rounds):
+        progress("directions of words, round", number + 1, settings.rounds)
+        sums: list[Future[Floats] | None] = [None] * min(len(sampled), settings.chains)
+        scaled = quick_clusters.scaled(directions, masses)
+        for place, shard in enumerate(sampled):
+            chain = place % len(sums)
+            sums[chain] = executor.submit(quick_clusters.add_products, shard, words, scaled, sums[chain])
+        products = executor.collect([_summed(executor, [one for one in sums if one is not None])])[0]
+        products = quick_clusters.centred(quick_clusters.scaled(products, masses), masses)
+        left = settings.rounds - 1 - number
+        # Before that, directions still differ little in length, and need no rotation.
+        if left == 1:
+            products = quick_clusters.rotated(products, -0.5, most, settings)
+        elif not left:
+            products = quick_clusters.rotated(products, -0.25, most - settings.oversampling, settings)
+        directions = products
+    return directions
 
 
 def _mixture(

@@ -9,12 +9,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from collapsium.pipeline.engine.growth import Growth, GrowthInputs, planned_growth
-from collapsium.pipeline.engine.setup.computed_starts import sets_apart
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.seeds import seeds_of
-from collapsium.pipeline.engine.setup.starts import StartSource, computed_topics
+from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.word_weights import unknown_words
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import family_names, load_family, require_corpus, require_schedule
@@ -183,8 +182,7 @@ class Request:
     def with_growth(self) -> Request:
         """Return the request of a new fit with the stages that its option `grow` and its size call for.
 
-        A fit that is large enough to grow begins at random, if clusters do not tell its documents apart; from clusters,
-        topics form in few sweeps over all documents.
+        A fit that grows begins at random; from clusters of words, topics form in few sweeps over all documents.
 
         Returns
         -------
@@ -205,10 +203,7 @@ class Request:
         growth = planned_growth(inputs, self.limits.grow)
         if growth is None or self.start is None:
             return replace(self, growth=growth)
-        topics = computed_topics(self.config)
-        if self.limits.grow != "always" and sets_apart(self.corpus, self.start.kind, topics, self.seed):
-            return self
-        return replace(self, growth=growth, start=None)
+        return replace(self, growth=growth, start=None) if self.limits.grow == "always" else self
 
     def record(self) -> dict[str, object]:
         """Return the request as `run.json` has it."""

@@ -72,7 +72,7 @@ class CollapsedOptions(SeededOptions):
         None,
         ge=1,
         description="largest number of active topics of a document (default: all if there are at most 128 "
-        "topics, else 24 plus one for every 8 of its distinct words)",
+        "topics, else 24 plus one for every 8 of its distinct words, and 64 at least)",
     )
     momentum: float = Field(
         0.8,

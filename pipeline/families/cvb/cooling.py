@@ -32,7 +32,7 @@ class CoolingSchedule:
 
     start: float = 0.8
     """Power in the first sweeps of fits that begin at random: topics that form hot end in better optima."""
-    start_formed: float = 0.95
+    start_formed: float = 0.9
     """Power in the first sweep of fits that begin from clusters, which have topics already."""
     hold: int = 16
     """Sweeps before the search in fits that begin at random: until topics have formed, a larger power seems better."""

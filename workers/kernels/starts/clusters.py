@@ -67,8 +67,14 @@ def is_zero(vectors: Float32Matrix, row: int) -> bool:
     return bool(cosine(vectors, row, vectors, row) < np.float32(0.5))
 
 
+@helper
+def _weight(weights: Float64Vector, row: int) -> float:
+    """Return the weight of a vector."""
+    return float(weights[row]) if weights.size else 1.0
+
+
 @kernel
-def choose_seeds(vectors: Float32Matrix, draws: Float64Vector, seeds: OutInt64Vector) -> None:
+def choose_seeds(vectors: Float32Matrix, weights: Float64Vector, draws: Float64Vector, seeds: OutInt64Vector) -> None:
     """Choose seeds as k-means++ does (Arthur and Vassilvitskii 2007); twin: `naive.starts.choose_seeds`.
 
     The distance of a vector is 1 - cosine of the nearest seed so far, half the squared distance on the sphere.
@@ -77,13 +83,15 @@ def choose_seeds(vectors: Float32Matrix, draws: Float64Vector, seeds: OutInt64Ve
     ----------
     vectors : float32, shape (vectors, dimensions)
         Of unit length.
+    weights : float64, shape (vectors,) or (0,)
+        Weight of each; empty where all weigh one.
     draws : float64, shape (seeds,)
         Numbers from 0 to 1.
     seeds : int64, shape (seeds,)
         Filled with the rows of the seeds.
     """
     size = len(vectors)
-    distance = np.ones(size)
+    distance = weights.copy() if weights.size else np.ones(size)
     for number in range(seeds.size):
         total = 0.0
         for row in range(size):
@@ -98,12 +106,13 @@ def choose_seeds(vectors: Float32Matrix, draws: Float64Vector, seeds: OutInt64Ve
         for row in range(size):
             # Below this distance, rounding alone.
             apart = 1.0 - float(cosine(vectors, row, vectors, chosen))
-            distance[row] = min(distance[row], apart if apart > 1e-6 else 0.0)
+            distance[row] = min(distance[row], _weight(weights, row) * apart if apart > 1e-6 else 0.0)
 
 
 @kernel
 def nearest(
     vectors: Float32Matrix,
+    weights: Float64Vector,
     centroids: Float32Matrix,
     labels: OutInt64Vector,
     sums: OutFloat64Matrix,
@@ -115,19 +124,21 @@ def nearest(
     ----------
     vectors : float32, shape (documents, dimensions)
         Of unit length, or zero.
+    weights : float64, shape (documents,) or (0,)
+        Weight of each; empty where all weigh one.
     centroids : float32, shape (clusters, dimensions)
         Of unit length.
     labels : int64, shape (documents,)
         Filled; -1 for a vector of zero.
     sums : float64, shape (clusters, dimensions)
-        Increased by the vectors of each cluster.
+        Increased by the vectors of each cluster, times their weights.
     sizes : float64, shape (clusters,)
-        Increased by the number of these.
+        Increased by the weights of these.
 
     Returns
     -------
     float
-        The sum of the vectors' cosines.
+        The sum of the vectors' cosines, times their weights.
     """
     cosines = 0.0
     for document in range(vectors.shape[0]):
@@ -140,10 +151,11 @@ def nearest(
             if near > best:
                 best, label = near, cluster
         labels[document] = label
-        cosines += float(best)
-        sizes[label] += 1.0
+        weight = _weight(weights, document)
+        cosines += weight * float(best)
+        sizes[label] += weight
         for c in range(vectors.shape[1]):
-            sums[label, c] += float(vectors[document, c])
+            sums[label, c] += weight * float(vectors[document, c])
     return cosines
 
 

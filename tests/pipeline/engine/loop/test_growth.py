@@ -11,9 +11,10 @@ from collapsium.pipeline.engine import growth
 from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, planned_growth
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
-from collapsium.pipeline.engine.setup import request
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.estimators import CollapsedLDA
+from collapsium.pipeline.families.base import RANDOM_START
+from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.runs.members import restarts_in
@@ -52,10 +53,10 @@ def first(problem, executor, global_state, iterations, checkpointer=None):
 
 @pytest.fixture
 def short(monkeypatch):
-    """All fits that can grow do, in the stages of `SHORT`."""
+    """All fits that can grow begin at random and do, in the stages of `SHORT`."""
+    monkeypatch.setattr(CollapsedFamily, "usual_start", lambda self, options: RANDOM_START)
     rule = GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7)
     monkeypatch.setattr(growth, "RULE", rule)
-    monkeypatch.setattr(request, "sets_apart", lambda *inputs: False)
 
 
 @pytest.mark.parametrize(("family", "options"), FAMILIES)

@@ -12,7 +12,6 @@ import pytest
 from scipy.special import digamma
 
 from collapsium.pipeline import Corpus, Model, estimate, fit, resume, verify
-from collapsium.pipeline.engine import growth
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
@@ -23,6 +22,7 @@ from collapsium.pipeline.families.gibbs.gibbs_hdp import GibbsHdpOptions
 from collapsium.pipeline.families.registry import FAMILIES, load_family
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
+from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
 from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
 from tests.fits import Losing, arrays_of, bits, problem_of, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
@@ -222,18 +222,27 @@ def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic
     assert model.record.iterations
 
 
-@pytest.mark.parametrize(("mixing", "apart"), [(False, True), (True, False)])
-def test_a_corpus_large_enough_to_grow__does_so_where_clusters_set_no_documents_apart(
-    tmp_path, monkeypatch, mixing, apart
-):
-    monkeypatch.setattr(growth, "RULE", growth.GrowthRule(min_documents=1, min_tokens=1))
-    generator, topics = np.random.default_rng(2), 10
-    theta = np.full((400, topics), 1.0 / topics) if mixing else np.eye(topics)[np.arange(400) % topics]
-    drawn = [generator.choice(topics, size=40, p=row) * 10 + generator.integers(10, size=40) for row in theta]
-    corpus = write_corpus(tmp_path / "corpus", [Counter(words.tolist()) for words in drawn], 100, shard_tokens=4000)
-    fit(corpus, tmp_path / "run", **{**FIT, "topics": topics, "iterations": 70})
-    record = Run(tmp_path / "run").record()
-    assert ("start" in record, "growth" in record) == (apart, not apart)
+@pytest.mark.parametrize("mixing", [False, True])
+def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_words(tmp_path, mixing):
+    """Documents of one topic each, and longer ones of several: before any sweep, they begin in their own."""
+    generator, topics = np.random.default_rng(2), 6
+    theta = generator.dirichlet(np.full(topics, 0.3 if mixing else 1e-3), size=300)
+    length = 240 if mixing else 30
+    drawn = [generator.choice(topics, size=length, p=row) * 60 + generator.integers(60, size=length) for row in theta]
+    corpus = write_corpus(tmp_path / "corpus", [Counter(words.tolist()) for words in drawn], 360, shard_tokens=4000)
+    pairs = np.mean([len(set(words.tolist())) for words in drawn])
+    assert (pairs >= QUICK_CLUSTERS.short) == mixing
+    problem, executor, _ = problem_of(corpus, "lda", {"topics": topics})
+    start = ComputedStart(StartSource("quick-clusters"), topics, problem.shards, executor, problem.stream, [].append)
+    found = []
+    for part in start:
+        dense = np.zeros((part.proportions.documents, topics))
+        owner = np.repeat(np.arange(len(dense)), np.diff(part.proportions.offsets))
+        dense[owner, part.proportions.topics] = part.proportions.shares
+        found.append(dense)
+    together = np.concatenate(found).T @ theta
+    # Proportions that are exact reach the sum of their squares.
+    assert together.max(axis=0).sum() >= 0.9 * (theta**2).sum()
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels.records import DocumentPairs
-from collapsium.workers.kernels.starts import clusters, mixture, word_vectors
-from collapsium.workers.starts.clusters import QUICK_CLUSTERS, cluster_proportions
+from collapsium.workers.kernels.starts import clusters, correspondence, mixture, word_vectors
+from collapsium.workers.starts.clusters import CLUSTERS, cluster_proportions
+from collapsium.workers.starts.quick_clusters import (
+    QUICK_CLUSTERS,
+    centred,
+    first_directions,
+    rotated,
+    scaled,
+    unit_rows,
+)
 from collapsium.workers.starts.words import VECTORS
 from collapsium.workers.starts.words import word_vectors as singular_vectors
 from tests.naive import starts as naive
@@ -97,26 +106,27 @@ def test_vectors_of_documents__are_weighed_sums(seed):
     np.testing.assert_allclose(result, naive.document_vectors(*pairs[:3], weight, vectors), atol=1e-5)
 
 
-@given(SEEDS, st.integers(1, 12))
-def test_seeds_and_labels__are_those_of_k_means(seed, size):
+@given(SEEDS, st.integers(1, 12), st.booleans())
+def test_seeds_and_labels__are_those_of_k_means(seed, size, weighted):
     generator = np.random.default_rng(seed)
+    weights = generator.random(9) + 0.1 if weighted else np.zeros(0)
     vectors = generator.normal(size=(9, 4))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     draws, seeds = generator.random(size), np.empty(size, dtype=np.int64)
-    clusters.choose_seeds(vectors, draws, seeds)
+    clusters.choose_seeds(vectors, weights, draws, seeds)
     # Once every vector is a seed, no distance is left.
     some = min(size, 9)
-    assert seeds[:some].tolist() == naive.choose_seeds(vectors, draws[:some])
+    assert seeds[:some].tolist() == naive.choose_seeds(vectors, weights, draws[:some])
     vectors[3] = 0.0
     centroids, labels = vectors[[0, 1, 5]], np.empty(9, dtype=np.int64)
     sums, sizes = np.zeros((3, 4)), np.zeros(3)
-    cosines = clusters.nearest(vectors, centroids, labels, sums, sizes)
-    expected, all_sums, all_sizes, all_cosines = naive.nearest(vectors, centroids)
+    cosines = clusters.nearest(vectors, weights, centroids, labels, sums, sizes)
+    expected, all_sums, all_sizes, all_cosines = naive.nearest(vectors, weights, centroids)
     assert labels.tolist() == expected.tolist()
     assert labels[3] == -1
     np.testing.assert_allclose(cosines, all_cosines, atol=1e-5)
     np.testing.assert_allclose(sums, all_sums, atol=1e-5)
-    assert sizes.tolist() == all_sizes
+    np.testing.assert_allclose(sizes, all_sizes)
     shares = np.empty((9, 3), dtype=np.float32)
     clusters.cluster_shares(vectors, centroids, 30.0, shares)
     np.testing.assert_allclose(shares, naive.cluster_shares(vectors, centroids, 30.0), rtol=1e-4, atol=1e-9)
@@ -146,10 +156,10 @@ def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
     vectors = generator.normal(size=(9, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors[3] = 0.0
-    settings = replace(QUICK_CLUSTERS, most_shares=most, sharpness=2.0, block=4)
+    settings = replace(CLUSTERS, most_shares=most, sharpness=2.0, block=4)
     few = cluster_proportions(vectors, vectors[[0, 1, 2, 5, 7, 8]], settings)
     shares = naive.cluster_shares(vectors, vectors[[0, 1, 2, 5, 7, 8]], 2.0)
-    shares[shares < settings.min_share] = 0.0
+    shares[shares < settings.min_share * shares.max(axis=1, keepdims=True)] = 0.0
     assert np.diff(few.offsets).tolist() == np.minimum(np.count_nonzero(shares, axis=1), most).tolist()
     for document in range(9):
         entries = slice(few.offsets[document], few.offsets[document + 1])
@@ -157,3 +167,57 @@ def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
         assert shares[document, chosen].sum() == pytest.approx(np.sort(shares[document])[6 - chosen.size :].sum())
         expected = shares[document, chosen] / max(shares[document, chosen].sum(), 1e-9)
         np.testing.assert_allclose(few.shares[entries], expected, rtol=1e-4)
+
+
+@given(SEEDS, st.integers(1, 4))
+def test_products_of_correspondence__are_those_of_the_scaled_table(seed, columns):
+    generator, pairs, number = drawn(seed)
+    directions = generator.normal(size=(WORDS, columns)).astype(np.float32)
+    products = np.ones((WORDS, columns), dtype=np.float32)
+    correspondence.add_products(pairs, number, directions, products)
+    expected = naive.add_products(*pairs[:3], number, directions)
+    np.testing.assert_allclose(products - 1.0, expected, rtol=1e-4, atol=1e-4)
+
+
+@given(SEEDS, st.integers(1, 3), st.integers(0, 1))
+def test_mixtures_of_documents__are_steps_of_em(seed, rounds, first):
+    generator, pairs, number = drawn(seed)
+    shares = generator.random((WORDS, 3)) * (generator.random((WORDS, 3)) < 0.6)
+    words = correspondence.WordMixtures(
+        np.concatenate([[0], np.cumsum(np.count_nonzero(shares, axis=1))]).astype(np.int64),
+        np.nonzero(shares)[1].astype(np.int32),
+        shares[shares > 0.0].astype(np.float32),
+    )
+    mixed = np.empty((max(pairs.offsets.size - 1 - first, 0), 3), dtype=np.float32)
+    correspondence.mix_documents(pairs, number, words, rounds, first, mixed)
+    expected = naive.mix_documents(naive.table(*pairs[:3], number, WORDS), shares, rounds)
+    np.testing.assert_allclose(mixed, expected[first:], rtol=1e-4, atol=1e-6)
+
+
+@given(SEEDS, st.integers(1, 5))
+def test_rotated_columns__are_principal_axes(seed, columns):
+    matrix = np.random.default_rng(seed).normal(size=(WORDS, columns)).astype(np.float32)
+    orthonormal = rotated(matrix, -0.5, columns, QUICK_CLUSTERS)
+    np.testing.assert_allclose(orthonormal.T @ orthonormal, np.eye(columns), atol=1e-3)
+    left, sizes, _ = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
+    axes = rotated(matrix, -0.25, columns - 1, QUICK_CLUSTERS).astype(np.float64)
+    expected = (left * np.sqrt(sizes))[:, : columns - 1]
+    np.testing.assert_allclose(axes @ axes.T, expected @ expected.T, atol=1e-2 * sizes[0])
+
+
+def test_coordinates__of_groups_of_words_that_share_documents_are_alike():
+    """Two groups of words, of documents of their own: the first axis tells them apart."""
+    table = np.kron(np.eye(2, dtype=np.int32), np.ones((20, 4), dtype=np.int32))
+    position = np.nonzero(table)[1].astype(np.int32)
+    offsets = np.arange(0, position.size + 1, 4, dtype=np.int64)
+    pairs, masses = DocumentPairs(offsets, position, np.ones_like(position)), np.full(8, 20.0)
+    directions = first_directions(masses, QUICK_CLUSTERS, Stream(1))
+    for left in (2, 1, 0):
+        products = np.zeros_like(directions)
+        correspondence.add_products(pairs, np.arange(8), scaled(directions, masses), products)
+        products = centred(scaled(products, masses), masses)
+        directions = rotated(products, -0.5 if left else -0.25, 5, QUICK_CLUSTERS)
+    rows, inertias = unit_rows(directions)
+    assert directions.shape[1] == 1
+    assert abs(rows[:4].sum() - rows[4:].sum()) == pytest.approx(8.0, abs=1e-3)
+    np.testing.assert_allclose(inertias, inertias[0], rtol=1e-3)

@@ -1,0 +1,216 @@
+"""Clusters of words by correspondence analysis, and documents as mixtures of them.
+
+N has the counts of words in documents, D and C their sums by documents and by words. Words lie near each other if they
+share documents beyond chance: their coordinates are the largest singular vectors of D^-1/2 N C^-1/2 beside the trivial
+one, times their singular values (Greenacre 1984, chapter 4), by subspace iteration (Halko, Martinsson and Tropp 2011).
+Words are clustered by their directions, and weigh by their inertia; a document's shares follow from those of its words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.readers.proportions import DocumentProportions
+from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.starts import clusters as cluster_kernels
+from collapsium.workers.kernels.starts import correspondence as kernels
+from collapsium.workers.kernels.starts import word_vectors as linear
+from collapsium.workers.kernels.starts.correspondence import WordMixtures
+from collapsium.workers.starts.clusters import ClusterSettings, shares_above
+from collapsium.workers.starts.words import AnyTrainingShard, StartWords, opened
+
+Floats = npt.NDArray[np.float32]
+Vector = npt.NDArray[np.float64]
+
+KERNELS = (
+    kernels.add_products,
+    kernels.mix_documents,
+    linear.multiply,
+    linear.products,
+    linear.eigenvectors,
+    cluster_kernels.choose_seeds,
+    cluster_kernels.nearest,
+    cluster_kernels.cluster_shares,
+)
+
+
+@dataclass(frozen=True)
+class QuickClusterSettings:
+    """Settings of a start from clusters of words."""
+
+    min_documents: int = 5
+    """Documents of a word, at least: rarer ones tell by chance what they are like."""
+    max_words: int = 50_000
+    """Words in clusters, at most: the most frequent ones."""
+    sample_tokens: int = 10_000_000
+    """Tokens from which words have their coordinates, at least: of twice as many and more, one shard in n."""
+    dimensions: int = 120
+    """Coordinates of a word, at most, and no more than the root of the number of words."""
+    oversampling: int = 8
+    """Further directions that are iterated, so that the smallest of the others converge (Halko et al., section 4.2)."""
+    rounds: int = 3
+    """Products by which directions are iterated."""
+    jacobi_sweeps: int = 12
+    """Rotations of each pair of directions; the off-diagonal falls quadratically."""
+    least: float = 1e-10
+    """Squared length of a direction, as a share of the largest, below which it is rounding."""
+    chains: int = 16
+    """Sums over shards that are made at a time: more workers than these wait."""
+    block: int = 2048
+    """Words, or documents, that are assigned at a time."""
+    words: ClusterSettings = field(default=ClusterSettings(iterations=5, sharpness=6.0, min_share=0.02, most_shares=16))
+    """Clusters of the words, and the clusters that a word may be of."""
+    short: float = 64.0
+    """Different words of a document, on average, below which documents themselves are clustered: they are of few
+    topics."""
+    documents: ClusterSettings = field(default=ClusterSettings(iterations=5, sharpness=12.0, min_share=0.03))
+    """Clusters of short documents, and the clusters that any document begins in."""
+    mixing_rounds: int = 2
+    """Steps of EM of the documents' shares: in the first, each word counts as much in its clusters wherever it is."""
+
+
+QUICK_CLUSTERS = QuickClusterSettings()
+
+
+class Masses(NamedTuple):
+    """Sums over documents.
+
+    Attributes
+    ----------
+    masses : numpy.ndarray of float64, shape (words,)
+        Tokens of each word that count.
+    pairs, documents : int
+        Pairs of documents and different words, and documents that have any.
+    """
+
+    masses: Vector
+    pairs: int
+    documents: int
+
+
+def masses_of(shard: AnyTrainingShard, words: StartWords) -> Masses:
+    """Return the sums over a shard."""
+    loaded = opened(shard)
+    counts = np.minimum(loaded.counts, linear.MAX_COUNT)
+    of_rows = np.bincount(loaded.position, weights=counts, minlength=loaded.words.size)
+    number, masses = words.numbers(loaded), np.zeros(words.ids.size)
+    masses[number[number >= 0]] = of_rows[number >= 0]
+    return Masses(masses, loaded.position.size, int(np.count_nonzero(np.diff(loaded.offsets))))
+
+
+def first_directions(masses: Vector, settings: QuickClusterSettings, stream: Stream) -> Floats:
+    """Return random directions, shape (words, columns)."""
+    columns = min(settings.dimensions, math.isqrt(masses.size)) + settings.oversampling
+    drawn = stream.at(purpose="word directions").generator().random((masses.size, columns), dtype=np.float32)
+    return drawn - np.float32(0.5)
+
+
+def scaled(directions: Floats, masses: Vector) -> Floats:
+    """Return C^-1/2 X; words without counted tokens have none."""
+    root = np.where(masses > 0.0, 1.0 / np.sqrt(np.maximum(masses, 1.0)), 0.0).astype(np.float32)
+    columns: Floats = directions * root[:, np.newaxis]
+    return columns
+
+
+def centred(products: Floats, masses: Vector) -> Floats:
+    """Return columns without their component along the roots of the masses: the axis that all documents share."""
+    root = np.sqrt(masses / max(float(masses.sum()), 1.0))[:, np.newaxis]
+    along = (root * products).sum(axis=0)
+    columns: Floats = (products - root * along).astype(np.float32)
+    return columns
+
+
+def add_products(shard: AnyTrainingShard, words: StartWords, directions: Floats, before: Floats | None) -> Floats:
+    """Return N^T D^-1 N X of a shard, with that of earlier shards added, shape (words, columns)."""
+    loaded = opened(shard)
+    products = np.zeros_like(directions) if before is None else np.array(before)
+    kernels.add_products(document_pairs(loaded), words.numbers(loaded), directions, products)
+    return products
+
+
+def rotated(products: Floats, power: float, most: int, settings: QuickClusterSettings) -> Floats:
+    """Return the principal axes of columns, the longest first.
+
+    Parameters
+    ----------
+    products : numpy.ndarray of float32, shape (words, columns)
+        The columns P.
+    power : float
+        Axes are scaled by this power of their squared lengths: -1/2 makes them orthonormal. If P = A X with orthonormal
+        X, -1/4 gives the eigenvectors of A times the square roots of their eigenvalues.
+    most : int
+        Axes that are returned, at most.
+    settings : QuickClusterSettings
+        The settings.
+
+    Returns
+    -------
+    numpy.ndarray of float32, shape (words, axes)
+        Without axes that are rounding.
+    """
+    columns = products.shape[1]
+    squares, axes = np.empty((columns, columns)), np.empty((columns, columns))
+    linear.products(np.ascontiguousarray(products.T, dtype=np.float64), squares)
+    linear.eigenvectors(squares, axes, settings.jacobi_sweeps)
+    lengths = np.maximum(np.diag(squares), 0.0)
+    longest = np.argsort(-lengths, kind="stable")
+    longest = longest[lengths[longest] > settings.least * lengths.max(initial=0.0)][:most]
+    scale = special.exp(power * special.log(lengths[longest]))
+    result = np.empty((products.shape[0], longest.size))
+    linear.multiply(products, np.ascontiguousarray((axes[longest] * scale[:, np.newaxis]).T), result)
+    return result.astype(np.float32)
+
+
+def unit_rows(coordinates: Floats) -> tuple[Floats, Vector]:
+    """Return rows at unit length, and their squared lengths: the inertia by which a word departs from chance."""
+    inertias: Vector = (coordinates.astype(np.float64) ** 2).sum(axis=1)
+    lengths = np.sqrt(inertias)[:, np.newaxis]
+    rows = np.divide(coordinates, lengths, out=np.zeros(coordinates.shape), where=lengths > 0.0)
+    return rows.astype(np.float32), inertias
+
+
+def mixtures_of(parts: list[DocumentProportions], masses: Vector) -> WordMixtures:
+    """Return what clusters the words are of, from the shares of clusters in words.
+
+    A word's share of a cluster, by the cluster's tokens, is in proportion to its probability in the cluster.
+
+    Parameters
+    ----------
+    parts : list of DocumentProportions
+        Clusters of blocks of words, in their order.
+    masses : numpy.ndarray of float64, shape (words,)
+        Tokens of the words.
+
+    Returns
+    -------
+    WordMixtures
+        The clusters of each word.
+    """
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.offsets) for part in parts]))])
+    clusters, shares = (np.concatenate([getattr(part, name) for part in parts]) for name in ("topics", "shares"))
+    tokens = np.repeat(masses, np.diff(offsets)) * shares
+    sizes = np.bincount(clusters, weights=tokens, minlength=parts[0].width)
+    probability = shares / np.maximum(sizes[clusters], 1e-300)
+    return WordMixtures(offsets.astype(np.int64), clusters, (probability * sizes.mean()).astype(np.float32))
+
+
+def document_mixtures(
+    shard: AnyTrainingShard, words: StartWords, mixtures: WordMixtures, clusters: int, settings: QuickClusterSettings
+) -> DocumentProportions:
+    """Return the shares of clusters of words in a shard's documents; those of rare words alone have none."""
+    loaded = opened(shard)
+    pairs, number = document_pairs(loaded), words.numbers(loaded)
+
+    def block(low: int, count: int) -> Floats:
+        mixed = np.empty((count, clusters), dtype=np.float32)
+        kernels.mix_documents(pairs, number, mixtures, settings.mixing_rounds, low, mixed)
+        return mixed
+
+    return shares_above(block, loaded.documents, clusters, settings.documents)
