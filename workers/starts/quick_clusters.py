@@ -9,7 +9,7 @@ Words are clustered by their directions, and weigh by their inertia; a document'
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +61,7 @@ class QuickClusterSettings:
     """Rotations of each pair of directions; the off-diagonal falls quadratically."""
     least: float = 1e-10
     """Squared length of a direction, as a share of the largest, below which it is rounding."""
-    chains: int = 16
+    chains: int = 8
     """Sums over shards that are made at a time: more workers than these wait."""
     block: int = 2048
     """Words, or documents, that are assigned at a time."""
@@ -71,9 +71,31 @@ class QuickClusterSettings:
     """Different words of a document, on average, below which documents themselves are clustered: they are of few
     topics."""
     documents: ClusterSettings = field(default=ClusterSettings(iterations=5, sharpness=12.0, min_share=0.03))
-    """Clusters of short documents, and the clusters that any document begins in."""
+    """Clusters of short documents, and the clusters that any document begins in: `most_shares` of the longest ones."""
+    least_shares: int = 12
+    """Most clusters that a document begins in, however short."""
+    words_each: int = 16
+    """Different words of a document, on average, for each cluster that documents may begin in."""
     mixing_rounds: int = 2
     """Steps of EM of the documents' shares: in the first, each word counts as much in its clusters wherever it is."""
+
+    def begun_by(self, pairs: int, documents: int) -> ClusterSettings:
+        """Return the settings of the clusters that documents begin in.
+
+        Short documents that begin in many topics tell less soon which are theirs.
+
+        Parameters
+        ----------
+        pairs, documents : int
+            Pairs of documents and different words, and documents.
+
+        Returns
+        -------
+        ClusterSettings
+            With the most clusters of a document of their mean length.
+        """
+        most = max(round(pairs / max(documents, 1) / self.words_each), self.least_shares)
+        return replace(self.documents, most_shares=min(most, self.documents.most_shares))
 
 
 QUICK_CLUSTERS = QuickClusterSettings()
@@ -202,7 +224,7 @@ def mixtures_of(parts: list[DocumentProportions], masses: Vector) -> WordMixture
 
 
 def document_mixtures(
-    shard: AnyTrainingShard, words: StartWords, mixtures: WordMixtures, clusters: int, settings: QuickClusterSettings
+    shard: AnyTrainingShard, words: StartWords, mixtures: WordMixtures, clusters: int, settings: ClusterSettings
 ) -> DocumentProportions:
     """Return the shares of clusters of words in a shard's documents; those of rare words alone have none."""
     loaded = opened(shard)
@@ -210,7 +232,7 @@ def document_mixtures(
 
     def block(low: int, count: int) -> Floats:
         mixed = np.empty((count, clusters), dtype=np.float32)
-        kernels.mix_documents(pairs, number, mixtures, settings.mixing_rounds, low, mixed)
+        kernels.mix_documents(pairs, number, mixtures, QUICK_CLUSTERS.mixing_rounds, low, mixed)
         return mixed
 
-    return shares_above(block, loaded.documents, clusters, settings.documents)
+    return shares_above(block, loaded.documents, clusters, settings)

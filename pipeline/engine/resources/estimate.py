@@ -256,9 +256,10 @@ class _Sizes:
             "local states": 0.0 if on_disk else members * 2 * (self.local + first) / processes,
         }
         started, local = self.started(tasks), memory["local states"]
-        begun = started.begun + (started.held if self.is_alone else 0.0)
-        # In the first sweep there are no states before the new ones; what is computed before it is gone by then.
-        memory["the start"] = max(started.computed - local - swept, begun - local, 0.0)
+        # The first local states are made in the place of sweeps, before there are others; what is computed before
+        # them is gone by then.
+        begun = started.begun + tasks * self._copied() + (started.held if self.is_alone else 0.0)
+        memory["the start"] = max(started.computed - local - swept, begun - local - sweeping, 0.0)
         if processes > 1:
             # Rows of a block and a delta.
             memory["moving to and from others"] = shown / blocks + footprint.delta * words
@@ -269,18 +270,23 @@ class _Sizes:
     def _swept(self, largest: int, *, on_disk: bool) -> float:
         """Return the bytes that the sweep of a shard takes, besides its delta and its local states."""
         footprint, words = self.footprint, self.words
-        copied = 0 if words >= NEARLY_ALL * self.vocabulary and self.blocks == 1 else footprint.shown * words
+        copied = self._copied()
         if on_disk:
             return footprint.swept * words + copied + footprint.chunk + COSTS.pair * largest
         # Where active topics are selected anew, responsibilities are carried over before they are swept.
         carried = min(footprint.carried, self.local / max(len(self.manifest.shards), 1))
         return footprint.swept * words + copied + carried
 
+    def _copied(self) -> float:
+        """Return the bytes of a shard's rows, unless these are those of the only block."""
+        all_words = self.words >= NEARLY_ALL * self.vocabulary and self.blocks == 1
+        return 0.0 if all_words else self.footprint.shown * self.words
+
     def started(self, tasks: int) -> StartBytes:
         """Return the bytes of the start; proportions take 8 bytes a topic."""
         rows, topics = self.manifest, self.footprint.proportions / 8.0
         documents = max((row.documents for row in rows.shards), default=0)
-        sizes = (rows.documents, documents, self.vocabulary, self.words, topics, self.processes, tasks)
+        sizes = (rows.documents, rows.pairs, documents, self.vocabulary, self.words, topics, self.processes, tasks)
         return start_bytes(self.start, StartSizes(*sizes))
 
     def driver(self) -> float:

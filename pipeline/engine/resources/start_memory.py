@@ -29,8 +29,8 @@ class StartCosts:
     """A topic of a document whose proportions are drawn or computed."""
     begun_share: int = 24
     """A topic of a document, and of a word, while its shard's first state is made."""
-    even_share: int = 8
-    """The same where active topics are selected, and topics are even over the words."""
+    even_share: int = 16
+    """A topic of a document, where active topics are selected, and topics are even over the words."""
     held_share: int = 8
     """A topic of a document, and its proportion, from the end of a start to the first sweep."""
 
@@ -44,8 +44,8 @@ class StartSizes:
 
     Attributes
     ----------
-    documents, shard_documents, vocabulary, shard_words : int
-        Documents and words of the corpus, and of its largest shard.
+    documents, pairs, shard_documents, vocabulary, shard_words : int
+        Documents, their pairs and words of the corpus, and documents and words of its largest shard.
     topics : float
         Number of topics.
     processes, tasks : int
@@ -53,6 +53,7 @@ class StartSizes:
     """
 
     documents: int
+    pairs: int
     shard_documents: int
     vocabulary: int
     shard_words: int
@@ -97,12 +98,22 @@ def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
     """
     if not kind:
         return StartBytes()
-    share = COSTS.even_share if kind == QUICK_CLUSTERS_START else COSTS.begun_share
-    begun = sizes.tasks * share * sizes.topics * (sizes.shard_documents + sizes.shard_words)
+    even = kind == QUICK_CLUSTERS_START
+    begun = (
+        sizes.tasks
+        * sizes.topics
+        * (
+            COSTS.even_share * sizes.shard_documents
+            if even
+            else COSTS.begun_share * (sizes.shard_documents + sizes.shard_words)
+        )
+    )
     if kind == FILE_START:
         return StartBytes(0.0, begun)
     if kind == QUICK_CLUSTERS_START:
-        return StartBytes(_quick_clusters(sizes), begun, _held(sizes, QUICK_CLUSTERS.documents))
+        return StartBytes(
+            _quick_clusters(sizes), begun, _held(sizes, QUICK_CLUSTERS.begun_by(sizes.pairs, sizes.documents))
+        )
     vectors = CLUSTERS.vectors
     words = min(sizes.vocabulary, vectors.max_words)
     if kind != "clusters":

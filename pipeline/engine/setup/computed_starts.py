@@ -280,8 +280,9 @@ def _quick_clusters(
         [_summed(executor, [executor.submit(quick_clusters.masses_of, shard, words) for shard in shards])]
     )[0]
     coordinates = _coordinates(executor, shards, words, masses, stream, progress)
+    begun = settings.begun_by(pairs, documents)
     if pairs < settings.short * documents:
-        return _clusters_of(executor, shards, words, coordinates, topics, settings.documents, stream, progress)
+        return _clusters_of(executor, shards, words, coordinates, topics, begun, stream, progress)
     coordinates, inertias = quick_clusters.unit_rows(coordinates)
     starts = range(0, len(coordinates), settings.block)
     blocks = [executor.submit(np.array, coordinates[low : low + settings.block]) for low in starts]
@@ -292,7 +293,7 @@ def _quick_clusters(
     )
     mixing = quick_clusters.mixtures_of(of_words, masses)
     return executor.collect(
-        [executor.submit(quick_clusters.document_mixtures, shard, words, mixing, topics, settings) for shard in shards]
+        [executor.submit(quick_clusters.document_mixtures, shard, words, mixing, topics, begun) for shard in shards]
     )
 
 

@@ -84,7 +84,7 @@ class ScheduleOptions(Options):
         "auto",
         description="batch schedule: begin at random on a sample of the documents, an eighth or a quarter, and take in "
         "the others as topics form, which takes a fraction of the time to the same score; auto: where the "
-        "family can and the corpus is large enough, unless clusters tell its documents apart",
+        "fit begins at random (--start) and the corpus is large enough",
     )
     passes: Annotated[int, Value("N")] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
@@ -180,10 +180,10 @@ class RequestOptions(Options):
     start: Annotated[Location | None, Value("START")] = Field(
         None,
         description="proportions with which documents begin: random; clusters: by the vectors of their words; "
-        "quick-clusters: by fewer words; documents: one topic each, by a mixture; tree: a mixture under a root; or a "
-        "Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda and hdp, but random "
-        "with seeds, dense responsibilities, the stochastic schedule, fewer than two documents a topic, or a large "
-        "corpus whose documents clusters do not tell apart; random with other families)",
+        "quick-clusters: by the clusters of words that share documents; documents: one topic each, by a mixture; tree: "
+        "a mixture under a root; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
+        "and hdp, but random with seeds, dense responsibilities, the stochastic schedule, or fewer than two documents "
+        "a topic; random with other families)",
     )
     start_strength: Annotated[float, Value("TOKENS")] = Field(
         0.0,

@@ -55,26 +55,27 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLoc
     delta : Delta
         Changes from nothing.
     """
-    theta, phi = proportions_and_topics(warm, shard.words.size, np.float32)
+    even = parameters.active is not None and "word_topic" not in warm
+    # Where all tokens of a document begin alike, no weights of its words are needed.
+    theta, phi = proportions_and_topics(warm, 0 if even else shard.words.size, np.float32)
     if parameters.active is not None:
-        strength = warm.get("document_strength", np.zeros(shard.documents, dtype=np.float32))
-        return _start_active(shard, parameters, DocumentModel(theta, phi), strength, even="word_topic" not in warm)
+        return _start_active(shard, parameters, DocumentModel(theta, phi), warm.get("document_strength"), even=even)
     pair_topic = np.empty((shard.pairs, parameters.topics.size), dtype=np.float32)
     warming.initialise_dense(document_pairs(shard), DocumentModel(theta, phi), pair_topic)
     return dense.initial_state(shard, pair_topic, moments=parameters.moments)
 
 
 def _start_active(
-    shard: Shard, parameters: Parameters, model: DocumentModel, strength: npt.NDArray[np.float32], *, even: bool
+    shard: Shard, parameters: Parameters, model: DocumentModel, strength: npt.NDArray[np.float32] | None, *, even: bool
 ) -> tuple[ActiveLocal, Delta]:
     pairs, topics = document_pairs(shard), parameters.topics.size
     expected = shard.weighted_lengths[:, np.newaxis] * model.theta.astype(np.float64)
     if not even:
         warming.expected_counts(pairs, model, expected)
-    known, pseudo = model.theta.shape[1], np.zeros((shard.documents, topics), dtype=np.float32)
-    pseudo[:, :known] = strength[:, np.newaxis] * model.theta
-    pseudo[pseudo < MIN_PSEUDO_COUNT] = 0.0
-    expected += pseudo[:, :known]
+    known, pseudo = model.theta.shape[1], None if strength is None else strength[:, np.newaxis] * model.theta
+    if pseudo is not None:
+        pseudo[pseudo < MIN_PSEUDO_COUNT] = 0.0
+        expected += pseudo
     most = parameters.active_settings.most
     topic, sizes = first_lists(expected, parameters.topics, max_active(shard.offsets, topics, most), shard.lengths > 0)
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -87,10 +88,12 @@ def _start_active(
         warming.initialise(pairs, active, np.maximum(shares, MIN_SHARE), state, rows)
     else:
         warming.initialise_active(pairs, model, active, state, rows)
-    # Sweeps change counts by differences, so that pseudo-counts stay.
-    held = pseudo[owner, topic]
-    state.counts[:] += held
-    stays = np.bincount(owner, weights=held, minlength=shard.documents).astype(np.float32) if strength.any() else None
+    stays = None
+    if pseudo is not None and pseudo.any():
+        # Sweeps change counts by differences, so that pseudo-counts stay.
+        held = np.where(topic < known, pseudo[owner, np.minimum(topic, known - 1)], np.float32(0.0))
+        state.counts[:] += held
+        stays = np.bincount(owner, weights=held, minlength=shard.documents).astype(np.float32)
     age = active_responsibilities.SCHEDULE.annealing_sweeps
     return active_responsibilities.initial_state(
         shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age, pseudo=stays
