@@ -156,13 +156,15 @@ def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is
     assert [large.memory[name] for name in steps] == [max(amount - freed, 0.0) for amount in full]
 
 
-def test_plan__counts_the_proportions_of_a_start_once():
-    """In the driver, or in the process where all is done; 8 bytes an entry, of at most 64 clusters a document."""
-    documents, kept = 50_000, 8 * 64 * 50_000
+@pytest.mark.parametrize(("kind", "clusters"), [("clusters", 64), ("quick-clusters", 12)])
+def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
+    """In the driver, or in the process where all is done; 8 bytes an entry, of so many clusters a short document."""
+    documents = 50_000
+    kept = 8 * clusters * documents
     corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})
     for scheduler in ("threads", "local"):
         where = replace(local_place(scheduler, 2), memory=PLENTY)
-        plain, begun = (plan(corpus, "lda", options, where, start=kind) for kind in ("", "quick-clusters"))
+        plain, begun = (plan(corpus, "lda", options, where, start=start) for start in ("", kind))
         if scheduler == "local":
             assert begun.driver - plain.driver == kept
         else:
