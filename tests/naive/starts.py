@@ -42,11 +42,14 @@ def choose_seeds(vectors, weights, draws):
     """Rows that k-means++ chooses."""
     weights = weights if weights.size else np.ones(len(vectors))
     distance, seeds = weights, []
-    for draw in draws:
-        running = np.cumsum(distance)
-        seeds.append(min(int(np.searchsorted(running, draw * running[-1], side="right")), len(vectors) - 1))
-        apart = 1.0 - vectors.astype(np.float64) @ vectors[seeds[-1]].astype(np.float64)
-        distance = np.minimum(distance, weights * np.where(apart > 1e-6, apart, 0.0))
+    for some in draws:
+        running, left = np.cumsum(distance), []
+        for draw in some:
+            row = min(int(np.searchsorted(running, draw * running[-1], side="right")), len(vectors) - 1)
+            apart = 1.0 - vectors.astype(np.float64) @ vectors[row].astype(np.float64)
+            left.append((row, np.minimum(distance, weights * np.where(apart > 1e-6, apart, 0.0))))
+        row, distance = min(left, key=lambda one: one[1].sum())
+        seeds.append(row)
     return seeds
 
 

@@ -40,6 +40,8 @@ class ClusterSettings:
     """Documents of this sample for each cluster, at least."""
     iterations: int = 40
     """Most assignments of all documents."""
+    candidates: int = 1
+    """Vectors that are drawn for each seed, of which the best is chosen."""
     tolerance: float = 1e-5
     """Relative gain of the mean cosine below which assignments end."""
     sharpness: float = 60.0
@@ -108,13 +110,13 @@ def sample_vectors(vectors: Floats, weights: Weights, share: float, stream: Stre
     return Sampled(vectors[taken], weights[taken] if weights.size else np.ones(int(taken.sum())))
 
 
-def first_centroids(samples: Sequence[Sampled], clusters: int, stream: Stream) -> Floats:
+def first_centroids(samples: Sequence[Sampled], clusters: int, candidates: int, stream: Stream) -> Floats:
     """Return the centroids that k-means++ chooses among sampled vectors, shape (clusters, dimensions)."""
     vectors, weights = (np.concatenate(parts) for parts in zip(*samples, strict=True))
     if not len(vectors):
         return np.zeros((clusters, vectors.shape[1]), dtype=np.float32)
     seeds = np.empty(clusters, dtype=np.int64)
-    kernels.choose_seeds(vectors, weights, stream.generator().random(clusters), seeds)
+    kernels.choose_seeds(vectors, weights, stream.generator().random((clusters, candidates)), seeds)
     return vectors[seeds]
 
 

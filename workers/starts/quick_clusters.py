@@ -65,12 +65,16 @@ class QuickClusterSettings:
     """Sums over shards that are made at a time: more workers than these wait."""
     block: int = 2048
     """Words, or documents, that are assigned at a time."""
-    words: ClusterSettings = field(default=ClusterSettings(iterations=5, sharpness=6.0, min_share=0.02, most_shares=16))
+    words: ClusterSettings = field(
+        default=ClusterSettings(iterations=5, candidates=3, sharpness=6.0, min_share=0.02, most_shares=16)
+    )
     """Clusters of the words, and the clusters that a word may be of."""
     short: float = 64.0
     """Different words of a document, on average, below which documents themselves are clustered: they are of few
     topics."""
-    documents: ClusterSettings = field(default=ClusterSettings(iterations=5, sharpness=12.0, min_share=0.03))
+    documents: ClusterSettings = field(
+        default=ClusterSettings(iterations=5, candidates=3, sharpness=12.0, min_share=0.03)
+    )
     """Clusters of short documents, and the clusters that any document begins in: `most_shares` of the longest ones."""
     least_shares: int = 12
     """Most clusters that a document begins in, however short."""

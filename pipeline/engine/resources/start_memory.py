@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from collapsium.pipeline.families.base import FILE_START, QUICK_CLUSTERS_START
@@ -126,12 +127,11 @@ def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
 
 def _quick_clusters(sizes: StartSizes) -> float:
     """Return the bytes of the coordinates of words, and of the clusters of a block of documents."""
-    numbers = min(sizes.vocabulary, QUICK_CLUSTERS.max_words) * (
-        QUICK_CLUSTERS.dimensions + QUICK_CLUSTERS.oversampling
-    )
+    words = min(sizes.vocabulary, QUICK_CLUSTERS.max_words)
+    numbers = words * (min(QUICK_CLUSTERS.dimensions, math.isqrt(words)) + QUICK_CLUSTERS.oversampling)
     sums = COSTS.summed_direction * QUICK_CLUSTERS.chains * numbers / sizes.processes
-    blocks = COSTS.block_share * QUICK_CLUSTERS.documents.block * sizes.topics
-    return sums + COSTS.direction * numbers + sizes.tasks * blocks
+    block = min(QUICK_CLUSTERS.documents.block, sizes.shard_documents)
+    return sums + COSTS.direction * numbers + sizes.tasks * COSTS.block_share * block * sizes.topics
 
 
 def _held(sizes: StartSizes, settings: ClusterSettings) -> float:

@@ -256,7 +256,7 @@ def _centroids(
         )
         for number, (part, weight) in enumerate(zip(parts, weights, strict=True))
     ]
-    centroids = executor.submit(clusters.first_centroids, samples, topics, stream)
+    centroids = executor.submit(clusters.first_centroids, samples, topics, settings.candidates, stream)
     before = -math.inf
     for number in range(settings.iterations):
         progress("clusters, round", number + 1, settings.iterations)

@@ -8,6 +8,7 @@ import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
     Float32Matrix,
+    Float64Matrix,
     Float64Vector,
     OutFloat32Matrix,
     OutFloat64Matrix,
@@ -74,10 +75,11 @@ def _weight(weights: Float64Vector, row: int) -> float:
 
 
 @kernel
-def choose_seeds(vectors: Float32Matrix, weights: Float64Vector, draws: Float64Vector, seeds: OutInt64Vector) -> None:
+def choose_seeds(vectors: Float32Matrix, weights: Float64Vector, draws: Float64Matrix, seeds: OutInt64Vector) -> None:
     """Choose seeds as k-means++ does (Arthur and Vassilvitskii 2007); twin: `naive.starts.choose_seeds`.
 
-    The distance of a vector is 1 - cosine of the nearest seed so far, half the squared distance on the sphere.
+    The distance of a vector is 1 - cosine of the nearest seed so far, half the squared distance on the sphere. Of
+    several vectors that are drawn, the one is chosen that leaves the least distance.
 
     Parameters
     ----------
@@ -85,28 +87,43 @@ def choose_seeds(vectors: Float32Matrix, weights: Float64Vector, draws: Float64V
         Of unit length.
     weights : float64, shape (vectors,) or (0,)
         Weight of each; empty where all weigh one.
-    draws : float64, shape (seeds,)
+    draws : float64, shape (seeds, candidates)
         Numbers from 0 to 1.
     seeds : int64, shape (seeds,)
         Filled with the rows of the seeds.
     """
     size = len(vectors)
     distance = weights.copy() if weights.size else np.ones(size)
+    left, best = np.empty(size), np.empty(size)
     for number in range(seeds.size):
-        total = 0.0
-        for row in range(size):
-            total += distance[row]
-        left, chosen = draws[number] * total, size - 1
-        for row in range(size):
-            left -= distance[row]
-            if left < 0.0:
-                chosen = row
-                break
-        seeds[number] = chosen
-        for row in range(size):
-            # Below this distance, rounding alone.
-            apart = 1.0 - float(cosine(vectors, row, vectors, chosen))
-            distance[row] = min(distance[row], _weight(weights, row) * apart if apart > 1e-6 else 0.0)
+        least = np.inf
+        for candidate in range(draws.shape[1]):
+            chosen = _drawn(distance, draws[number, candidate])
+            total = 0.0
+            for row in range(size):
+                # Below this distance, rounding alone.
+                apart = 1.0 - float(cosine(vectors, row, vectors, chosen))
+                left[row] = min(distance[row], _weight(weights, row) * apart if apart > 1e-6 else 0.0)
+                total += left[row]
+            if total < least:
+                least = total
+                seeds[number] = chosen
+                left, best = best, left
+        distance[:] = best
+
+
+@helper
+def _drawn(distance: Float64Vector, draw: float) -> int:
+    """Return the row at a share of the sum of all distances."""
+    total = 0.0
+    for row in range(distance.size):
+        total += distance[row]
+    left = draw * total
+    for row in range(distance.size):
+        left -= distance[row]
+        if left < 0.0:
+            return row
+    return int(distance.size - 1)
 
 
 @kernel

@@ -106,13 +106,13 @@ def test_vectors_of_documents__are_weighed_sums(seed):
     np.testing.assert_allclose(result, naive.document_vectors(*pairs[:3], weight, vectors), atol=1e-5)
 
 
-@given(SEEDS, st.integers(1, 12), st.booleans())
-def test_seeds_and_labels__are_those_of_k_means(seed, size, weighted):
+@given(SEEDS, st.integers(1, 12), st.booleans(), st.integers(1, 3))
+def test_seeds_and_labels__are_those_of_k_means(seed, size, weighted, candidates):
     generator = np.random.default_rng(seed)
     weights = generator.random(9) + 0.1 if weighted else np.zeros(0)
     vectors = generator.normal(size=(9, 4))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    draws, seeds = generator.random(size), np.empty(size, dtype=np.int64)
+    draws, seeds = generator.random((size, candidates)), np.empty(size, dtype=np.int64)
     clusters.choose_seeds(vectors, weights, draws, seeds)
     # Once every vector is a seed, no distance is left.
     some = min(size, 9)
