@@ -241,13 +241,30 @@ def word_vectors(directions: Matrix, projected: Matrix, dimensions: int) -> Floa
         Rows of U sqrt(S), of the singular value decomposition. Their lengths stay: words whose company says much of
         them are longer, and weigh more in the sums of documents.
     """
-    columns = directions.shape[1]
-    products, vectors = np.empty((columns, columns)), np.empty((columns, columns))
-    kernels.products(np.ascontiguousarray(projected.T), products)
-    kernels.eigenvectors(products, vectors, VECTORS.jacobi_sweeps)
-    squares = np.maximum(np.diag(products), 0.0)
-    largest = np.argsort(-squares, kind="stable")[:dimensions]
-    scaled = np.ascontiguousarray((vectors[largest] * np.sqrt(np.sqrt(squares[largest]))[:, np.newaxis]).T)
-    result = np.empty((directions.shape[0], largest.size))
-    kernels.multiply(np.ascontiguousarray(directions, dtype=np.float32), scaled, result)
-    return result.astype(np.float32)
+    axes, squares = (part[:dimensions] for part in principal_axes(projected))
+    scaled = np.ascontiguousarray((axes * np.sqrt(np.sqrt(squares))[:, np.newaxis]).T)
+    return product(np.ascontiguousarray(directions, dtype=np.float32), scaled).astype(np.float32)
+
+
+def principal_axes(vectors: Matrix) -> tuple[Matrix, Vector]:
+    """Return the principal axes of columns, the longest first.
+
+    Parameters
+    ----------
+    vectors : numpy.ndarray of float64, shape (words, columns)
+        The columns.
+
+    Returns
+    -------
+    axes : numpy.ndarray of float64, shape (columns, columns)
+        Orthonormal rows.
+    squares : numpy.ndarray of float64, shape (columns,)
+        Squared lengths of the columns along each.
+    """
+    columns = vectors.shape[1]
+    sums, axes = np.empty((columns, columns)), np.empty((columns, columns))
+    kernels.products(np.ascontiguousarray(vectors.T), sums)
+    kernels.eigenvectors(sums, axes, VECTORS.jacobi_sweeps)
+    squares = np.maximum(np.diag(sums), 0.0)
+    longest = np.argsort(-squares, kind="stable")
+    return axes[longest], squares[longest]

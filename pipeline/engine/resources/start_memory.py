@@ -99,22 +99,14 @@ def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
     """
     if not kind:
         return StartBytes()
-    even = kind == QUICK_CLUSTERS_START
-    begun = (
-        sizes.tasks
-        * sizes.topics
-        * (
-            COSTS.even_share * sizes.shard_documents
-            if even
-            else COSTS.begun_share * (sizes.shard_documents + sizes.shard_words)
-        )
-    )
+    cells = sizes.tasks * sizes.topics
+    if kind == QUICK_CLUSTERS_START:
+        begun = cells * COSTS.even_share * sizes.shard_documents
+        settings = QUICK_CLUSTERS.begun_by(sizes.pairs, sizes.documents)
+        return StartBytes(_quick_clusters(sizes), begun, _held(sizes, settings))
+    begun = cells * COSTS.begun_share * (sizes.shard_documents + sizes.shard_words)
     if kind == FILE_START:
         return StartBytes(0.0, begun)
-    if kind == QUICK_CLUSTERS_START:
-        return StartBytes(
-            _quick_clusters(sizes), begun, _held(sizes, QUICK_CLUSTERS.begun_by(sizes.pairs, sizes.documents))
-        )
     vectors = CLUSTERS.vectors
     words = min(sizes.vocabulary, vectors.max_words)
     if kind != "clusters":
@@ -126,12 +118,19 @@ def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
 
 
 def _quick_clusters(sizes: StartSizes) -> float:
-    """Return the bytes of the coordinates of words, and of the clusters of a block of documents."""
+    """Return the bytes of words' coordinates, of documents' if these are clustered, and of the shares of a block."""
     words = min(sizes.vocabulary, QUICK_CLUSTERS.max_words)
-    numbers = words * (min(QUICK_CLUSTERS.dimensions, math.isqrt(words)) + QUICK_CLUSTERS.oversampling)
-    sums = COSTS.summed_direction * QUICK_CLUSTERS.chains * numbers / sizes.processes
+    dimensions = min(QUICK_CLUSTERS.dimensions, math.isqrt(words))
+    numbers = words * (dimensions + QUICK_CLUSTERS.oversampling)
+    clustered = QUICK_CLUSTERS.of_documents(sizes.pairs, sizes.documents, words, sizes.topics) * sizes.documents
+    vectors = COSTS.coordinate * dimensions * clustered
+    sums = COSTS.summed_direction * QUICK_CLUSTERS.chains * numbers
     block = min(QUICK_CLUSTERS.documents.block, sizes.shard_documents)
-    return sums + COSTS.direction * numbers + sizes.tasks * COSTS.block_share * block * sizes.topics
+    return (
+        (sums + vectors) / sizes.processes
+        + COSTS.direction * numbers
+        + sizes.tasks * COSTS.block_share * block * sizes.topics
+    )
 
 
 def _held(sizes: StartSizes, settings: ClusterSettings) -> float:

@@ -274,14 +274,14 @@ def _centroids(
 def _quick_clusters(
     executor: Executor, shards: Shards, words: StartWords, topics: int, stream: Stream, progress: _Progress
 ) -> list[DocumentProportions]:
-    """Return clusters of short documents, or mixtures of clusters of words, as proportions."""
+    """Return clusters of documents, or mixtures of clusters of words, as proportions."""
     settings = QUICK_CLUSTERS
     masses, pairs, documents = executor.collect(
         [_summed(executor, [executor.submit(quick_clusters.masses_of, shard, words) for shard in shards])]
     )[0]
     coordinates = _coordinates(executor, shards, words, masses, stream, progress)
     begun = settings.begun_by(pairs, documents)
-    if pairs < settings.short * documents:
+    if settings.of_documents(pairs, documents, words.ids.size, topics):
         return _clusters_of(executor, shards, words, coordinates, topics, begun, stream, progress)
     coordinates, inertias = quick_clusters.unit_rows(coordinates)
     starts = range(0, len(coordinates), settings.block)

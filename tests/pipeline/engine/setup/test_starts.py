@@ -12,6 +12,7 @@ import pytest
 from scipy.special import digamma
 
 from collapsium.pipeline import Corpus, Model, estimate, fit, resume, verify
+from collapsium.pipeline.engine import growth
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
@@ -220,6 +221,23 @@ def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic
     model = fit(planted[0], tmp_path / "run", **{**given, **passes, **options})
     assert Run(tmp_path / "run").record().get("start") == (kind and {"kind": kind})
     assert model.record.iterations
+
+
+@pytest.mark.parametrize(("options", "begins"), [({}, "start"), ({"start": "random"}, "growth")], ids=str)
+def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
+    planted, tmp_path, monkeypatch, options, begins
+):
+    monkeypatch.setattr(growth, "RULE", growth.GrowthRule(min_documents=1, min_tokens=1))
+    fit(planted[0], tmp_path / "run", **{**FIT, "iterations": 70, **options})
+    assert {"start", "growth"} & Run(tmp_path / "run").record().keys() == {begins}
+
+
+def test_quick_clusters__are_of_documents_where_these_are_short_or_words_are_few():
+    longer, documents = int(QUICK_CLUSTERS.short * 100), 100
+    many = 20 * QUICK_CLUSTERS.least_words
+    assert not QUICK_CLUSTERS.of_documents(longer, documents, many, 20)
+    assert QUICK_CLUSTERS.of_documents(longer - 1, documents, many, 20)
+    assert QUICK_CLUSTERS.of_documents(longer, documents, many, 21)
 
 
 @pytest.mark.parametrize("mixing", [False, True])

@@ -127,6 +127,7 @@ def test_seeds_and_labels__are_those_of_k_means(seed, size, weighted, candidates
     np.testing.assert_allclose(cosines, all_cosines, atol=1e-5)
     np.testing.assert_allclose(sums, all_sums, atol=1e-5)
     np.testing.assert_allclose(sizes, all_sizes)
+    assert weighted or sizes.tolist() == [labels.tolist().count(k) for k in range(3)]
     shares = np.empty((9, 3), dtype=np.float32)
     clusters.cluster_shares(vectors, centroids, 30.0, shares)
     np.testing.assert_allclose(shares, naive.cluster_shares(vectors, centroids, 30.0), rtol=1e-4, atol=1e-9)
@@ -203,6 +204,15 @@ def test_rotated_columns__are_principal_axes(seed, columns):
     axes = rotated(matrix, -0.25, columns - 1, QUICK_CLUSTERS).astype(np.float64)
     expected = (left * np.sqrt(sizes))[:, : columns - 1]
     np.testing.assert_allclose(axes @ axes.T, expected @ expected.T, atol=1e-2 * sizes[0])
+
+
+def test_coordinates__of_words_that_share_documents_by_chance_alone_are_none():
+    """All documents have all words alike: no direction is left, and no word is near another."""
+    rows, inertias = unit_rows(rotated(np.zeros((WORDS, 4), dtype=np.float32), -0.25, 3, QUICK_CLUSTERS))
+    assert rows.shape == (WORDS, 0)
+    assert inertias.tolist() == [0.0] * WORDS
+    shares = cluster_proportions(rows, np.zeros((3, 0), dtype=np.float32), CLUSTERS)
+    assert not shares.known.any()
 
 
 def test_coordinates__of_groups_of_words_that_share_documents_are_alike():
