@@ -14,7 +14,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import SELECTION, max_active, starts_of
 from collapsium.workers.families.cvb.stochastic import SCHEDULE
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb.active import sweep_active
+from collapsium.workers.kernels.cvb.active import STEP, sweep_active
 from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows, carry, select
 from collapsium.workers.kernels.cvb.background import RowDelta, fold_rows, spread
 from collapsium.workers.kernels.cvb.dense import (
@@ -196,10 +196,16 @@ class Active:
     def tell(self, benchmark):
         benchmark.extra_info.update(pairs=self.shard.pairs, topics=self.topics, listed=self.topic.size / len(self.rest))
 
-    def outputs(self):
-        """What a sweep fills, and what it changes, at the start."""
-        blank = np.empty_like(self.share), np.empty_like(self.count), np.empty_like(self.rest)
-        return self.totals.copy(), np.zeros_like(self.active), blank, np.zeros_like(self.row_rest)
+    def blank(self):
+        """What a sweep fills."""
+        return np.empty_like(self.share), np.empty_like(self.count), np.empty_like(self.rest)
+
+    def running(self):
+        """What a sweep changes, at the start."""
+        units = np.full(self.row_rest.size, STEP)
+        cells = np.rint(self.row_topic / STEP).astype(np.int32)
+        rows = SweepRows(cells, units, self.background.astype(np.float64), np.zeros_like(self.row_rest))
+        return RunningCounts(self.totals.copy(), self.weight, rows)
 
 
 def active_state(topics, listed=LISTED):
@@ -231,21 +237,19 @@ def listed(request):
 
 
 def run_sweep_active(benchmark, state, power):
-    running, change, made, rest_change = state.outputs()
+    running, made, start = state.running(), state.blank(), state.running()
 
     def again():
-        running[:] = state.totals
-        change[:] = 0
-        rest_change[:] = 0
+        for values, first in zip((running.totals, *running.rows), (start.totals, *start.rows), strict=True):
+            values[:] = first
 
     given = (
         state.pairs,
         state.active_topics,
         state.sparse,
         state.priors,
-        SweepRows(state.row_topic, state.background, state.weight),
         np.full(2, power),
-        RunningCounts(running, RowChanges(change, rest_change)),
+        running,
         NewActiveState(state.sparse.starts, *made),
     )
     benchmark.pedantic(sweep_active, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
@@ -253,7 +257,7 @@ def run_sweep_active(benchmark, state, power):
     owner = np.repeat(np.arange(state.rest.size), np.diff(state.lists))
     tokens = np.bincount(owner, weights=made[1], minlength=state.rest.size) + made[2]
     np.testing.assert_allclose(tokens, state.shard.lengths, rtol=1e-5)
-    assert change.any()
+    assert (running.rows.cells != start.rows.cells).any()
 
 
 @pytest.mark.parametrize("power", [1.0, 0.875])
@@ -282,11 +286,10 @@ def test_carry(benchmark, listed):
     keep[listed.lists[1:] - 1] = False
     new = np.concatenate([[0], np.cumsum(sizes - 1)]).astype(np.int64)
     starts = starts_of(listed.shard.offsets, new)
-    _, change, _, rest_change = listed.outputs()
     share, count = np.zeros(starts[-1], dtype=np.uint16), np.empty(keep.sum(), dtype=np.float32)
     rest, where = np.empty_like(listed.rest), (listed.pairs, listed.active_topics, listed.sparse)
-    changes, after = RowChanges(change, rest_change), NewActiveState(starts, share, count, rest)
-    benchmark(carry, *where, ActiveTopics(new, listed.topic[keep]), changes, after)
+    running, after = listed.running(), NewActiveState(starts, share, count, rest)
+    benchmark(carry, *where, ActiveTopics(new, listed.topic[keep]), running, after)
     listed.tell(benchmark)
     owner = np.repeat(np.arange(rest.size), np.diff(new))
     np.testing.assert_allclose(np.bincount(owner, weights=count) + rest, listed.shard.lengths, rtol=1e-5)
@@ -374,7 +377,7 @@ def test_expected_counts(benchmark, listed):
 
 def test_initialise_active(benchmark, listed):
     listed.tell(benchmark)
-    shard, (_, rows, blank, rest) = listed.shard, listed.outputs()
+    shard, rows, rest, blank = listed.shard, np.zeros_like(listed.active), np.zeros_like(listed.row_rest), listed.blank()
     state, changes = NewActiveState(starts_of(shard.offsets, listed.lists), *blank), RowChanges(rows, rest)
     model = DocumentModel(*known(listed))
     benchmark(initialise_active, document_pairs(shard), model, listed.active_topics, state, changes)

@@ -69,19 +69,19 @@ def to_power(weights, power):
 
 def sweep(
     offsets, position, counts, b, background, a, ratio, powers, lists, topic, starts, share, running, row_topic,
-    row_change=0.0, weights=None,
+    weights=None,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
-    `background` is S_w, made with `ratio`, a_k / (B + E[n_k]), of the rows `row_topic`; `running` is B + E[n_k], and
-    `row_change` how far E[n_kw] has moved since. What a document gives to a topic counts for it from the next pair on by
-    E[n_dk] and E[n_kw], and from the next document on by E[n_k]; the topics that are not listed weigh what they did.
+    `background` is S_w of the rows `row_topic`, made with `ratio`, a_k / (B + E[n_k]); `running` is B + E[n_k]. What a
+    document gives to a topic counts for it from the next pair on by E[n_dk] and E[n_kw], and from the next document on
+    by E[n_k], but never by `ratio`.
     `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded. `powers` are those
     of documents with even and with odd places.
     """
     weights = np.ones(len(position)) if weights is None else weights.astype(np.float64)
     row_topic = np.array(row_topic, dtype=np.float64)
-    row_change = np.zeros_like(row_topic) + row_change
+    row_change, background = np.zeros_like(row_topic), np.array(background, dtype=np.float64)
     running, blocks = np.array(running, dtype=np.float64), []
     for number, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         here, power = counts[pairs] @ q, powers[number % 2]
@@ -94,7 +94,7 @@ def sweep(
             each = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
             others = 0.0
             if unlisted:
-                others = background[w] - (ratio[own] * (b[w] + row_topic[w, own])).sum()
+                others = background[w] - (ratio[own] * (b[w] + n_kw)).sum()
                 others = others if others > 1e-5 * background[w] else 0.0  # below, rounding alone
                 others *= 1 + max(rest - one * (1 - q[i].sum()), 0.0) / a_rest
                 others = unlisted * to_power(others / unlisted, power)  # as many equal topics
@@ -102,6 +102,7 @@ def sweep(
             before_pair, q[i] = q[i].copy(), np.floor(each / (each.sum() + others) * NEARLY) / UNIT
             here = here + c * (q[i] - before_pair)
             row_change[w, own] += c * (q[i] - before_pair)
+            background[w] += (ratio[own] * c * (q[i] - before_pair)).sum()
             rest += c * (before_pair.sum() - q[i].sum())
         running[own] += here - before
         blocks.append(q)

@@ -89,10 +89,29 @@ def gather(values: Array, first: int, places: Array, at: int) -> Lanes:
 
 
 @_operation
-def scatter_add(values: Array, first: int, places: Array, at: int, lanes: Lanes) -> None:
-    """Add to the numbers of a float32 array at the places of `gather`, one after another."""
-    for place, lane in zip(places[at : at + LANES].view(np.int32), lanes, strict=True):
-        values[first + place] += lane
+def load_counts(values: Array, first: int) -> Lanes:
+    """Return eight numbers of an int32 array."""
+    return values[first : first + LANES].astype(np.float32)
+
+
+@_operation
+def gather_counts(values: Array, first: int, places: Array, at: int) -> Lanes:
+    """Return the numbers of an int32 array at the places of `gather`."""
+    return values[first + places[at : at + LANES].view(np.int32)].astype(np.float32)
+
+
+@_operation
+def replace_counts(values: Array, first: int, old: Lanes, new: Lanes) -> None:
+    """Add to eight numbers of an int32 array the whole parts of new numbers, less those of old ones."""
+    values[first : first + LANES] += new.astype(np.int32) - old.astype(np.int32)
+
+
+@_operation
+def scatter_counts(values: Array, first: int, places: Array, at: int, old: Lanes, new: Lanes) -> None:
+    """Do the same to numbers at the places of `gather`, one after another."""
+    added = new.astype(np.int32) - old.astype(np.int32)
+    for place, number in zip(places[at : at + LANES].view(np.int32), added, strict=True):
+        values[first + place] += number
 
 
 @_operation

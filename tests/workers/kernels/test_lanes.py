@@ -9,7 +9,7 @@ from collapsium.workers.kernels.argument_types import (
     Float32Vector,
     Int32Vector,
     OutFloat32Matrix,
-    OutFloat32Vector,
+    OutInt32Matrix,
     OutUInt16Vector,
     UInt16Vector,
 )
@@ -20,11 +20,14 @@ from collapsium.workers.kernels.lanes import (
     LaneOperation,
     first_of,
     gather,
+    gather_counts,
     larger,
     load,
+    load_counts,
     load_steps,
     prefetch,
-    scatter_add,
+    replace_counts,
+    scatter_counts,
     spread_evenly,
     store,
     store_steps,
@@ -43,7 +46,7 @@ def calculate(
     steps: UInt16Vector,
     places: Int32Vector,
     results: OutFloat32Matrix,
-    cells: OutFloat32Vector,
+    cells: OutInt32Matrix,
     written: OutUInt16Vector,
 ) -> None:
     """Run each operation on vectors that begin at index 1: none lies on a boundary."""
@@ -59,7 +62,10 @@ def calculate(
     store(flat, 7 * LANES, gather(values, 1, places, 1))
     store(flat, 8 * LANES, spread_evenly(sum_of(x)))
     store(flat, 9 * LANES, spread_evenly(first_of(y)))
-    scatter_add(cells, 1, places, 1, x)
+    store(flat, 10 * LANES, load_counts(places, 1))
+    store(flat, 11 * LANES, gather_counts(cells[0], 1, places, 1))
+    replace_counts(cells[0], 1, x, y)
+    scatter_counts(cells[1], 1, places, 1, x, y)
     store_steps(written, 1, load_steps(steps, 1))
 
 
@@ -76,18 +82,23 @@ def test_operations__equal_those_of_numpy(seed):
     values = noise.uniform(0.001, 2000.0, 1 + 2 * LANES).astype(np.float32)
     steps = noise.integers(0, 2**16, 1 + LANES).astype(np.uint16)
     places = noise.integers(0, 2 * LANES, 1 + LANES).astype(np.int32)
-    results, cells = np.zeros((10, LANES), np.float32), np.zeros(1 + 2 * LANES, np.float32)
+    results = np.zeros((12, LANES), np.float32)
+    cells = noise.integers(-(2**31), 2**31, (2, 1 + 2 * LANES)).astype(np.int32) // 2
+    before = cells.copy()
     written = np.zeros(2 + LANES, np.uint16)
     calculate(values, steps, places, results, cells, written)
     x, y, added = values[1 : 1 + LANES], values[1 + LANES :], np.zeros_like(cells)
-    np.add.at(added, 1 + places[1:], x)  # also where a place comes twice
+    change = y.astype(np.int32) - x.astype(np.int32)
+    added[0, 1 : 1 + LANES] = change
+    np.add.at(added[1], 1 + places[1:], change)  # also where a place comes twice
     exact = [x + y, x - y, x * y, np.maximum(x, y), np.floor(x), steps[1:], values[1 + places[1:]]]
     for found, expected in zip([*results[:5], *results[6:8]], exact, strict=True):
         np.testing.assert_array_equal(found, expected)
     bits = (x.view(np.int32).astype(np.float64) - 0x3F800000) * 0.875 + 0x3F800000
     np.testing.assert_allclose(results[5], bits.astype(np.int32).view(np.float32), rtol=1e-4)
-    np.testing.assert_allclose(results[8:], [[in_halves(x)] * LANES, [y[0]] * LANES], rtol=1e-6)
-    np.testing.assert_allclose(cells, added, rtol=1e-6)
+    np.testing.assert_array_equal(results[10:], np.float32([places[1:], before[0, 1 + places[1:]]]))
+    np.testing.assert_allclose(results[8:10], [[in_halves(x)] * LANES, [y[0]] * LANES], rtol=1e-6)
+    np.testing.assert_array_equal(cells, before + added)
     np.testing.assert_array_equal(written, [0, *steps[1:], 0])
 
 

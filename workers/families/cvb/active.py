@@ -54,6 +54,8 @@ from collapsium.workers.kernels.cvb.records import (
     ActiveTopics,
     NewActiveState,
     RowChanges,
+    RunningCounts,
+    SweepRows,
     TopicCounts,
 )
 from collapsium.workers.special_functions import digamma, polygamma
@@ -65,6 +67,8 @@ Vector = npt.NDArray[np.float64]
 
 KERNELS = (
     warming.initialise,
+    background.begin_rows,
+    background.changes_since,
     background.spread,
     background.fold_rows,
     active_selection.select,
@@ -163,7 +167,10 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
     # The other run may have had other weights of words. Its pseudo-counts are then no longer known.
     if not np.allclose(before.lengths(), shard.weighted_lengths, rtol=RECOUNT, atol=RECOUNT):
         blank = state._replace(counts=np.zeros_like(state.counts))
-        active_selection.carry(pairs, active_topics, blank, active_topics, rows, recounted)
+        # No topic is dropped, and no row changes.
+        nothing = SweepRows(np.zeros((0, topics), np.int32), np.zeros(0, np.float32), np.zeros(0), np.zeros(0))
+        running = RunningCounts(np.zeros(topics), np.zeros(topics), nothing)
+        active_selection.carry(pairs, active_topics, blank, active_topics, running, recounted)
         state, pseudo = state._replace(counts=recounted.counts, background=recounted.background), None
     warming.count_active(pairs, active_topics, state, rows)
     age = max(before.age, SCHEDULE.annealing_sweeps)
@@ -281,14 +288,14 @@ def sweep(
     age = age if joining is None else min(age, SCHEDULE.join_age)
     selecting = moving is not None or joining is not None or _selects(age, prior.size)
     select_, carry_ = (select, carry) if moving is None else (moving.select, moving.carry)
-    working = SweptRows(rows, parameters)
+    working = SweptRows(shard, rows, parameters)
     if joining is not None:
         place = np.searchsorted(shard.words, joining.words)
         weighted = joining.counts if joining.weights is None else joining.counts * joining.weights.astype(np.float64)
         tokens = np.bincount(joining.position, weights=weighted, minlength=place.size)
-        working.row_changes.background[place] += tokens
+        working.running.rows.background[place] += tokens
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
-    moved = np.zeros((2, *working.row_changes.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
+    moved = np.zeros((2, *working.running.rows.cells.shape)) if parameters.moments else np.zeros((2, 0, 0))
     if statistics:
         for chunk in document_chunks(shard, before_sweep):
             for sums_before in statistics:
@@ -351,7 +358,6 @@ def _sweep(
         chunk.active,
         chunk.state,
         parameters.priors,
-        working.sweep,
         powers,
         working.running,
         after,

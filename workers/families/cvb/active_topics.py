@@ -143,7 +143,7 @@ def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> Docum
     active, starts = ActiveTopics(active_offsets, topic), starts_of(chunk.pairs.offsets, active_offsets)
     counts, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(chunk.state.background)
     state = NewActiveState(starts, buffers.zeros(int(starts[-1]), np.uint16), counts, rest)
-    active_selection.carry(chunk.pairs, chunk.active, chunk.state, active, working.row_changes, state)
+    active_selection.carry(chunk.pairs, chunk.active, chunk.state, active, working.running, state)
     return replace(chunk, active=active, state=ActiveState(*state))
 
 

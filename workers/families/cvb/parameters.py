@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +14,20 @@ from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.states import CollapsedRows, Counts
 from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.plain_tokens import plain_counts
 from collapsium.workers.kernels.cvb import background
 from collapsium.workers.kernels.cvb.active_selection import SelectionRows
 from collapsium.workers.kernels.cvb.records import (
     Priors,
-    RowChanges,
     RunningCounts,
     SpreadRows,
     SweepRows,
     TopicCounts,
 )
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 
@@ -189,6 +193,8 @@ class SweptRows:
 
     Parameters
     ----------
+    shard : Shard
+        The documents.
     rows : CollapsedRows
         As they were gathered.
     parameters : Parameters
@@ -196,31 +202,42 @@ class SweptRows:
 
     Attributes
     ----------
-    sweep, topics, selection : SweepRows, TopicCounts, SelectionRows
-        The rows as kernels take them.
-    row_changes, running : RowChanges, RunningCounts
-        Changes of the rows by the sweep, and totals that move with it.
+    running : RunningCounts
+        The rows and the totals as they move with the sweep.
     """
 
-    def __init__(self, rows: CollapsedRows, parameters: Parameters) -> None:
+    def __init__(self, shard: Shard, rows: CollapsedRows, parameters: Parameters) -> None:
         settings, active = parameters.active_settings, rows.swept_counts
-        shape = active.shape
-        totals = settings.totals + parameters.total
-        ratio = parameters.topics / totals
-        expected = buffers.empty(shape, np.float32)
-        background_weight = np.empty(shape[0], dtype=np.float32)
-        spread_rows = SpreadRows(active, rows.background, settings.even, settings.weight)
-        background.spread(spread_rows, parameters.words, ratio, expected, background_weight)
-        self.sweep = SweepRows(expected, background_weight, ratio)
-        self.topics = TopicCounts(expected, totals)
-        self.selection = SelectionRows(expected, background_weight, totals)
-        self.row_changes = RowChanges(buffers.zeros(shape, np.float32), np.zeros(shape[0]))
-        self.running = RunningCounts(totals.copy(), self.row_changes)
+        self._totals = settings.totals + parameters.total
+        self._spread = SpreadRows(active, rows.background, settings.even, settings.weight)
+        self._words, ratio, size = parameters.words, parameters.topics / self._totals, len(active)
+        swept = SweepRows(
+            buffers.empty(active.shape, np.int32), np.empty(size, np.float32), np.empty(size), np.zeros(size)
+        )
+        background.begin_rows(self._spread, self._words, ratio, document_pairs(shard), swept)
+        self.running = RunningCounts(self._totals.copy(), ratio, swept)
+        self._start = buffers.empty(active.shape, np.int32)
+        np.copyto(self._start, swept.cells)
+
+    @functools.cached_property
+    def selection(self) -> SelectionRows:
+        """The rows as the sweep began."""
+        expected = buffers.empty(self._start.shape, np.float32)
+        background_weight = np.empty(len(expected), dtype=np.float32)
+        background.spread(self._spread, self._words, self.running.ratio, expected, background_weight)
+        return SelectionRows(expected, background_weight, self._totals)
+
+    @property
+    def topics(self) -> TopicCounts:
+        """Counts of topics as the sweep began."""
+        return TopicCounts(self.selection.expected, self._totals)
 
     def changes(self) -> dict[str, Part]:
-        """Return the changes of the rows so far."""
-        active, rest = self.row_changes
-        return {"word_active": change(active, "word", "topic"), "word_rest": change(rest, "word")}
+        """Return the changes of the rows since the sweep began, once."""
+        self.__dict__.pop("selection", None)
+        active = self._start.view(np.float32)
+        background.changes_since(self._start, self.running.rows, active)
+        return {"word_active": change(active, "word", "topic"), "word_rest": change(self.running.rows.background, "word")}
 
 
 def expected_counts(rows: CollapsedRows, weight: Vector, even: float) -> npt.NDArray[np.float32]:

@@ -159,7 +159,7 @@ class Moving:
             chunk.state,
             self._moves(chunk),
             active,
-            working.row_changes,
+            working.running,
             state,
         )
         counts, background = state.counts.astype(np.float32), state.background.astype(np.float32)
@@ -229,7 +229,7 @@ class MoveStatistics:
         """Add the sums of a chunk."""
         held = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size]
         documents, priors = (chunk.active, chunk.state), parameters.priors
-        weight = working.sweep.background_weight
+        weight = working.selection.background_weight
         if self._ask == 1:
             candidates = self._number, self._spill
             deletion_scores.reassign(chunk.pairs, *documents, priors, working.topics, weight, *candidates)

@@ -3,10 +3,11 @@
 The responsibility of all other topics together is a pair's background. Zeroth order (CVB0; Asuncion, Welling, Smyth and
 Teh 2009): an active topic weighs (a_k + E'[n_dk]) (b_w + E'[n_kw]) / (B + E'[n_k]) as in `dense`, and the background
 (S_w - sum over active a_k phi_kw) (1 + E'[n_d,rest] / a_rest), with phi_kw = (b_w + E[n_kw]) / (B + E[n_k]) and
-S_w = sum_k a_k phi_kw: inactive topics share the document's background in proportion to a_k.
+S_w = sum_k a_k phi_kw, of E[n_k] as the sweep began: inactive topics share the document's background in proportion to a_k.
 
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
-order of addition changes them. The rest that truncation leaves belongs to the background. Where tokens are weighted,
+order of addition changes them. Rows of words are whole numbers of such steps in 32 bits, which hold a count and all
+its changes; a row with more than 2^15 tokens in a cell has steps that are a power of two longer. The rest that truncation leaves belongs to the background. Where tokens are weighted,
 responsibilities are multiplied by the weight of a token as they are read: the own copy that is excluded is one token of
 that weight, and counts are sums of weights, which are rounded.
 
@@ -28,19 +29,20 @@ from collapsium.workers.kernels.cvb.records import (
     NewActiveState,
     Priors,
     RunningCounts,
-    SweepRows,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import (
     Lanes,
     first_of,
-    gather,
+    gather_counts,
     larger,
     load,
+    load_counts,
     load_steps,
     prefetch,
-    scatter_add,
+    replace_counts,
+    scatter_counts,
     spread_evenly,
     store,
     store_steps,
@@ -70,7 +72,7 @@ FIELDS = 8
 PLACES, HERE, PRIOR, INVERSE, RATIO, UNITS, BEFORE, WEIGHT = (LANES * field for field in range(FIELDS))
 """Offsets of the numbers in a group of eight active topics."""
 
-ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
 MIN_PRIOR, MIN_TOTAL = np.float32(1e-12), np.float32(1e-37)
 
 ROUNDING = np.float32(1e-5)
@@ -86,7 +88,6 @@ def sweep_active(
     active: ActiveTopics,
     before: ActiveState,
     priors: Priors,
-    rows: SweepRows,
     powers: Float64Vector,
     running: RunningCounts,
     after: NewActiveState,
@@ -103,8 +104,6 @@ def sweep_active(
         After the previous sweep.
     priors : Priors
         a_k and b_w.
-    rows : SweepRows
-        Rows of the shard's words.
     powers : float64, shape (2,)
         Powers of the weights to which responsibilities are proportional, of documents with even and with odd places in
         the run: 1 for the plain update, less to flatten them (a higher temperature; the power is approximate), 2 to
@@ -114,7 +113,7 @@ def sweep_active(
     after : NewActiveState
         Filled.
     """
-    prior, ratio, totals = priors.topics, rows.ratio, running.totals
+    prior, ratio, totals, rows = priors.topics, running.ratio, running.totals, running.rows
     active_offsets, active_topics, topics = active.offsets, active.topics, priors.topics.size
     counts, new_counts = before.counts, after.counts
     cells = np.zeros((topics + LANES - 1) // LANES * LANES * FIELDS, dtype=np.float32)
@@ -122,11 +121,11 @@ def sweep_active(
     places, steps = cells.view(np.int32), np.zeros(LANES, dtype=np.uint16)
     flat = FlatRows(
         topics,
-        rows.expected.reshape(-1),
-        running.changes.active.reshape(-1),
+        rows.cells.reshape(-1),
+        rows.units,
         priors.words,
         rows.background_weight,
-        running.changes.background,
+        rows.background,
     )
     all_prior = prior.sum()
     for document in range(pairs.offsets.size - 1):
@@ -135,7 +134,8 @@ def sweep_active(
         for j in range(size):
             left -= prior[active_topics[begin + j]]
         for j in range((size + LANES - 1) // LANES * LANES):
-            at, k = place_of(j), active_topics[begin + j] if j < size else 0
+            # Beyond the list, a place whose cache line is read anyway.
+            at, k = place_of(j), active_topics[begin + (j if j < size else size - 1)]
             places[at + PLACES] = k
             cells[at + HERE] = counts[begin + j] if j < size else ZERO
             cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
@@ -158,6 +158,12 @@ def sweep_active(
                 count = max(count, ZERO)
             totals[active_topics[begin + j]] += count - counts[begin + j]
             new_counts[begin + j] = count
+
+
+@helper
+def rounding_of(weights: Array, unit: Number) -> Number:
+    """Return what is added before a count in units of a row is cut: whole steps need no rounding."""
+    return HALF if weights.size or unit != STEP else ZERO
 
 
 @helper
@@ -193,11 +199,14 @@ def _update_document(
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
         others = ZERO
         if size < rows.topics:
-            others = _background_weight(rows.background_weight[row], known, tokens - own + held, growth)
+            others = _background_weight(np.float32(rows.background_weight[row]), known, tokens - own + held, growth)
         if work.power != ONE:
             total, others = _temper(size, rows.topics, total, others, work)
-        scale = NEARLY / max(total + others, MIN_TOTAL)
-        change = held - _assign(row, at, size, (scale, count), after.responsibilities, work, rows)
+        scale, unit = NEARLY / max(total + others, MIN_TOTAL), rows.units[row]
+        half = rounding_of(pairs.weights, unit)
+        now, known = _assign(row, at, size, (scale, count, count / unit, half), after.responsibilities, work, rows)
+        change = held - now
+        rows.background_weight[row] += float(known)
         tokens += count * change
         rows.background_change[row] += float(count) * float(change)
         at += size
@@ -221,12 +230,10 @@ def _prefetch_row(first: int, size: int, work: DocumentWorkspace, rows: FlatRows
         for group in range((size + LANES - 1) // LANES):
             for lane in range(LANES):
                 place = np.int64(work.places[group * LANES * FIELDS + PLACES + lane])
-                prefetch(rows.expected, first + place)
-                prefetch(rows.moved, first + place)
+                prefetch(rows.cells, first + place)
     else:
         for k in range(0, rows.topics, CACHE_LINE):
-            prefetch(rows.expected, first + k)
-            prefetch(rows.moved, first + k)
+            prefetch(rows.cells, first + k)
 
 
 @borrower
@@ -235,25 +242,23 @@ def _weigh(
 ) -> tuple[Number, Number, Number]:
     """Fill a pair's responsibilities before, and its weights.
 
-    Return the sums of the weights, of a_k phi_kw as the shard's sweep began, and of the responsibilities.
+    Return the sums of the weights, of a_k phi_kw, and of the responsibilities.
     """
     first, total = row * rows.topics, spread_evenly(ZERO)
     known, held, b = total, total, spread_evenly(max(np.float32(rows.word_prior[row]), MIN_PRIOR))
+    unit = spread_evenly(rows.units[row])
     groups, complete = (size + LANES - 1) // LANES, size // LANES if size == rows.topics else 0
     for group in range(complete):
         j = group * LANES
         q = steps_at(responsibilities, at + j, size - j, work)
-        cell, moved = load(rows.expected, first + j), load(rows.moved, first + j)
-        weight, more, q = _weigh_group(j * FIELDS, q, cell, moved, b, work.cells)
+        cell = load_counts(rows.cells, first + j) * unit
+        weight, more, q = _weigh_group(j * FIELDS, q, cell, b, work.cells)
         total, known, held = total + weight, known + more, held + q
     for group in range(complete, groups):
         j = group * LANES
         q = steps_at(responsibilities, at + j, size - j, work)
-        cell, moved = (
-            gather(rows.expected, first, work.cells, j * FIELDS + PLACES),
-            gather(rows.moved, first, work.cells, j * FIELDS + PLACES),
-        )
-        weight, more, q = _weigh_group(j * FIELDS, q, cell, moved, b, work.cells)
+        cell = gather_counts(rows.cells, first, work.cells, j * FIELDS + PLACES) * unit
+        weight, more, q = _weigh_group(j * FIELDS, q, cell, b, work.cells)
         total, known, held = total + weight, known + more, held + q
     return sum_of(total), sum_of(known), sum_of(held)
 
@@ -269,9 +274,7 @@ def steps_at(responsibilities: Array, at: int, size: int, work: DocumentWorkspac
 
 
 @borrower
-def _weigh_group(
-    at: int, steps: Lanes, cell: Lanes, moved: Lanes, b: Lanes, cells: Array
-) -> tuple[Lanes, Lanes, Lanes]:
+def _weigh_group(at: int, steps: Lanes, cell: Lanes, b: Lanes, cells: Array) -> tuple[Lanes, Lanes, Lanes]:
     """Fill the weights of eight topics; return these, a_k phi_kw, and the responsibilities before.
 
     Excluding the own copy from N = B + E[n_k] takes no division: with y = q/N, 1 / (N - q) is (1 + y) (1 + y^2) / N to
@@ -282,10 +285,9 @@ def _weigh_group(
     q, inverse = steps * load(cells, at + UNITS), load(cells, at + INVERSE)
     y = q * inverse
     weight = larger(load(cells, at + HERE) - q, zero) + load(cells, at + PRIOR)
-    weight = weight * (larger(cell + moved - q, zero) + b) * inverse * ((one + y) * (one + y * y))
+    weight = weight * (larger(cell - q, zero) + b) * inverse * ((one + y) * (one + y * y))
     store(cells, at + BEFORE, q)
     store(cells, at + WEIGHT, weight)
-    # S_w is of the rows at the start of the sweep, so this sum is too.
     return weight, load(cells, at + RATIO) * (cell + b), q
 
 
@@ -326,30 +328,39 @@ def _assign(
     row: int,
     at: int,
     size: int,
-    factors: tuple[Number, Number],
+    factors: tuple[Number, Number, Number, Number],
     responsibilities: Array,
     work: DocumentWorkspace,
     rows: FlatRows,
-) -> Number:
-    """Fill a pair's responsibilities from weights times a factor, change counts by them, and return their sum."""
+) -> tuple[Number, Number]:
+    """Fill a pair's responsibilities, and change counts by them; return their sum and the change of S_w.
+
+    Its factors are of weights to responsibilities, tokens, the same in units of the row, and what rounds these.
+    """
     first, held = row * rows.topics, spread_evenly(ZERO)
-    scale, count = spread_evenly(factors[0]), spread_evenly(factors[1])
+    scale, count, units, half = (
+        spread_evenly(factors[0]),
+        spread_evenly(factors[1]),
+        spread_evenly(factors[2]),
+        spread_evenly(factors[3]),
+    )
+    known = held
     groups, complete = (size + LANES - 1) // LANES, size // LANES if size == rows.topics else 0
     for group in range(complete):
         j = group * LANES
         steps = truncate(load(work.cells, j * FIELDS + WEIGHT) * scale)
         _write_steps(responsibilities, at + j, size - j, steps, work)
-        q, change = _assign_group(j * FIELDS, steps, count, work.cells)
-        store(rows.moved, first + j, load(rows.moved, first + j) + change)
-        held = held + q
+        before, q, more = _assign_group(j * FIELDS, steps, count, work.cells)
+        replace_counts(rows.cells, first + j, before * units + half, q * units + half)
+        held, known = held + q, known + more
     for group in range(complete, groups):
         j = group * LANES
         steps = truncate(load(work.cells, j * FIELDS + WEIGHT) * scale)
         _write_steps(responsibilities, at + j, size - j, steps, work)
-        q, change = _assign_group(j * FIELDS, steps, count, work.cells)
-        scatter_add(rows.moved, first, work.cells, j * FIELDS + PLACES, change)
-        held = held + q
-    return sum_of(held)
+        before, q, more = _assign_group(j * FIELDS, steps, count, work.cells)
+        scatter_counts(rows.cells, first, work.cells, j * FIELDS + PLACES, before * units + half, q * units + half)
+        held, known = held + q, known + more
+    return sum_of(held), sum_of(known)
 
 
 @borrower
@@ -364,9 +375,12 @@ def _write_steps(responsibilities: Array, at: int, size: int, steps: Lanes, work
 
 
 @borrower
-def _assign_group(at: int, steps: Lanes, count: Lanes, cells: Array) -> tuple[Lanes, Lanes]:
-    """Change the document's counts of eight topics; return their responsibilities and the changes."""
-    q = steps * load(cells, at + UNITS)
-    change = count * (q - load(cells, at + BEFORE))
+def _assign_group(at: int, steps: Lanes, count: Lanes, cells: Array) -> tuple[Lanes, Lanes, Lanes]:
+    """Change the document's counts of eight topics.
+
+    Return their responsibilities before and after, and the change of a_k phi_kw.
+    """
+    q, before = steps * load(cells, at + UNITS), load(cells, at + BEFORE)
+    change = count * (q - before)
     store(cells, at + HERE, load(cells, at + HERE) + change)
-    return q, change
+    return before, q, change * load(cells, at + RATIO)

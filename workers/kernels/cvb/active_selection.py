@@ -32,16 +32,16 @@ from collapsium.workers.kernels.cvb.active import (
     UNITS,
     ZERO,
     place_of,
+    rounding_of,
     steps_at,
 )
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
     DocumentWorkspace,
-    FlatRows,
     NewActiveState,
     Priors,
-    RowChanges,
+    RunningCounts,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.lane_size import LANES
@@ -88,6 +88,27 @@ class Selection(NamedTuple):
     room: Int64Vector
     topics: OutUInt16Vector
     sizes: OutInt64Vector
+
+
+class _FlatRows(NamedTuple):
+    """Rows of words, flattened.
+
+    Attributes
+    ----------
+    topics : int
+        Cells of a row.
+    expected : numpy.ndarray of float32, shape (rows * topics,)
+        E[n_kw].
+    word_prior : numpy.ndarray of float64, shape (rows,)
+        b_w.
+    background_weight : numpy.ndarray of float32, shape (rows,)
+        S_w.
+    """
+
+    topics: int
+    expected: Array
+    word_prior: Array
+    background_weight: Array
 
 
 class _Sums(NamedTuple):
@@ -144,8 +165,7 @@ def select(
     offsets, active_offsets, active_topics, topics = pairs.offsets, active.offsets, active.topics, priors.topics.size
     room, selected, sizes = selection.room, selection.topics, selection.sizes
     least, count, ratio = threshold.astype(np.float32), np.empty(topics, np.float32), priors.topics / rows.totals
-    expected = rows.expected.reshape(-1)
-    flat = FlatRows(topics, expected, expected, priors.words, rows.background_weight, priors.words)
+    flat = _FlatRows(topics, rows.expected.reshape(-1), priors.words, rows.background_weight)
     most = (np.diff(offsets).max() if offsets.size > 1 else 0) + 3
     sums = _Sums(np.empty(most, np.float32), np.empty(topics, np.float32), ratio.astype(np.float32))
     groups = (topics + LANES - 1) // LANES
@@ -181,7 +201,7 @@ def _background_counts(
     pairs: DocumentPairs,
     state: ActiveState,
     work: DocumentWorkspace,
-    rows: FlatRows,
+    rows: _FlatRows,
     sums: _Sums,
     count: Array,
 ) -> None:
@@ -210,7 +230,7 @@ def _background_counts(
 
 @borrower
 def _active_share(
-    row: int, at: int, size: int, responsibilities: Array, work: DocumentWorkspace, rows: FlatRows
+    row: int, at: int, size: int, responsibilities: Array, work: DocumentWorkspace, rows: _FlatRows
 ) -> tuple[Number, Number]:
     """Return the sums over a pair's active topics of the responsibilities and of a_k phi_kw."""
     held, b = spread_evenly(ZERO), spread_evenly(np.float32(rows.word_prior[row]))
@@ -282,7 +302,7 @@ def carry(
     active: ActiveTopics,
     before: ActiveState,
     new_active: ActiveTopics,
-    changes: RowChanges,
+    running: RunningCounts,
     after: NewActiveState,
 ) -> None:
     """Carry responsibilities over to new active topics; those of dropped topics go to the background.
@@ -299,7 +319,7 @@ def carry(
         After the previous sweep.
     new_active : ActiveTopics
         Their active topics from now on.
-    changes : RowChanges
+    running : RunningCounts
         Tokens of dropped topics are moved to the background.
     after : NewActiveState
         Filled; its responsibilities are zero on entry.
@@ -308,8 +328,8 @@ def carry(
     responsibilities, new_responsibilities = before.responsibilities, after.responsibilities
     active_offsets, active_topics = active.offsets, active.topics
     new_offsets, new_topics = new_active.offsets, new_active.topics
-    row_change, background_change = changes.active, changes.background
-    topics = row_change.shape[1]
+    cells, background_change, rows, ratio = running.rows.cells, running.rows.background, running.rows, running.ratio
+    topics = cells.shape[1]
     place, count = np.empty(topics, np.int64), np.empty(topics)
     # Without signs, so that the compiler knows that no index counts from the end.
     source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
@@ -340,7 +360,9 @@ def carry(
             for i in range(go):
                 steps = np.int64(responsibilities[at + dropped[i]])
                 if steps:
-                    row_change[row, old[dropped[i]]] -= np.float32(each * steps)
+                    k, half = old[dropped[i]], rounding_of(pairs.weights, rows.units[row])
+                    cells[row, k] -= np.int32(each * steps / rows.units[row] + half)
+                    rows.background_weight[row] -= ratio[k] * each * steps
                     background_change[row] += each * steps
                     left += steps
             rest += each * left

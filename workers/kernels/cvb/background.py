@@ -14,14 +14,20 @@ from collapsium.workers.kernels.argument_types import (
     Array,
     Float32Matrix,
     Float64Vector,
+    Int32Matrix,
     Int64Vector,
     OutFloat32Matrix,
     OutFloat32Vector,
     OutFloat64Matrix,
     OutFloat64Vector,
 )
-from collapsium.workers.kernels.cvb.records import SpreadRows
+from collapsium.workers.kernels.cvb.active import STEP
+from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
 from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
+
+MAX_UNITS = 2.0**30
+"""Most units of a cell, however a shard's tokens move: half of what 32 bits hold."""
 
 
 class RowDelta(NamedTuple):
@@ -70,6 +76,70 @@ def spread(
             expected[row, k] = np.float32(count)
             known += ratio[k] * (word_prior[row] + count)
         background_weight[row] = np.float32(known)
+
+
+@kernel
+def begin_rows(
+    rows: SpreadRows, word_prior: Float64Vector, ratio: Float64Vector, pairs: DocumentPairs, swept: SweepRows
+) -> None:
+    """Fill the rows with which a shard's sweep begins, as `spread`, in units; twin: `naive.background.spread`.
+
+    Parameters
+    ----------
+    rows : SpreadRows
+        Counts of active topics, and background tokens.
+    word_prior : float64, shape (rows,)
+        b_w.
+    ratio : float64, shape (topics,)
+        a_k / (B + E[n_k]).
+    pairs : DocumentPairs
+        The shard's documents, whose tokens may all move to one topic.
+    swept : SweepRows
+        Filled, except for the background tokens.
+    """
+    active, rest, even, weight, cells = rows.active, rows.background, rows.even, rows.weight, swept.cells
+    tokens, expected = np.zeros(rest.size), np.empty(weight.size, dtype=np.float32)
+    # The compiler finds the largest of whole numbers in vectors; bits of numbers have the order of these.
+    largest = np.zeros(1, dtype=np.float32)
+    bits, largest_bits = expected.view(np.int32), largest.view(np.int32)
+    for pair in range(pairs.position.size):
+        tokens[pairs.position[pair]] += pairs.counts[pair] * token_weight(pairs.weights, pair)
+    for row in range(rest.size):
+        each, known = _each(active[row], rest[row], even, weight), 0.0
+        for k in range(weight.size):
+            count = active[row, k] + each * weight[k] * (even + active[row, k])
+            expected[k] = np.float32(count)
+            known += ratio[k] * (word_prior[row] + count)
+        swept.background_weight[row] = known
+        largest_bits[0] = 0
+        for k in range(weight.size):
+            largest_bits[0] = max(largest_bits[0], bits[k])
+        unit = STEP
+        while largest[0] + tokens[row] > MAX_UNITS * unit:
+            unit *= np.float32(2.0)
+        swept.units[row] = unit
+        scale = np.float32(1.0) / unit
+        for k in range(weight.size):
+            cells[row, k] = np.int32(expected[k] * scale + np.float32(0.5))
+
+
+@kernel
+def changes_since(start: Int32Matrix, swept: SweepRows, changes: OutFloat32Matrix) -> None:
+    """Fill the changes of rows, in tokens.
+
+    Parameters
+    ----------
+    start : int32, shape (rows, topics)
+        The cells as the sweep began.
+    swept : SweepRows
+        The rows now.
+    changes : float32, shape (rows, topics)
+        Filled; it may have the memory of `start`.
+    """
+    for row in range(len(start)):
+        unit = swept.units[row]
+        for k in range(start.shape[1]):
+            changes[row, k] = np.float32(swept.cells[row, k] - start[row, k]) * unit
 
 
 @helper

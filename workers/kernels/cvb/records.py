@@ -19,6 +19,7 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat32Matrix,
     OutFloat32Vector,
     OutFloat64Vector,
+    OutInt32Matrix,
     OutUInt16Vector,
     UInt16Vector,
 )
@@ -130,21 +131,24 @@ class RowChanges(NamedTuple):
 
 
 class SweepRows(NamedTuple):
-    """Rows of the shard's words as its sweep began.
+    """Rows of the shard's words while it is swept.
 
     Attributes
     ----------
-    expected : float32, shape (rows, topics)
-        E[n_kw].
-    background_weight : float32, shape (rows,)
+    cells : int32, shape (rows, topics)
+        E[n_kw], in units of the row.
+    units : float32, shape (rows,)
+        Tokens of a unit: a step of a responsibility, and a power of two more where a row would not have room.
+    background_weight : float64, shape (rows,)
         S_w.
-    ratio : float64, shape (topics,)
-        a_k / (B + E[n_k]) of S_w.
+    background : float64, shape (rows,)
+        Change of each word's background tokens since the sweep began.
     """
 
-    expected: Float32Matrix
-    background_weight: Float32Vector
-    ratio: Float64Vector
+    cells: OutInt32Matrix
+    units: OutFloat32Vector
+    background_weight: OutFloat64Vector
+    background: OutFloat64Vector
 
 
 class RunningCounts(NamedTuple):
@@ -154,13 +158,15 @@ class RunningCounts(NamedTuple):
     ----------
     totals : float64, shape (topics,)
         B + E[n_k] before these documents; on return, after them.
-    changes : RowChanges
-        Changes of E[n_kw] and of background tokens since the shard's sweep began; increased. They are apart from
-        E[n_kw] itself, as whole steps up to 2^9 tokens are exact in float32, which a count need not be.
+    ratio : float64, shape (topics,)
+        a_k / (B + E[n_k]) of S_w, as the sweep began.
+    rows : SweepRows
+        Rows of the shard's words.
     """
 
     totals: OutFloat64Vector
-    changes: RowChanges
+    ratio: Float64Vector
+    rows: SweepRows
 
 
 class SpreadRows(NamedTuple):
@@ -280,19 +286,21 @@ class FlatRows(NamedTuple):
     ----------
     topics : int
         Cells of a row.
-    expected, moved : numpy.ndarray of float32, shape (rows * topics,)
-        E[n_kw] at the start of the sweep, and its change since.
+    cells : numpy.ndarray of int32, shape (rows * topics,)
+        E[n_kw], in units of the row.
+    units : numpy.ndarray of float32, shape (rows,)
+        Tokens of a unit.
     word_prior : numpy.ndarray of float64, shape (rows,)
         b_w.
-    background_weight : numpy.ndarray of float32, shape (rows,)
+    background_weight : numpy.ndarray of float64, shape (rows,)
         S_w.
     background_change : numpy.ndarray of float64, shape (rows,)
         Change of each word's background tokens.
     """
 
     topics: int
-    expected: Array
-    moved: Array
+    cells: Array
+    units: Array
     word_prior: Array
     background_weight: Array
     background_change: Array

@@ -21,9 +21,9 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     OutUInt16Vector,
 )
-from collapsium.workers.kernels.cvb.active import UNIT
+from collapsium.workers.kernels.cvb.active import UNIT, rounding_of
 from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RowChanges
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RunningCounts
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import mixed
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
@@ -155,7 +155,7 @@ def move_responsibilities(
     before: ActiveState,
     moves: Moves,
     new_active: ActiveTopics,
-    changes: RowChanges,
+    running: RunningCounts,
     after: MovedState,
 ) -> None:
     """Carry responsibilities over to the topics of `move_topics`, and count tokens that were held out.
@@ -176,8 +176,8 @@ def move_responsibilities(
         To carry out.
     new_active : ActiveTopics
         Active topics after the moves.
-    changes : RowChanges
-        Increased by the changes of the counts.
+    running : RunningCounts
+        Its rows are increased by the changes of the counts.
     after : MovedState
         Filled.
     """
@@ -195,7 +195,7 @@ def move_responsibilities(
         after.responsibilities,
     )
     new_counts, new_background, into, split = after.counts, after.background, moves.into, moves.split
-    row_change, background_change = changes.active, changes.background
+    rows, ratio, cells, background_change = running.rows, running.ratio, running.rows.cells, running.rows.background
     place, held = np.empty(into.size, dtype=np.int64), np.empty(into.size)
     for document in range(offsets.size - 1):
         begin, last, at = active_offsets[document], active_offsets[document + 1], starts[document]
@@ -207,7 +207,8 @@ def move_responsibilities(
         for pair in range(offsets[document], offsets[document + 1]):
             row, weight = position[pair], token_weight(pairs.weights, pair)
             each, had = weight * counts[pair] / UNIT, weight * (counts[pair] - released[pair]) / UNIT
-            left, new_left = np.int64(UNIT), np.int64(UNIT)
+            left, new_left, unit = np.int64(UNIT), np.int64(UNIT), rows.units[row]
+            half = rounding_of(pairs.weights, unit)
             for j in range(last - begin):
                 steps, k = np.int64(responsibilities[at + j]), np.int64(active_topics[begin + j])
                 target = _target(k, into, split, in_half)
@@ -217,12 +218,12 @@ def move_responsibilities(
                     new_left -= steps
                     new_responsibilities[to + place[target]] += np.uint16(steps)
                     new_counts[new_begin + place[target]] += each * steps
-                if target == k:
-                    row_change[row, k] += np.float32((each - had) * steps)
-                elif steps:
-                    row_change[row, k] -= np.float32(had * steps)
+                if steps:
+                    cells[row, k] -= np.int32(had * steps / unit + half)
+                    rows.background_weight[row] -= ratio[k] * had * steps
                     if target >= 0:
-                        row_change[row, target] += np.float32(each * steps)
+                        cells[row, target] += np.int32(each * steps / unit + half)
+                        rows.background_weight[row] += ratio[target] * each * steps
             background_change[row] += each * new_left - had * left
             new_background[document] += each * new_left
             at += last - begin

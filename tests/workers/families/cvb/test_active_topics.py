@@ -93,7 +93,7 @@ def whole(state):
 
 
 def working_of(state, rows, parameters):
-    return SweptRows(CollapsedRows(word_active=rows["active"], word_rest=rows["rest"]), parameters)
+    return SweptRows(state.shard, CollapsedRows(word_active=rows["active"], word_rest=rows["rest"]), parameters)
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 6))
@@ -139,9 +139,10 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
     before_counts, before_rest = naive.word_counts(state.shape, *state.given, *state.where)
     where = *after.active, after.state.starts, after.state.responsibilities
     counts, rest = naive.word_counts(state.shape, *state.given, *where)
-    np.testing.assert_array_equal(working.row_changes.active, counts - before_counts)
-    np.testing.assert_array_equal(working.row_changes.background, rest - before_rest)
-    assert (working.row_changes.active <= 0.0).all()
+    changes = {name: part.values for name, part in working.changes().items()}
+    np.testing.assert_array_equal(changes["word_active"], counts - before_counts)
+    np.testing.assert_array_equal(changes["word_rest"], rest - before_rest)
+    assert (changes["word_active"] <= 0.0).all()
     tokens = naive.document_counts(state.shard.offsets, state.shard.counts, *where)
     np.testing.assert_array_equal(after.state.counts, tokens[0])
     np.testing.assert_array_equal(after.state.background, tokens[1])
@@ -162,5 +163,4 @@ def test_carry__to_the_same_lists_does_nothing(state):
     rows = state.rows(0.0)
     chunk, working = whole(state), working_of(state, rows, parameters_of(state, rows))
     assert carry(chunk, working, (state.topic, np.diff(state.lists))) is chunk
-    assert not working.row_changes.active.any()
-    assert not working.row_changes.background.any()
+    assert not any(part.values.any() for part in working.changes().values())

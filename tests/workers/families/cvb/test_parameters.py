@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, SweptRows, expected_counts
 from collapsium.workers.families.cvb.states import CollapsedRows
 from tests.naive import background as naive
+from tests.strategies import documents_of
 
 STEP = 2.0**-15
 
@@ -38,25 +40,32 @@ def read_only(rows):
     return rows
 
 
+def shard_of(rows):
+    """A document with each of the words once."""
+    return Shard.of(0, documents_of([dict.fromkeys(range(len(rows.word_rest)), 1)]))
+
+
 @given(blocks())
 def test_rows__hold_what_a_sweep_reads(drawn):
     rows, parameters = drawn
-    settings, working = parameters.active, SweptRows(read_only(rows), parameters)
+    settings, working = parameters.active, SweptRows(shard_of(rows), read_only(rows), parameters)
+    swept, ratio = working.running.rows, working.running.ratio
     np.testing.assert_array_equal(working.topics.totals, settings.totals + parameters.total)
-    np.testing.assert_array_equal(working.sweep.ratio, parameters.topics / working.topics.totals)
-    given_ = rows.word_active, rows.word_rest, settings.even, parameters.words, settings.weight, working.sweep.ratio
+    np.testing.assert_array_equal(ratio, parameters.topics / working.topics.totals)
+    given_ = rows.word_active, rows.word_rest, settings.even, parameters.words, settings.weight, ratio
     row_topic, background = naive.spread(*given_)
     np.testing.assert_allclose(working.topics.rows, row_topic, rtol=1e-6)
-    np.testing.assert_allclose(working.sweep.background_weight, background, rtol=1e-6)
-    assert working.selection.expected is working.sweep.expected
-    assert working.selection.background_weight is working.sweep.background_weight
+    np.testing.assert_allclose(working.selection.background_weight, background, rtol=1e-6)
+    np.testing.assert_allclose(swept.background_weight, background, rtol=1e-6)
+    np.testing.assert_array_equal(swept.units, STEP)
+    np.testing.assert_allclose(swept.cells * STEP, row_topic, atol=0.51 * STEP, rtol=1e-6)
 
 
 @given(blocks())
 def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
     rows, parameters = drawn
-    working = SweptRows(read_only(rows), parameters)
-    parts = working.changes()
+    given_ = shard_of(rows), read_only(rows), parameters
+    working, parts = SweptRows(*given_), SweptRows(*given_).changes()
     assert {name: (part.dims, part.kind) for name, part in parts.items()} == {
         "word_active": (("word", "topic"), "change"),
         "word_rest": (("word",), "change"),
@@ -64,13 +73,14 @@ def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
     for name, part in parts.items():
         assert part.values.shape == rows.to_arrays()[name].shape
         assert not part.values.any()
-    changes, running = working.row_changes, working.running.totals
-    changes.active[:] += np.float32(0.5)
-    changes.background[:] -= 0.25
-    running += 1.0  # as sweeps do, which leave the totals they began with
+    swept, totals = working.running.rows, working.running.totals
+    swept.cells[:] += 2**14  # half a token
+    swept.background[:] -= 0.25
+    totals += 1.0  # as sweeps do, which leave the totals they began with
     np.testing.assert_array_equal(working.topics.totals, parameters.active_settings.totals + parameters.total)
-    assert (working.changes()["word_active"].values == 0.5).all()
-    assert (working.changes()["word_rest"].values == -0.25).all()
+    parts = working.changes()
+    assert (parts["word_active"].values == 0.5).all()
+    assert (parts["word_rest"].values == -0.25).all()
 
 
 @given(blocks())
@@ -80,7 +90,7 @@ def test_expected__is_the_counts_with_their_background(drawn):
     assert (found.dtype, found.shape) == (np.float32, rows.word_active.shape)
     np.testing.assert_allclose(found.sum(axis=1), rows.word_active.sum(axis=1) + rows.word_rest, rtol=1e-5)
     assert (found >= rows.word_active).all()
-    np.testing.assert_array_equal(found, SweptRows(rows, parameters).topics.rows)  # what sweeps see is no other
+    np.testing.assert_array_equal(found, SweptRows(shard_of(rows), rows, parameters).topics.rows)  # what sweeps see is no other
 
 
 @given(blocks(), st.booleans())
@@ -104,5 +114,6 @@ def test_settings__are_there_or_an_error(drawn):
     dense = Parameters(parameters.topics, 1.0, parameters.words, 1.0)
     with pytest.raises(ValueError, match="need settings"):
         _ = dense.active_settings
+    rows = CollapsedRows(word_active=np.zeros((1, 1), np.float32), word_rest=np.zeros(1))
     with pytest.raises(ValueError, match="need settings"):
-        SweptRows(CollapsedRows(word_active=np.zeros((1, 1), np.float32), word_rest=np.zeros(1)), dense)
+        SweptRows(shard_of(rows), rows, dense)

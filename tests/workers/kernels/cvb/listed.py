@@ -10,12 +10,12 @@ from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import active
 from collapsium.workers.kernels.cvb import topic_moves as moves
+from collapsium.workers.kernels.cvb.active import STEP
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
     NewActiveState,
     Priors,
-    RowChanges,
     RunningCounts,
     SweepRows,
 )
@@ -88,7 +88,7 @@ class Listed:
         made["totals"] = row_topic.sum(axis=0) + 20.0
         made["ratio"] = made["a"] / made["totals"]
         spread = naive_background.spread(made["active"], rest, made["even"], made["b"], made["weight"], made["ratio"])
-        made.update(row_topic=spread[0].astype(np.float32), background=spread[1].astype(np.float32))
+        made.update(row_topic=in_steps(spread[0]).astype(np.float32), background=spread[1].astype(np.float32))
         return made
 
 
@@ -125,9 +125,29 @@ def priors_of(rows, total=0.0):
     return Priors(rows["a"], rows["b"], total)
 
 
-def sweep_rows(rows):
-    """Rows as the sweep began."""
-    return SweepRows(rows["row_topic"], rows["background"], rows["ratio"])
+def in_steps(values):
+    """Values to the nearest step, as sweeps begin with them."""
+    return np.round(np.asarray(values, dtype=np.float64) * UNIT) / UNIT
+
+
+def sweep_rows(row_topic, background=0.0):
+    """Rows while they are swept, in steps or longer units; `background` is S_w."""
+    row_topic, size = np.asarray(row_topic, dtype=np.float64), len(row_topic)
+    longer = np.ceil(np.log2(np.maximum(row_topic.max(axis=1, initial=0.0) / 2**15, 1.0)))
+    units = STEP * 2**longer
+    cells = np.round(row_topic / units[:, np.newaxis]).astype(np.int32)
+    return SweepRows(cells, units.astype(np.float32), np.zeros(size) + background, np.zeros(size))
+
+
+def running_counts(rows):
+    """Counts as the sweep began."""
+    return RunningCounts(rows["totals"].copy(), rows["ratio"], sweep_rows(rows["row_topic"], rows["background"]))
+
+
+def tokens_of(rows, row_topic):
+    """Changes of E[n_kw] since then."""
+    start = sweep_rows(row_topic).cells
+    return (rows.cells - start) * rows.units[:, np.newaxis].astype(np.float64)
 
 
 def powers_of(power):
@@ -139,20 +159,20 @@ def run(state, rows, power=1.0):
     """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
     share = np.full_like(state.share, 77)
     counts = tuple(np.full_like(one, np.nan) for one in state.counts)
-    row_change, rest_change = np.array(rows.get("moved", np.zeros(state.shape)), np.float32), np.zeros(state.shape[0])
-    running = rows["totals"].copy()
+    running = running_counts(rows)
     active.sweep_active(
-        state.pairs, state.active, state.sparse, priors_of(rows), sweep_rows(rows), powers_of(power),
-        RunningCounts(running, RowChanges(row_change, rest_change)), NewActiveState(state.starts, share, *counts),
+        state.pairs, state.active, state.sparse, priors_of(rows), powers_of(power), running,
+        NewActiveState(state.starts, share, *counts),
     )  # fmt: skip
-    return replace(state, share=share), row_change, rest_change, running, counts
+    row_change = tokens_of(running.rows, rows["row_topic"])
+    return replace(state, share=share), row_change, running.rows.background, running.totals, counts
 
 
 def run_twin(state, rows, power=1.0):
     """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
     return naive.sweep(
         *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(power), *state.where,
-        rows["totals"], rows["row_topic"], rows.get("moved", 0.0), state.shard.weights,
+        rows["totals"], rows["row_topic"], state.shard.weights,
     )  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from collapsium.workers.kernels.cvb.records import (
     ActiveTopics,
     NewActiveState,
     RowChanges,
-    RunningCounts,
 )
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive
@@ -28,7 +27,8 @@ from tests.workers.kernels.cvb.listed import (
     priors_of,
     run,
     run_twin,
-    sweep_rows,
+    running_counts,
+    tokens_of,
     weighed_shards,
 )
 
@@ -64,27 +64,12 @@ def test_sweep__equals_its_twin(state, extra):
     np.testing.assert_allclose(running, twin_running, rtol=1e-9, atol=STEPS * tokens / UNIT)
 
 
-@given(listed_shards(), st.sampled_from([0.0, 50.0]))
-def test_sweep__goes_on_in_rows_that_have_moved(state, extra):
-    """The documents before have moved E[n_kw], but not what the topics that are not listed weigh."""
-    rows = state.rows(extra)
-    rows["moved"] = (np.floor(4 * state.noise.random(state.shape) * UNIT) / UNIT).astype(np.float32)
-    new, row_change, _, running, _ = run(state, rows)
-    share, twin_change, twin_running = run_twin(state, rows)
-    assert difference(new.share, share) <= STEPS
-    tokens = state.shard.counts.sum()
-    np.testing.assert_allclose(row_change, twin_change, atol=STEPS * tokens / UNIT)
-    np.testing.assert_allclose(running, twin_running, rtol=1e-9, atol=STEPS * tokens / UNIT)
-    before, after = (naive.word_counts(state.shape, *state.given, *one.where)[0] for one in (state, new))
-    np.testing.assert_array_equal(row_change - rows["moved"], after - before)
-
-
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.sampled_from([1.0, 0.875]), st.data())
 def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, data):
     rows, cut = state.rows(extra), data.draw(st.integers(0, state.shard.documents))
     whole, row_change, rest_change, running, counts = run(state, rows, power)
     share, found = np.zeros_like(state.share), tuple(np.zeros_like(one) for one in state.counts)
-    moved, rest_moved, now = np.zeros_like(row_change), np.zeros_like(rest_change), rows["totals"].copy()
+    now = running_counts(rows)
     for first, last in ((0, cut), (cut, state.shard.documents)):
         pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
         listed = slice(state.lists[first], state.lists[last])
@@ -95,12 +80,13 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
         topics = ActiveTopics(state.lists[here] - listed.start, state.topic[listed])
         starts, counts_ = state.starts[here] - held.start, (state.counts[0][listed], state.counts[1][first:last])
         active.sweep_active(
-            documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), sweep_rows(rows),
-            np.full(2, power), RunningCounts(now, RowChanges(moved, rest_moved)),
+            documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), np.full(2, power), now,
             NewActiveState(starts, share[held], found[0][listed], found[1][first:last]),
         )  # fmt: skip
     for one, other in zip(
-        (share, moved, rest_moved, now, *found), (whole.share, row_change, rest_change, running, *counts), strict=True
+        (share, tokens_of(now.rows, rows["row_topic"]), now.rows.background, now.totals, *found),
+        (whole.share, row_change, rest_change, running, *counts),
+        strict=True,
     ):
         np.testing.assert_array_equal(one, other)
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from collapsium.workers.kernels.cvb import background
 from collapsium.workers.kernels.cvb.background import RowDelta
-from collapsium.workers.kernels.cvb.records import SpreadRows
+from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import background as naive
 
 pytestmark = pytest.mark.kernels
@@ -47,6 +48,45 @@ def test_spread__equals_its_twin(drawn):
     twin = naive.spread(active, rest, even, b, weight, ratio)
     np.testing.assert_allclose(row_topic, twin[0], rtol=1e-6)
     np.testing.assert_allclose(background_weight, twin[1], rtol=1e-6)
+
+
+def begun(active, rest, even, weight, b, ratio, tokens):
+    """Rows as a sweep begins, whose shard has so many tokens of each word."""
+    pairs = DocumentPairs(np.array([0, rest.size]), np.arange(rest.size, dtype=np.int32), tokens.astype(np.int32))
+    rows = SweepRows(
+        np.full(active.shape, 77, np.int32), np.full(rest.size, np.nan, np.float32), np.full(rest.size, np.nan),
+        np.zeros(rest.size),
+    )  # fmt: skip
+    background.begin_rows(SpreadRows(active, rest, even, weight), b, ratio, pairs, rows)
+    return rows
+
+
+@given(blocks())
+def test_begin_rows__has_the_numbers_of_spread_in_steps(drawn):
+    active, rest, even, weight, noise = drawn
+    b, ratio = noise.uniform(0.01, 1.0, rest.size), noise.uniform(1e-3, 1.0, weight.size)
+    rows, twin = begun(*drawn[:4], b, ratio, np.ones(rest.size)), naive.spread(active, rest, even, b, weight, ratio)
+    np.testing.assert_array_equal(rows.units, 1 / UNIT)
+    np.testing.assert_allclose(rows.cells / UNIT, twin[0], atol=0.51 / UNIT, rtol=1e-6)
+    np.testing.assert_allclose(rows.background_weight, twin[1], rtol=1e-6)
+    # Cells that move by whole steps change by as many, also where the changes take the memory of the start.
+    start, move = rows.cells.copy(), noise.integers(-(2**20), 2**20, active.shape).astype(np.int32)
+    rows.cells[:] += move
+    background.changes_since(start, rows, start.view(np.float32))
+    np.testing.assert_array_equal(start.view(np.float32), move / UNIT)
+
+
+@given(st.floats(0.0, 1e9), st.integers(0, 2**31 - 1))
+def test_begin_rows__has_room_for_all_tokens_in_one_cell(count, tokens):
+    active = np.array([[1.0, count, 0.25]], dtype=np.float32)
+    none = np.zeros(1)
+    rows = begun(active, none, 0.4, np.ones(3), none, np.ones(3), np.array([tokens]))
+    unit = float(rows.units[0])
+    assert (active.max() + tokens) / unit <= background.MAX_UNITS
+    # No unit is longer than it must be.
+    assert unit == 1 / UNIT or 2 * (active.max() + tokens) / unit > background.MAX_UNITS
+    assert np.log2(unit) % 1 == 0
+    np.testing.assert_allclose(rows.cells * unit, active, atol=0.5 * unit, rtol=1e-6)
 
 
 @given(blocks())

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.kernels.cvb import topic_moves as moves
-from collapsium.workers.kernels.cvb.records import ActiveTopics, RowChanges
+from collapsium.workers.kernels.cvb.records import ActiveTopics, RunningCounts
 from collapsium.workers.kernels.cvb.topic_moves import MovedState, Moves
 from tests.naive import active as naive_active
 from tests.naive import topic_moves as naive
 from tests.strategies import documents_of, pair_totals
-from tests.workers.kernels.cvb.listed import KEYS, UNIT, Listed, held_out, listed_shards, weighed_shards
+from tests.workers.kernels.cvb.listed import KEYS, UNIT, Listed, held_out, listed_shards, sweep_rows, tokens_of, weighed_shards
 
 # Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
 pytestmark = [pytest.mark.kernels, pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")]
@@ -57,12 +57,15 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
     topic, lists = chosen[within], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     starts = starts_of(state.shard.offsets, lists)
     share = np.zeros(int(starts[-1]), dtype=np.uint16)
-    change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
+    ratio, start = np.linspace(0.1, 1.0, state.topics), np.full(state.shape, 9.0)
+    running = RunningCounts(np.zeros(state.topics), ratio, sweep_rows(start))
     count, rest = np.zeros(topic.size), np.zeros(state.shard.documents)
     moves.move_responsibilities(
         state.pairs, more, state.active, sparse, accepted, ActiveTopics(lists, topic),
-        RowChanges(change, rest_change), MovedState(starts, share, count, rest),
+        running, MovedState(starts, share, count, rest),
     )  # fmt: skip
+    change, rest_change = tokens_of(running.rows, start), running.rows.background
+    np.testing.assert_allclose(running.rows.background_weight, change @ ratio, atol=1e-3)
     return Listed(state.shard, state.topics, lists, topic, share, state.noise), change, rest_change, count, rest
 
 
