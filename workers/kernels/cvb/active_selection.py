@@ -329,7 +329,7 @@ def carry(
     active_offsets, active_topics = active.offsets, active.topics
     new_offsets, new_topics = new_active.offsets, new_active.topics
     cells, background_change, rows, ratio = running.rows.cells, running.rows.background, running.rows, running.ratio
-    topics = cells.shape[1]
+    topics, flat = cells.shape[1], cells.reshape(-1)
     place, count = np.empty(topics, np.int64), np.empty(topics)
     # Without signs, so that the compiler knows that no index counts from the end.
     source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
@@ -352,6 +352,10 @@ def carry(
             each = counts[pair] * token_weight(pairs.weights, pair) / UNIT
             if at < 0 or there < 0:
                 break
+            if go:
+                ahead = np.int64(position[min(pair + AHEAD, position.size - 1)]) * topics
+                for i in range(go):
+                    prefetch(flat, ahead + np.int64(old[dropped[i]]))
             for i in range(stay):
                 new_responsibilities[there + target[i]] = responsibilities[at + source[i]]
             for j in range(old.size):

@@ -24,7 +24,7 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.cvb.active import UNIT, rounding_of
 from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RunningCounts
-from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import mixed
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
@@ -194,44 +194,71 @@ def move_responsibilities(
         after.starts,
         after.responsibilities,
     )
-    new_counts, new_background, into, split = after.counts, after.background, moves.into, moves.split
-    rows, ratio, cells, background_change = running.rows, running.ratio, running.rows.cells, running.rows.background
-    place, held = np.empty(into.size, dtype=np.int64), np.empty(into.size)
+    new_counts, background_change = after.counts, running.rows.background
+    place, target = np.empty(moves.into.size, dtype=np.int64), np.empty(moves.into.size, dtype=np.int64)
+    held, count = np.empty(moves.into.size), np.empty(moves.into.size)
     for document in range(offsets.size - 1):
-        begin, last, at = active_offsets[document], active_offsets[document + 1], starts[document]
+        begin, size, at = active_offsets[document], active_offsets[document + 1] - active_offsets[document], starts[document]
         new_begin, new_size = new_offsets[document], new_offsets[document + 1] - new_offsets[document]
-        to, in_half = new_starts[document], _in_half(moves.key, moves.first_document + document)
+        to, moved = new_starts[document], False
+        in_half = _in_half(moves.key, moves.first_document + document)
         for j in range(new_size):
             place[new_topics[new_begin + j]] = j
-        held[:] = 0.0
+        for j in range(size):
+            k = np.int64(active_topics[begin + j])
+            target[j] = _target(k, moves.into, moves.split, in_half)
+            moved |= target[j] != k
+        held[:size] = 0.0
+        count[:size] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
-            row, weight = position[pair], token_weight(pairs.weights, pair)
+            weight = token_weight(pairs.weights, pair)
             each, had = weight * counts[pair] / UNIT, weight * (counts[pair] - released[pair]) / UNIT
-            left, new_left, unit = np.int64(UNIT), np.int64(UNIT), rows.units[row]
-            half = rounding_of(pairs.weights, unit)
-            for j in range(last - begin):
-                steps, k = np.int64(responsibilities[at + j]), np.int64(active_topics[begin + j])
-                target = _target(k, into, split, in_half)
+            left, new_left = np.int64(UNIT), np.int64(UNIT)
+            for j in range(size):
+                steps = np.int64(responsibilities[at + j])
                 left -= steps
                 held[j] += had * steps
-                if target >= 0:
-                    new_left -= steps
-                    new_responsibilities[to + place[target]] += np.uint16(steps)
-                    new_counts[new_begin + place[target]] += each * steps
-                if steps:
-                    cells[row, k] -= np.int32(had * steps / unit + half)
-                    rows.background_weight[row] -= ratio[k] * had * steps
-                    if target >= 0:
-                        cells[row, target] += np.int32(each * steps / unit + half)
-                        rows.background_weight[row] += ratio[target] * each * steps
-            background_change[row] += each * new_left - had * left
-            new_background[document] += each * new_left
-            at += last - begin
+                count[j] += each * steps
+            if moved:
+                for j in range(size):
+                    if target[j] >= 0:
+                        steps = responsibilities[at + j]
+                        new_left -= np.int64(steps)
+                        new_responsibilities[to + place[target[j]]] += steps
+            else:
+                new_left = left
+                for j in range(size):
+                    new_responsibilities[to + j] = responsibilities[at + j]
+            # Where neither topics nor tokens are others, no row is touched.
+            if moved or each != had:
+                for j in range(size):
+                    steps = np.int64(responsibilities[at + j])
+                    _move_tokens(
+                        position[pair], np.int64(active_topics[begin + j]), target[j], had * steps, each * steps, running, pairs.weights
+                    )
+            background_change[position[pair]] += each * new_left - had * left
+            after.background[document] += each * new_left
+            at += size
             to += new_size
-        for j in range(last - begin):
-            extra, target = before.counts[begin + j] - held[j], _target(active_topics[begin + j], into, split, in_half)
-            if extra > MIN_PSEUDO_COUNT and target >= 0:
-                new_counts[new_begin + place[target]] += extra
+        for j in range(size):
+            if target[j] >= 0:
+                extra = before.counts[begin + j] - held[j]
+                new_counts[new_begin + place[target[j]]] += count[j] + (extra if extra > MIN_PSEUDO_COUNT else 0.0)
+
+
+@borrower
+def _move_tokens(
+    row: int, k: Number, target: Number, had: Number, each: Number, running: RunningCounts, weights: Array
+) -> None:
+    """Take tokens of a word from a topic, and give others to the topic that it becomes; -1 for none."""
+    rows, ratio, unit = running.rows, running.ratio, running.rows.units[row]
+    half = rounding_of(weights, unit)
+    if had > 0.0:
+        rows.cells[row, k] -= np.int32(had / unit + half)
+        rows.background_weight[row] -= ratio[k] * had
+    if target >= 0 and each > 0.0:
+        rows.cells[row, target] += np.int32(each / unit + half)
+        rows.background_weight[row] += ratio[target] * each
 
 
 @kernel
