@@ -377,7 +377,12 @@ def test_expected_counts(benchmark, listed):
 
 def test_initialise_active(benchmark, listed):
     listed.tell(benchmark)
-    shard, rows, rest, blank = listed.shard, np.zeros_like(listed.active), np.zeros_like(listed.row_rest), listed.blank()
+    shard, rows, rest, blank = (
+        listed.shard,
+        np.zeros_like(listed.active),
+        np.zeros_like(listed.row_rest),
+        listed.blank(),
+    )
     state, changes = NewActiveState(starts_of(shard.offsets, listed.lists), *blank), RowChanges(rows, rest)
     model = DocumentModel(*known(listed))
     benchmark(initialise_active, document_pairs(shard), model, listed.active_topics, state, changes)

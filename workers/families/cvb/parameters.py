@@ -237,7 +237,10 @@ class SweptRows:
         self.__dict__.pop("selection", None)
         active = self._start.view(np.float32)
         background.changes_since(self._start, self.running.rows, active)
-        return {"word_active": change(active, "word", "topic"), "word_rest": change(self.running.rows.background, "word")}
+        return {
+            "word_active": change(active, "word", "topic"),
+            "word_rest": change(self.running.rows.background, "word"),
+        }
 
 
 def expected_counts(rows: CollapsedRows, weight: Vector, even: float) -> npt.NDArray[np.float32]:

@@ -145,7 +145,8 @@ class CollapsedShardModel(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[Local, Delta]:
         """Return a shard's first local state, drawn at random or from another run, and its counts."""
-        shard = topic_moves.counted_part(self.weighed(shard, rows), global_state.held)
+        shard = self.weighed(shard, rows)
+        shard = topic_moves.counted_part(shard, topic_moves.held_copies(shard, global_state.held))
         if warm is not None:
             return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
         topics, moments = self.options.topics, global_state.moments
@@ -220,11 +221,12 @@ class CollapsedShardModel(
         else:
             held, state = global_state.held, self.moves(global_state)
             moving = topic_moves.moving(shard, held, state, self.options.topics)
-            sums = topic_moves.statistics(shard, global_state, state)
-            shard = topic_moves.counted_part(shard, held)
-            joining = (
-                None if joining is None else topic_moves.counted_part(self._weighed_part(joining, shard, rows), held)
-            )
+            copies = topic_moves.held_copies(shard, held)
+            sums = topic_moves.statistics(copies, global_state, state)
+            if joining is not None:
+                joining = self._weighed_part(joining, shard, rows)
+                joining = topic_moves.counted_part(joining, topic_moves.held_copies(joining, held))
+            shard = topic_moves.counted_part(shard, copies)
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
         parts.update(_document_sums(shard, parameters, tables, bound, new.pseudo_counts()))

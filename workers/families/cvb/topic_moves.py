@@ -57,11 +57,14 @@ def held_out(shard: Shard, held: HeldTokens, share: float) -> Counts:
     return copies
 
 
-def counted_part(shard: Shard, held: HeldTokens | None) -> Shard:
+def held_copies(shard: Shard, held: HeldTokens | None) -> Counts | None:
+    """Return the number of copies of each pair that are held out now; None where a fit holds none out."""
+    return None if held is None else held_out(shard, held, held.held_share)
+
+
+def counted_part(shard: Shard, copies: Counts | None) -> Shard:
     """Return a shard without its held-out tokens: the same pairs with smaller counts, some of them 0."""
-    if held is None or held.held_share <= 0.0:
-        return shard
-    return replace(shard, counts=shard.counts - held_out(shard, held, held.held_share))
+    return shard if copies is None else replace(shard, counts=shard.counts - copies)
 
 
 class Statistics(Protocol):
@@ -79,28 +82,22 @@ class HeldScore:
 
     Parameters
     ----------
-    shard : Shard
-        All tokens of its documents.
-    held : HeldTokens
-        The tokens.
+    held : numpy.ndarray of int32, shape (pairs,)
+        Held-out copies of its pairs.
     plain_ratio : numpy.ndarray of float64, shape (topics,) or (0,)
         See `CollapsedGlobalState`; empty without weights of words.
     """
 
-    def __init__(self, shard: Shard, held: HeldTokens, plain_ratio: Vector) -> None:
-        self._held, self._score = held_out(shard, held, held.held_share), np.zeros((2, 2))
-        self._plain_ratio = plain_ratio
+    def __init__(self, held: Counts, plain_ratio: Vector) -> None:
+        self._held, self._score, self._plain_ratio = held, np.zeros((2, 2)), plain_ratio
 
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
         """Add the sums of a chunk."""
         held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
         merges = merge_scores.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
-        documents = chunk.active, chunk.state
-        owner = np.repeat(np.arange(chunk.document, chunk.document + chunk.documents), np.diff(chunk.pairs.offsets))
-        for rest in range(2):
-            some, score = np.where(owner % 2 == rest, held, 0).astype(np.int32), np.zeros(2)
-            merge_scores.score_merges(chunk.pairs, some, *documents, parameters.priors, working.topics, merges, score)
-            self._score[:, rest] += score
+        documents, score = (chunk.active, chunk.state), np.zeros((2, 2))
+        merge_scores.score_merges(chunk.pairs, held, *documents, parameters.priors, working.topics, merges, score)
+        self._score += score[:, ::-1] if chunk.document % 2 else score
 
     def parts(self) -> dict[str, Part]:
         """Return `HeldScoreSums`."""
@@ -203,27 +200,25 @@ class MoveStatistics:
 
     Parameters
     ----------
-    shard : Shard
-        All tokens of its documents.
-    held : HeldTokens
-        Tokens that score moves.
+    held : numpy.ndarray of int32, shape (pairs,)
+        Held-out copies of its pairs, which score moves.
     state : MovesState
         Candidates for moves.
     plain_ratio : numpy.ndarray of float64, shape (topics,) or (0,)
         As for `HeldScore`.
     """
 
-    def __init__(self, shard: Shard, held: HeldTokens, state: MovesState, plain_ratio: Vector) -> None:
+    def __init__(self, held: Counts, state: MovesState, plain_ratio: Vector) -> None:
         self._plain_ratio = plain_ratio
         self._ask, topics = state.ask, state.topic_alive.size
         self._surviving, self._merged = np.ascontiguousarray(state.merge_candidates)
         self._deletes, self._spilt = state.delete_candidates, state.delete_spill
         self._number = np.full(topics, -1, dtype=np.int64)
         self._number[self._deletes] = np.arange(self._deletes.size)
-        self._held = held_out(shard, held, held.held_share)
+        self._held = held
         self._sums = np.zeros((2, self._surviving.size)), np.zeros((2, self._deletes.size))
         self._spill = np.zeros((self._deletes.size, topics))
-        self._score = np.zeros(2)
+        self._score = np.zeros((2, 2))
 
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
         """Add the sums of a chunk."""
@@ -249,19 +244,21 @@ class MoveStatistics:
             "merge_square": fresh(merge_square),
             "delete_gain": fresh(delete),
             "delete_square": fresh(delete_square),
-            "held_score": fresh(self._score),
+            "held_score": fresh(self._score.sum(axis=1)),
         }
 
 
-def statistics(shard: Shard, global_state: CollapsedGlobalState, state: MovesState | None) -> Sequence[Statistics]:
-    """Return the sums that the next update needs: of the search for the power of the weights, and of moves."""
+def statistics(
+    copies: Counts | None, global_state: CollapsedGlobalState, state: MovesState | None
+) -> Sequence[Statistics]:
+    """Return the sums that the next update needs, on held-out copies: of the search for the power, and of moves."""
     sums: list[Statistics] = []
-    held, ratio = global_state.held, global_state.plain_ratio
+    ratio = global_state.plain_ratio
     plain_ratio = np.zeros(0) if ratio is None else ratio
-    if held is not None and global_state.searching:
-        sums.append(HeldScore(shard, held, plain_ratio))
-    if held is not None and state is not None and state.ask:
-        sums.append(MoveStatistics(shard, held, state, plain_ratio))
+    if copies is not None and global_state.searching:
+        sums.append(HeldScore(copies, plain_ratio))
+    if copies is not None and state is not None and state.ask:
+        sums.append(MoveStatistics(copies, state, plain_ratio))
     return sums
 
 

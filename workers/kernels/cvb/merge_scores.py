@@ -16,6 +16,7 @@ from collapsium.workers.kernels.argument_types import (
     Int32Vector,
     Int64Vector,
     Number,
+    OutFloat64Matrix,
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
@@ -89,7 +90,7 @@ def score_merges(
     priors: Priors,
     topics: TopicCounts,
     merges: Merges,
-    score: OutFloat64Vector,
+    score: OutFloat64Matrix,
 ) -> None:
     """Add the gains of merging pairs of topics on held-out tokens; twin: `naive.topic_moves.score_merges`.
 
@@ -110,9 +111,9 @@ def score_merges(
         E[n_kw] and B + E[n_k].
     merges : Merges
         Candidates, whose gains are increased.
-    score : float64, shape (2,)
-        Increased by sum c log p, p being the probability of a held-out token's word before the move, and sum c. With
-        weights of words, p is short of a factor of the word.
+    score : float64, shape (2, 2)
+        Increased by sum c log p, p being the probability of a held-out token's word before the move, and sum c, of
+        documents with even and with odd places. With weights of words, p is short of a factor of the word.
     """
     offsets, position, active_offsets, active_topics = pairs.offsets, pairs.position, active.offsets, active.topics
     prior, word_prior, row_topic, totals = priors.topics, priors.words, topics.rows, topics.totals
@@ -136,8 +137,8 @@ def score_merges(
                         mass += theta[k] * merges.plain_ratio[k]
             row, b = position[pair], word_prior[position[pair]]
             s = fill_probabilities(row, b, theta, totals, row_topic, each)
-            score[0] += held_out[pair] * np.log(s / mass)
-            score[1] += held_out[pair]
+            score[0, document % 2] += held_out[pair] * np.log(s / mass)
+            score[1, document % 2] += held_out[pair]
             for p in range(retained.size):
                 k, m = retained[p], merged[p]
                 both = (theta[k] + theta[m]) * (b + row_topic[row, k] + row_topic[row, m])

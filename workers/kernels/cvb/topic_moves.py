@@ -198,7 +198,11 @@ def move_responsibilities(
     place, target = np.empty(moves.into.size, dtype=np.int64), np.empty(moves.into.size, dtype=np.int64)
     held, count = np.empty(moves.into.size), np.empty(moves.into.size)
     for document in range(offsets.size - 1):
-        begin, size, at = active_offsets[document], active_offsets[document + 1] - active_offsets[document], starts[document]
+        begin, size, at = (
+            active_offsets[document],
+            active_offsets[document + 1] - active_offsets[document],
+            starts[document],
+        )
         new_begin, new_size = new_offsets[document], new_offsets[document + 1] - new_offsets[document]
         to, moved = new_starts[document], False
         in_half = _in_half(moves.key, moves.first_document + document)
@@ -234,7 +238,13 @@ def move_responsibilities(
                 for j in range(size):
                     steps = np.int64(responsibilities[at + j])
                     _move_tokens(
-                        position[pair], np.int64(active_topics[begin + j]), target[j], had * steps, each * steps, running, pairs.weights
+                        position[pair],
+                        np.int64(active_topics[begin + j]),
+                        target[j],
+                        had * steps,
+                        each * steps,
+                        running,
+                        pairs.weights,
                     )
             background_change[position[pair]] += each * new_left - had * left
             after.background[document] += each * new_left

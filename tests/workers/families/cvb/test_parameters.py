@@ -90,7 +90,9 @@ def test_expected__is_the_counts_with_their_background(drawn):
     assert (found.dtype, found.shape) == (np.float32, rows.word_active.shape)
     np.testing.assert_allclose(found.sum(axis=1), rows.word_active.sum(axis=1) + rows.word_rest, rtol=1e-5)
     assert (found >= rows.word_active).all()
-    np.testing.assert_array_equal(found, SweptRows(shard_of(rows), rows, parameters).topics.rows)  # what sweeps see is no other
+    np.testing.assert_array_equal(
+        found, SweptRows(shard_of(rows), rows, parameters).topics.rows
+    )  # what sweeps see is no other
 
 
 @given(blocks(), st.booleans())

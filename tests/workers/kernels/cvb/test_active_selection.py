@@ -14,7 +14,15 @@ from collapsium.workers.kernels.cvb.records import ActiveTopics, NewActiveState
 from tests.naive import active as naive_active
 from tests.naive import active_topics as naive
 from tests.strategies import documents_of
-from tests.workers.kernels.cvb.listed import UNIT, Listed, listed_shards, priors_of, running_counts, tokens_of, weighed_shards
+from tests.workers.kernels.cvb.listed import (
+    UNIT,
+    Listed,
+    listed_shards,
+    priors_of,
+    running_counts,
+    tokens_of,
+    weighed_shards,
+)
 
 pytestmark = pytest.mark.kernels
 

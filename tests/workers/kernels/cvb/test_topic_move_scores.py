@@ -70,9 +70,9 @@ def merges(state, rows, held, kept, gone):
 
 
 def judged(state, rows, held, kept, gone, ratio=None):
-    """What merging gains, and squares; and what the tokens score as things are, and their number."""
+    """What merging gains, and squares; and what the tokens of documents with even and odd places score, and their number."""
     ratio = np.zeros(0) if ratio is None else ratio
-    gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones(2)
+    gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones((2, 2))
     candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), ratio, gain, square)
     priors, topics = priors_of(rows, rows["b"].sum()), TopicCounts(rows["row_topic"], rows["totals"])
     merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
@@ -92,14 +92,17 @@ def test_score_merges__equals_its_twin(state, extra, key, share):
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
     twin = naive.score_merges(*where, *parts, rows["b"].sum(), kept, gone)
     np.testing.assert_allclose(found, twin, rtol=1e-7, atol=1e-10)
-    np.testing.assert_allclose(score, naive.score(*where, *parts), rtol=1e-7, atol=1e-10)
+    odd = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets)) % 2
+    for place in range(2):
+        some = (*where[:2], np.where(odd == place, held, 0), *where[3:])
+        np.testing.assert_allclose(score[:, place], naive.score(*some, *parts), rtol=1e-7, atol=1e-10)
 
 
 @given(weighed_shards(), KEYS)
 def test_score_merges__divides_by_the_plain_tokens_of_topics_of_weighted_words(state, key):
     rows, held = state.rows(5.0), held_out(state.shard, key, 0.5)
     ratio = state.noise.uniform(0.2, 3.0, state.topics)
-    score = judged(state, rows, held, [], [], ratio)[1]
+    score = judged(state, rows, held, [], [], ratio)[1].sum(axis=1)
     where = *state.given[:2], held, state.lists, state.topic, *state.counts
     twin = naive.score(*where, rows["a"], rows["b"], rows["totals"], rows["row_topic"], ratio)
     np.testing.assert_allclose(score, twin, rtol=1e-7, atol=1e-10)

@@ -16,7 +16,16 @@ from collapsium.workers.kernels.cvb.topic_moves import MovedState, Moves
 from tests.naive import active as naive_active
 from tests.naive import topic_moves as naive
 from tests.strategies import documents_of, pair_totals
-from tests.workers.kernels.cvb.listed import KEYS, UNIT, Listed, held_out, listed_shards, sweep_rows, tokens_of, weighed_shards
+from tests.workers.kernels.cvb.listed import (
+    KEYS,
+    UNIT,
+    Listed,
+    held_out,
+    listed_shards,
+    sweep_rows,
+    tokens_of,
+    weighed_shards,
+)
 
 # Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
 pytestmark = [pytest.mark.kernels, pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")]
