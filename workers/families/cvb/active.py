@@ -304,6 +304,8 @@ def sweep(
     # read the local state twice.
     ahead = selecting and not isinstance(local, SpilledLocal)
     selected = [select_(chunk, working, parameters) for chunk in document_chunks(shard, before_sweep)] if ahead else []
+    if ahead or not selecting:
+        working.release()
     after = LocalStateBuilder(shard, before_sweep, selected, same=not selecting)
     for number, before in enumerate(document_chunks(shard, before_sweep)):
         chunk = before

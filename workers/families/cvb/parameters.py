@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -216,16 +215,26 @@ class SweptRows:
         )
         background.begin_rows(self._spread, self._words, ratio, document_pairs(shard), swept)
         self.running = RunningCounts(self._totals.copy(), ratio, swept)
+        self._selection: SelectionRows | None = None
         self._start = buffers.empty(active.shape, np.int32)
         np.copyto(self._start, swept.cells)
 
-    @functools.cached_property
+    @property
     def selection(self) -> SelectionRows:
-        """The rows as the sweep began."""
+        """The rows as the sweep began, made when they are first asked for."""
+        if self._selection is None:
+            self._selection = self._begun()
+        return self._selection
+
+    def _begun(self) -> SelectionRows:
         expected = buffers.empty(self._start.shape, np.float32)
         background_weight = np.empty(len(expected), dtype=np.float32)
         background.spread(self._spread, self._words, self.running.ratio, expected, background_weight)
         return SelectionRows(expected, background_weight, self._totals)
+
+    def release(self) -> None:
+        """Free the memory of `selection`."""
+        self._selection = None
 
     @property
     def topics(self) -> TopicCounts:
@@ -234,7 +243,6 @@ class SweptRows:
 
     def changes(self) -> dict[str, Part]:
         """Return the changes of the rows since the sweep began, once."""
-        self.__dict__.pop("selection", None)
         active = self._start.view(np.float32)
         background.changes_since(self._start, self.running.rows, active)
         return {

@@ -3,13 +3,15 @@
 The responsibility of all other topics together is a pair's background. Zeroth order (CVB0; Asuncion, Welling, Smyth and
 Teh 2009): an active topic weighs (a_k + E'[n_dk]) (b_w + E'[n_kw]) / (B + E'[n_k]) as in `dense`, and the background
 (S_w - sum over active a_k phi_kw) (1 + E'[n_d,rest] / a_rest), with phi_kw = (b_w + E[n_kw]) / (B + E[n_k]) and
-S_w = sum_k a_k phi_kw, of E[n_k] as the sweep began: inactive topics share the document's background in proportion to a_k.
+S_w = sum_k a_k phi_kw, of E[n_k] as the sweep began: inactive topics share the document's background in proportion to
+a_k.
 
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
-order of addition changes them. Rows of words are whole numbers of such steps in 32 bits, which hold a count and all
-its changes; a row with more than 2^15 tokens in a cell has steps that are a power of two longer. The rest that truncation leaves belongs to the background. Where tokens are weighted,
-responsibilities are multiplied by the weight of a token as they are read: the own copy that is excluded is one token of
-that weight, and counts are sums of weights, which are rounded.
+order of addition changes them. Rows of words are whole numbers of such steps in 32 bits, which hold a count with all
+its changes; a row with 2^15 tokens in a cell, or as many to come, has units that are longer by a power of two. The rest
+that truncation leaves belongs to the background. Where tokens are weighted, responsibilities are multiplied by the
+weight of a token as they are read: the own copy that is excluded is one token of that weight, and counts are sums of
+weights, which are rounded.
 
 Topics of a document are processed eight at a time (`lanes`), in groups that have all their numbers side by side. Rows
 of the next pairs are prefetched, as a document's pairs have different words. A helper updates all pairs of a document
