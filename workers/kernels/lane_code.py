@@ -110,7 +110,7 @@ class _Code:
         return self.builder.shuffle_vector(one, self.nothing, zeros)
 
     def gathered(self, vector: ir.VectorType) -> ir.Value:
-        """Return the numbers of `cells`. An instruction that gathers took 1.15 times as long as single loads (Zen 5)."""
+        """Return the numbers of `cells`: single loads, as instructions that gather took 1.15 times as long (Zen 5)."""
         gathered = ir.Constant(vector, ir.Undefined)
         for lane, address in enumerate(self.cells()):
             gathered = self.builder.insert_element(gathered, self.builder.load(address), self.integer(lane))
