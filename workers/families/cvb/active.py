@@ -304,13 +304,14 @@ def sweep(
     # read the local state twice.
     ahead = selecting and not isinstance(local, SpilledLocal)
     selected = [select_(chunk, working, parameters) for chunk in document_chunks(shard, before_sweep)] if ahead else []
-    if ahead or not selecting:
-        working.release()
+    working.release()
     after = LocalStateBuilder(shard, before_sweep, selected, same=not selecting)
     for number, before in enumerate(document_chunks(shard, before_sweep)):
         chunk = before
         if selecting:
-            chunk = carry_(before, working, selected[number] if ahead else select_(before, working, parameters))
+            chosen = selected[number] if ahead else select_(before, working, parameters)
+            working.release()
+            chunk = carry_(before, working, chosen)
         new = _sweep(chunk, working, parameters, _powers(age, chunk, parameters), after.allocate(chunk))
         if parameters.tables:
             sums.active_tables(new.pairs, new.active, new.state, prior, tables, grown)

@@ -324,12 +324,10 @@ def carry(
     after : NewActiveState
         Filled; its responsibilities are zero on entry.
     """
-    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
-    responsibilities, new_responsibilities = before.responsibilities, after.responsibilities
-    active_offsets, active_topics = active.offsets, active.topics
+    offsets, position, responsibilities = pairs.offsets, pairs.position, before.responsibilities
+    active_offsets, active_topics, new_responsibilities = active.offsets, active.topics, after.responsibilities
     new_offsets, new_topics = new_active.offsets, new_active.topics
-    cells, background_change, rows, ratio = running.rows.cells, running.rows.background, running.rows, running.ratio
-    topics, flat = cells.shape[1], cells.reshape(-1)
+    topics, flat, background_change = running.ratio.size, running.rows.cells.reshape(-1), running.rows.background
     place, count = np.empty(topics, np.int64), np.empty(topics)
     # Without signs, so that the compiler knows that no index counts from the end.
     source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
@@ -349,13 +347,12 @@ def carry(
         count[:] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
             row, left = position[pair], np.int64(UNIT)
-            each = counts[pair] * token_weight(pairs.weights, pair) / UNIT
+            each = pairs.counts[pair] * token_weight(pairs.weights, pair) / UNIT
             if at < 0 or there < 0:
                 break
-            if go:
-                ahead = np.int64(position[min(pair + AHEAD, position.size - 1)]) * topics
-                for i in range(go):
-                    prefetch(flat, ahead + np.int64(old[dropped[i]]))
+            ahead = np.int64(position[min(pair + AHEAD, position.size - 1)]) * topics
+            for i in range(go):
+                prefetch(flat, ahead + np.int64(old[dropped[i]]))
             for i in range(stay):
                 new_responsibilities[there + target[i]] = responsibilities[at + source[i]]
             for j in range(old.size):
@@ -364,22 +361,27 @@ def carry(
             for i in range(go):
                 steps = np.int64(responsibilities[at + dropped[i]])
                 if steps:
-                    k, half = old[dropped[i]], rounding_of(pairs.weights, rows.units[row])
-                    cells[row, k] -= np.int32(each * steps / rows.units[row] + half)
-                    rows.background_weight[row] -= ratio[k] * each * steps
+                    add_tokens(row, np.int64(old[dropped[i]]), each * steps, -1, running, pairs.weights)
                     background_change[row] += each * steps
                     left += steps
             rest += each * left
             at += old.size
             there += new.size
         after.background[document] = np.float32(rest)
-        for j in range(new.size):
-            after.counts[new_offsets[document] + j] = ZERO
+        after.counts[new_offsets[document] : new_offsets[document + 1]] = ZERO
         for i in range(stay):
             # A start that stays in the prior has pseudo-counts, which no responsibilities account for.
             here = before.counts[active_offsets[document] + source[i]]
             own = here - count[source[i]] > MIN_PSEUDO_COUNT
             after.counts[new_offsets[document] + target[i]] = here if own else np.float32(count[source[i]])
+
+
+@borrower
+def add_tokens(row: int, topic: Number, tokens: Number, sign: int, running: RunningCounts, weights: Array) -> None:
+    """Add tokens of a word to a topic (1), or take them (-1)."""
+    rows, unit = running.rows, running.rows.units[row]
+    rows.cells[row, topic] += sign * np.int32(tokens / unit + rounding_of(weights, unit))
+    rows.background_weight[row] += sign * running.ratio[topic] * tokens
 
 
 @helper

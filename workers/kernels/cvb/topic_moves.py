@@ -21,8 +21,8 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     OutUInt16Vector,
 )
-from collapsium.workers.kernels.cvb.active import UNIT, rounding_of
-from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
+from collapsium.workers.kernels.cvb.active import UNIT
+from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT, add_tokens
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RunningCounts
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import mixed
@@ -181,94 +181,63 @@ def move_responsibilities(
     after : MovedState
         Filled.
     """
-    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
-    active_offsets, active_topics, starts, responsibilities = (
-        active.offsets,
-        active.topics,
-        before.starts,
-        before.responsibilities,
+    offsets, responsibilities, background_change = pairs.offsets, before.responsibilities, running.rows.background
+    target, held, count = (
+        np.empty(moves.into.size, dtype=np.int64),
+        np.empty(moves.into.size),
+        np.empty(moves.into.size),
     )
-    new_offsets, new_topics, new_starts, new_responsibilities = (
-        new_active.offsets,
-        new_active.topics,
-        after.starts,
-        after.responsibilities,
-    )
-    new_counts, background_change = after.counts, running.rows.background
-    place, target = np.empty(moves.into.size, dtype=np.int64), np.empty(moves.into.size, dtype=np.int64)
-    held, count = np.empty(moves.into.size), np.empty(moves.into.size)
+    place = np.empty(moves.into.size, dtype=np.int64)
     for document in range(offsets.size - 1):
-        begin, size, at = (
-            active_offsets[document],
-            active_offsets[document + 1] - active_offsets[document],
-            starts[document],
-        )
-        new_begin, new_size = new_offsets[document], new_offsets[document + 1] - new_offsets[document]
-        to, moved = new_starts[document], False
-        in_half = _in_half(moves.key, moves.first_document + document)
-        for j in range(new_size):
-            place[new_topics[new_begin + j]] = j
-        for j in range(size):
-            k = np.int64(active_topics[begin + j])
-            target[j] = _target(k, moves.into, moves.split, in_half)
-            moved |= target[j] != k
+        begin, at, to = active.offsets[document], before.starts[document], after.starts[document]
+        new_begin, size = new_active.offsets[document], active.offsets[document + 1] - begin
+        for j in range(new_active.offsets[document + 1] - new_begin):
+            place[new_active.topics[new_begin + j]] = j
+        moved = _fill_targets(document, begin, size, active, moves, target)
         held[:size] = 0.0
         count[:size] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
-            weight = token_weight(pairs.weights, pair)
-            each, had = weight * counts[pair] / UNIT, weight * (counts[pair] - released[pair]) / UNIT
-            left, new_left = np.int64(UNIT), np.int64(UNIT)
+            weight, row = token_weight(pairs.weights, pair), pairs.position[pair]
+            each, had = weight * pairs.counts[pair] / UNIT, weight * (pairs.counts[pair] - released[pair]) / UNIT
+            left = np.int64(UNIT)
             for j in range(size):
                 steps = np.int64(responsibilities[at + j])
                 left -= steps
                 held[j] += had * steps
                 count[j] += each * steps
-            if moved:
-                for j in range(size):
-                    if target[j] >= 0:
-                        steps = responsibilities[at + j]
-                        new_left -= np.int64(steps)
-                        new_responsibilities[to + place[target[j]]] += steps
-            else:
-                new_left = left
-                for j in range(size):
-                    new_responsibilities[to + j] = responsibilities[at + j]
+            new_left = left
+            for j in range(size):
+                if target[j] >= 0:
+                    after.responsibilities[to + place[target[j]]] += responsibilities[at + j]
+                else:
+                    new_left += np.int64(responsibilities[at + j])
             # Where neither topics nor tokens are others, no row is touched.
             if moved or each != had:
                 for j in range(size):
                     steps = np.int64(responsibilities[at + j])
-                    _move_tokens(
-                        position[pair],
-                        np.int64(active_topics[begin + j]),
-                        target[j],
-                        had * steps,
-                        each * steps,
-                        running,
-                        pairs.weights,
-                    )
-            background_change[position[pair]] += each * new_left - had * left
+                    if steps:
+                        add_tokens(row, np.int64(active.topics[begin + j]), had * steps, -1, running, pairs.weights)
+                    if steps and target[j] >= 0:
+                        add_tokens(row, target[j], each * steps, 1, running, pairs.weights)
+            background_change[row] += each * new_left - had * left
             after.background[document] += each * new_left
             at += size
-            to += new_size
+            to += new_active.offsets[document + 1] - new_begin
         for j in range(size):
             if target[j] >= 0:
                 extra = before.counts[begin + j] - held[j]
-                new_counts[new_begin + place[target[j]]] += count[j] + (extra if extra > MIN_PSEUDO_COUNT else 0.0)
+                after.counts[new_begin + place[target[j]]] += count[j] + (extra if extra > MIN_PSEUDO_COUNT else 0.0)
 
 
 @borrower
-def _move_tokens(
-    row: int, k: Number, target: Number, had: Number, each: Number, running: RunningCounts, weights: Array
-) -> None:
-    """Take tokens of a word from a topic, and give others to the topic that it becomes; -1 for none."""
-    rows, ratio, unit = running.rows, running.ratio, running.rows.units[row]
-    half = rounding_of(weights, unit)
-    if had > 0.0:
-        rows.cells[row, k] -= np.int32(had / unit + half)
-        rows.background_weight[row] -= ratio[k] * had
-    if target >= 0 and each > 0.0:
-        rows.cells[row, target] += np.int32(each / unit + half)
-        rows.background_weight[row] += ratio[target] * each
+def _fill_targets(document: int, begin: int, size: int, active: ActiveTopics, moves: Moves, target: Array) -> Number:
+    """Fill what each active topic of a document becomes, -1 for none; return whether any becomes another."""
+    moved, in_half = False, _in_half(moves.key, moves.first_document + document)
+    for j in range(size):
+        k = np.int64(active.topics[begin + j])
+        target[j] = _target(k, moves.into, moves.split, in_half)
+        moved |= target[j] != k
+    return moved
 
 
 @kernel
