@@ -26,6 +26,9 @@ from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
+WEIGHTED_UNIT = np.float32(2.0**-20)
+"""Tokens of a unit where tokens have weights, in a row that has room: sums of weights are no multiples of a step."""
+
 MAX_UNITS = 2.0**30
 """Most units of a cell, however a shard's tokens move: half of what 32 bits hold."""
 
@@ -114,7 +117,7 @@ def begin_rows(
         largest_bits[0] = 0
         for k in range(weight.size):
             largest_bits[0] = max(largest_bits[0], bits[k])
-        unit = STEP
+        unit = WEIGHTED_UNIT if pairs.weights.size else STEP
         while largest[0] + tokens[row] > MAX_UNITS * unit:
             unit *= np.float32(2.0)
         swept.units[row] = unit

@@ -138,7 +138,8 @@ class SweepRows(NamedTuple):
     cells : int32, shape (rows, topics)
         E[n_kw], in units of the row.
     units : float32, shape (rows,)
-        Tokens of a unit: a step of a responsibility, and a power of two more where a row would not have room.
+        Tokens of a unit: a step of a responsibility, or less where tokens have weights, and a power of two more where a
+        row would not have room.
     background_weight : float64, shape (rows,)
         S_w.
     background : float64, shape (rows,)
