@@ -13,6 +13,7 @@ higher being better.
 """
 
 import argparse
+import itertools
 import json
 import tempfile
 import time
@@ -103,15 +104,18 @@ def parser_of():
 
 
 def warm_up(place, setting, families):
-    """Fit something tiny with each family, so that its kernels are compiled and lie in the cache."""
+    """Fit something tiny with each family, so that its kernels are compiled and lie in the cache.
+
+    Compiling takes more memory than fits of small corpora do, which would be taken for theirs.
+    """
     if not families:
         return
     corpus = place / "tiny"
     sizes = ["--topics=4", "--documents=40", "--words=50", "--tokens=20"]
     command("simulate", corpus, "--family", "lda", *sizes)
-    for family in families:
-        limits = ["--topics=4", "--iterations=2", f"--workers={setting.workers}", "--quiet"]
-        command("fit", corpus, place / f"tiny-{family}", "--family", family, *limits)
+    limits = ["--iterations=24", "--heldout", corpus, f"--workers={setting.workers}", "--quiet"]
+    for family, topics in itertools.product(families, (4, 200)):
+        command("fit", corpus, place / f"tiny-{family}-{topics}", "--family", family, f"--topics={topics}", *limits)
 
 
 def run(arguments):
