@@ -113,9 +113,11 @@ def warm_up(place, setting, families):
     corpus = place / "tiny"
     sizes = ["--topics=4", "--documents=40", "--words=50", "--tokens=20"]
     command("simulate", corpus, "--family", "lda", *sizes)
-    limits = ["--iterations=24", "--heldout", corpus, f"--workers={setting.workers}", "--quiet"]
+    train, heldout = place / "tiny-train", place / "tiny-test"
+    command("split", corpus, train, heldout)
+    limits = ["--iterations=24", "--heldout", heldout, f"--workers={setting.workers}", "--quiet"]
     for family, topics in itertools.product(families, (4, 200)):
-        command("fit", corpus, place / f"tiny-{family}-{topics}", "--family", family, f"--topics={topics}", *limits)
+        command("fit", train, place / f"tiny-{family}-{topics}", "--family", family, f"--topics={topics}", *limits)
 
 
 def run(arguments):
