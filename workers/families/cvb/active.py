@@ -167,8 +167,8 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
     # The other run may have had other weights of words. Its pseudo-counts are then no longer known.
     if not np.allclose(before.lengths(), shard.weighted_lengths, rtol=RECOUNT, atol=RECOUNT):
         blank = state._replace(counts=np.zeros_like(state.counts))
-        # No topic is dropped, and no row changes.
-        nothing = SweepRows(np.zeros((0, topics), np.int32), np.zeros(0, np.float32), np.zeros(0), np.zeros(0))
+        none = np.zeros(0, np.int32), np.zeros((0, topics), np.float32)  # no topic is dropped, and no row changes
+        nothing = SweepRows(np.zeros((0, topics), np.int32), np.zeros(0, np.float32), np.zeros(0), np.zeros(0), *none)
         running = RunningCounts(np.zeros(topics), np.zeros(topics), nothing)
         active_selection.carry(pairs, active_topics, blank, active_topics, running, recounted)
         state, pseudo = state._replace(counts=recounted.counts, background=recounted.background), None

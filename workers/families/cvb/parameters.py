@@ -210,10 +210,11 @@ class SweptRows:
         self._totals = settings.totals + parameters.total
         self._spread = SpreadRows(active, rows.background, settings.even, settings.weight)
         self._words, ratio, size = parameters.words, parameters.topics / self._totals, len(active)
-        swept = SweepRows(
-            buffers.empty(active.shape, np.int32), np.empty(size, np.float32), np.empty(size), np.zeros(size)
-        )
+        cells = buffers.empty(active.shape, np.int32)
+        none = np.full(size, -1, dtype=np.int32), np.zeros((0, active.shape[1]), dtype=np.float32)
+        swept = SweepRows(cells, np.empty(size, np.float32), np.empty(size), np.zeros(size), *none)
         background.begin_rows(self._spread, self._words, ratio, document_pairs(shard), swept)
+        swept = background.with_long_rows(swept)
         self.running = RunningCounts(self._totals.copy(), ratio, swept)
         self._selection: SelectionRows | None = None
         self._start = buffers.empty(active.shape, np.int32)

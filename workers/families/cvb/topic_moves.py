@@ -64,7 +64,7 @@ def held_copies(shard: Shard, held: HeldTokens | None) -> Counts | None:
 
 def counted_part(shard: Shard, copies: Counts | None) -> Shard:
     """Return a shard without its held-out tokens: the same pairs with smaller counts, some of them 0."""
-    return shard if copies is None else replace(shard, counts=shard.counts - copies)
+    return shard if copies is None or not copies.any() else replace(shard, counts=shard.counts - copies)
 
 
 class Statistics(Protocol):

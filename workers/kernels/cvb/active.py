@@ -8,10 +8,10 @@ a_k.
 
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
 order of addition changes them. Rows of words are whole numbers of such steps in 32 bits, which hold a count with all
-its changes; a row with 2^15 tokens in a cell, or as many to come, has units that are longer by a power of two. The rest
-that truncation leaves belongs to the background. Where tokens are weighted, responsibilities are multiplied by the
-weight of a token as they are read: the own copy that is excluded is one token of that weight, and counts are sums of
-weights, which are rounded.
+its changes. A row with 2^15 tokens in a cell, or as many to come, has units that are longer by a power of two, and its
+changes are summed apart. The rest that truncation leaves belongs to the background. Where tokens are weighted,
+responsibilities are multiplied by the weight of a token as they are read: the own copy that is excluded is one token of
+that weight, and counts are sums of weights, which are rounded to shorter units.
 
 Topics of a document are processed eight at a time (`lanes`), in groups that have all their numbers side by side. Rows
 of the next pairs are prefetched, as a document's pairs have different words. A helper updates all pairs of a document
@@ -121,14 +121,8 @@ def sweep_active(
     cells = np.zeros((topics + LANES - 1) // LANES * LANES * FIELDS, dtype=np.float32)
     # True and False are constants, for each of which the compiler makes code of its own.
     places, steps = cells.view(np.int32), np.zeros(LANES, dtype=np.uint16)
-    flat = FlatRows(
-        topics,
-        rows.cells.reshape(-1),
-        rows.units,
-        priors.words,
-        rows.background_weight,
-        rows.background,
-    )
+    row_cells, long_changes, weight = rows.cells.reshape(-1), rows.long_changes.reshape(-1), rows.background_weight
+    flat = FlatRows(topics, row_cells, rows.units, priors.words, weight, rows.background, rows.long_place, long_changes)
     all_prior = prior.sum()
     for document in range(pairs.offsets.size - 1):
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
@@ -297,7 +291,7 @@ def _weigh_group(at: int, steps: Lanes, cell: Lanes, b: Lanes, cells: Array) -> 
 def _background_weight(total: Number, known: Number, tokens: Number, growth: Number) -> Number:
     """Return the weight of the background: S_w without the active topics, times 1 + E'[n_d,rest] / a_rest."""
     weight = total - known
-    if weight < total * ROUNDING:
+    if weight <= max(total, ZERO) * ROUNDING:
         weight = ZERO
     return weight * (ONE + max(tokens, ZERO) * growth)
 
@@ -362,7 +356,21 @@ def _assign(
         before, q, more = _assign_group(j * FIELDS, steps, count, work.cells)
         scatter_counts(rows.cells, first, work.cells, j * FIELDS + PLACES, before * units + half, q * units + half)
         held, known = held + q, known + more
+    if rows.long_place[row] >= 0:
+        _change_exactly(row, size, (factors[0], factors[1]), work, rows)
     return sum_of(held), sum_of(known)
+
+
+@borrower
+def _change_exactly(
+    row: int, size: int, factors: tuple[Number, Number], work: DocumentWorkspace, rows: FlatRows
+) -> None:
+    """Add the changes of a pair to those of its word in tokens; its factors are the first two of `_assign`."""
+    first = np.int64(rows.long_place[row]) * rows.topics
+    for j in range(size):
+        at = place_of(j)
+        q = np.float32(np.int32(work.cells[at + WEIGHT] * factors[0])) * work.cells[at + UNITS]
+        rows.long_changes[first + work.places[at + PLACES]] += factors[1] * (q - work.cells[at + BEFORE])
 
 
 @borrower

@@ -382,6 +382,8 @@ def add_tokens(row: int, topic: Number, tokens: Number, sign: int, running: Runn
     rows, unit = running.rows, running.rows.units[row]
     rows.cells[row, topic] += sign * np.int32(tokens / unit + rounding_of(weights, unit))
     rows.background_weight[row] += sign * running.ratio[topic] * tokens
+    if rows.long_place[row] >= 0:
+        rows.long_changes[rows.long_place[row], topic] += np.float32(sign * tokens)
 
 
 @helper

@@ -98,7 +98,7 @@ def begin_rows(
     pairs : DocumentPairs
         The shard's documents, whose tokens may all move to one topic.
     swept : SweepRows
-        Filled, except for the background tokens.
+        Its cells, units and S_w are filled.
     """
     active, rest, even, weight, cells = rows.active, rows.background, rows.even, rows.weight, swept.cells
     tokens, expected = np.zeros(rest.size), np.empty(weight.size, dtype=np.float32)
@@ -112,8 +112,6 @@ def begin_rows(
         for k in range(weight.size):
             count = active[row, k] + each * weight[k] * (even + active[row, k])
             expected[k] = np.float32(count)
-            known += ratio[k] * (word_prior[row] + count)
-        swept.background_weight[row] = known
         largest_bits[0] = 0
         for k in range(weight.size):
             largest_bits[0] = max(largest_bits[0], bits[k])
@@ -124,6 +122,18 @@ def begin_rows(
         scale = np.float32(1.0) / unit
         for k in range(weight.size):
             cells[row, k] = np.int32(expected[k] * scale + np.float32(0.5))
+        # Of the cells as they are: S_w without all active topics is nothing where no other has a token.
+        for k in range(weight.size):
+            known += ratio[k] * (word_prior[row] + cells[row, k] * float(unit))
+        swept.background_weight[row] = known
+
+
+def with_long_rows(swept: SweepRows) -> SweepRows:
+    """Return rows with changes in tokens for those whose units are longer than a step."""
+    long_rows, place = np.flatnonzero(swept.units > STEP), np.full(swept.units.size, -1, dtype=np.int32)
+    place[long_rows] = np.arange(long_rows.size)
+    changes = np.zeros((long_rows.size, swept.cells.shape[1]), dtype=np.float32)
+    return swept._replace(long_place=place, long_changes=changes)
 
 
 @kernel
@@ -140,9 +150,11 @@ def changes_since(start: Int32Matrix, swept: SweepRows, changes: OutFloat32Matri
         Filled; it may have the memory of `start`.
     """
     for row in range(len(start)):
-        unit = swept.units[row]
+        unit, long_row = swept.units[row], swept.long_place[row]
         for k in range(start.shape[1]):
             changes[row, k] = np.float32(swept.cells[row, k] - start[row, k]) * unit
+        if long_row >= 0:
+            changes[row] = swept.long_changes[long_row]
 
 
 @helper

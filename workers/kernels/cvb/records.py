@@ -14,6 +14,7 @@ from collapsium.workers.kernels.argument_types import (
     Float32Vector,
     Float64Matrix,
     Float64Vector,
+    Int32Vector,
     Int64Vector,
     Number,
     OutFloat32Matrix,
@@ -144,12 +145,18 @@ class SweepRows(NamedTuple):
         S_w.
     background : float64, shape (rows,)
         Change of each word's background tokens since the sweep began.
+    long_place : int32, shape (rows,)
+        Row of `long_changes` of a word whose unit is longer than a step; -1 for others.
+    long_changes : float32, shape (long rows, topics)
+        Changes of E[n_kw] of such words, in tokens: in their cells they are rounded.
     """
 
     cells: OutInt32Matrix
     units: OutFloat32Vector
     background_weight: OutFloat64Vector
     background: OutFloat64Vector
+    long_place: Int32Vector
+    long_changes: OutFloat32Matrix
 
 
 class RunningCounts(NamedTuple):
@@ -297,6 +304,10 @@ class FlatRows(NamedTuple):
         S_w.
     background_change : numpy.ndarray of float64, shape (rows,)
         Change of each word's background tokens.
+    long_place : numpy.ndarray of int32, shape (rows,)
+        Row of `long_changes`; see `SweepRows`.
+    long_changes : numpy.ndarray of float32, shape (long rows * topics,)
+        Changes of rows whose units are longer than a step.
     """
 
     topics: int
@@ -305,3 +316,5 @@ class FlatRows(NamedTuple):
     word_prior: Array
     background_weight: Array
     background_change: Array
+    long_place: Array
+    long_changes: Array

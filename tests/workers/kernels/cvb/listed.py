@@ -11,6 +11,7 @@ from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import active
 from collapsium.workers.kernels.cvb import topic_moves as moves
 from collapsium.workers.kernels.cvb.active import STEP
+from collapsium.workers.kernels.cvb.background import changes_since, with_long_rows
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
@@ -136,7 +137,9 @@ def sweep_rows(row_topic, background=0.0):
     longer = np.ceil(np.log2(np.maximum(row_topic.max(axis=1, initial=0.0) / 2**15, 1.0)))
     units = STEP * 2**longer
     cells = np.round(row_topic / units[:, np.newaxis]).astype(np.int32)
-    return SweepRows(cells, units.astype(np.float32), np.zeros(size) + background, np.zeros(size))
+    none = np.full(size, -1, np.int32), np.zeros((0, row_topic.shape[1]), np.float32)
+    rows = SweepRows(cells, units.astype(np.float32), np.zeros(size) + background, np.zeros(size), *none)
+    return with_long_rows(rows)
 
 
 def running_counts(rows):
@@ -146,8 +149,9 @@ def running_counts(rows):
 
 def tokens_of(rows, row_topic):
     """Changes of E[n_kw] since then."""
-    start = sweep_rows(row_topic).cells
-    return (rows.cells - start) * rows.units[:, np.newaxis].astype(np.float64)
+    changes = np.full(rows.cells.shape, np.nan, np.float32)
+    changes_since(sweep_rows(row_topic).cells, rows, changes)
+    return changes.astype(np.float64)
 
 
 def powers_of(power):

@@ -283,3 +283,19 @@ def test_sweep__leaves_its_inputs_alone():
     run(state, rows)
     for values, copy in zip(held, before, strict=True):
         np.testing.assert_array_equal(values, copy)
+
+
+@given(listed_shards(), st.sampled_from([1.0, 0.875]))
+def test_sweep__changes_rows_with_many_tokens_exactly(state, power):
+    """Their cells have longer units, but what a shard hands on is a recount."""
+    rows = state.rows(1.0)
+    rows["row_topic"] = (rows["row_topic"] + np.float32(2**17)).astype(np.float32)
+    rows["totals"] = rows["totals"] + 2.0**17 * state.shape[0]
+    rows["ratio"] = rows["a"] / rows["totals"]
+    rows["background"] = ((rows["b"][:, np.newaxis] + rows["row_topic"]) @ rows["ratio"]).astype(np.float32)
+    new, row_change, rest_change, _, _ = run(state, rows, power)
+    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    np.testing.assert_array_equal(row_change, after[0] - before[0])
+    np.testing.assert_array_equal(rest_change, after[1] - before[1])
+    share, _, _ = run_twin(state, rows, power)
+    assert difference(new.share, share) <= TEMPERED_STEPS

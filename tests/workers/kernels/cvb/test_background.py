@@ -55,10 +55,10 @@ def begun(active, rest, even, weight, b, ratio, tokens):
     pairs = DocumentPairs(np.array([0, rest.size]), np.arange(rest.size, dtype=np.int32), tokens.astype(np.int32))
     rows = SweepRows(
         np.full(active.shape, 77, np.int32), np.full(rest.size, np.nan, np.float32), np.full(rest.size, np.nan),
-        np.zeros(rest.size),
+        np.zeros(rest.size), np.full(rest.size, -1, np.int32), np.zeros((0, weight.size), np.float32),
     )  # fmt: skip
     background.begin_rows(SpreadRows(active, rest, even, weight), b, ratio, pairs, rows)
-    return rows
+    return background.with_long_rows(rows)
 
 
 @given(blocks())
@@ -68,7 +68,8 @@ def test_begin_rows__has_the_numbers_of_spread_in_steps(drawn):
     rows, twin = begun(*drawn[:4], b, ratio, np.ones(rest.size)), naive.spread(active, rest, even, b, weight, ratio)
     np.testing.assert_array_equal(rows.units, 1 / UNIT)
     np.testing.assert_allclose(rows.cells / UNIT, twin[0], atol=0.51 / UNIT, rtol=1e-6)
-    np.testing.assert_allclose(rows.background_weight, twin[1], rtol=1e-6)
+    exact = (b[:, np.newaxis] + rows.cells / UNIT) @ ratio
+    np.testing.assert_allclose(rows.background_weight, exact, rtol=1e-12)
     # Cells that move by whole steps change by as many, also where the changes take the memory of the start.
     start, move = rows.cells.copy(), noise.integers(-(2**20), 2**20, active.shape).astype(np.int32)
     rows.cells[:] += move
