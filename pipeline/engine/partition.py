@@ -16,6 +16,8 @@ class Partition:
     """Bytes of a block's rows, of those that sweeps see."""
     group_shards: int = 8
     """Shards whose deltas are added one after another; the groups' sums are added over a tree."""
+    waiting_bytes: int = 64_000_000
+    """Bytes of the deltas of a group that wait to be added in one task, which reads and writes the sum once for all."""
     unsummed_shards: int = 2
     """Up to so many shards, deltas are folded in without sums before."""
 
@@ -40,3 +42,21 @@ def block_bounds(words: int, footprint: Footprint) -> tuple[int, ...]:
     """
     blocks = max(math.ceil(words * footprint.shown / PARTITION.block_bytes), 1)
     return tuple(words * block // blocks for block in range(blocks + 1))
+
+
+def waiting_deltas(words: int, footprint: Footprint) -> int:
+    """Return the number of deltas that one task adds to the sum of a group, at least one.
+
+    Parameters
+    ----------
+    words : int
+        Size W of the vocabulary.
+    footprint : Footprint
+        Bytes of the family's state.
+
+    Returns
+    -------
+    int
+        Number of deltas; it changes no order of additions.
+    """
+    return min(max(int(PARTITION.waiting_bytes // max(words * footprint.delta, 1)), 1), PARTITION.group_shards - 1)

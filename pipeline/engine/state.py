@@ -52,6 +52,8 @@ class Problem:
         Tokens of the corpus, with which counts from disk are compared.
     growth : Growth, optional
         Stages over samples of the documents; by default all iterations sweep all documents.
+    waiting_deltas : int, optional
+        Number of deltas that wait to be added in one task.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Problem:
     warm: Sequence[WarmSource] | None = None
     tokens: int | None = None
     growth: Growth | None = None
+    waiting_deltas: int = 1
 
     def sample(self, iteration: int, number: int = 0) -> DocumentSample | None:
         """Return the sample of documents that a round of an iteration sweeps; None for all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -41,8 +41,8 @@ class PackingRule:
 
 PACKING = PackingRule()
 
-ADDED_BYTES = 1 << 18
-"""Bytes of the rows that are added at a time: they stay in a core's cache, and their copy needs no fresh memory."""
+ADDED_BYTES = 1 << 20
+"""Bytes of the rows that are added at a time: they stay in a cache, and fewer take longer."""
 
 
 def bytes_in_memory(arrays: Arrays) -> int:
@@ -175,71 +175,98 @@ def total(deltas: Iterable[Delta]) -> Delta:
     for delta in summands:
         for dim, own_ids in delta.ids.items():
             ids[dim] = own_ids if dim not in ids else _union(ids[dim], own_ids)
-    parts: dict[str, Part] = {}
     seconds: dict[str, float] = {}
-    # Arrays allocated here may be changed in place, those of a summand may not.
-    allocated: set[str] = set()
     for delta in summands:
-        for name, part in delta.parts.items():
-            parts[name] = _add_part(name, parts.get(name), part, delta.ids, ids, allocated)
         for activity, spent in delta.seconds.items():
             seconds[activity] = seconds.get(activity, 0.0) + spent
+    names = dict.fromkeys(name for delta in summands for name in delta.parts)
+    parts = {name: _sum(name, [delta for delta in summands if name in delta.parts], ids) for name in names}
     return Delta(parts, ids, seconds)
 
 
 def _union(left: Array, right: Array) -> Array:
-    return left if left is right or np.array_equal(left, right) else np.union1d(left, right)
+    """Return the ids of both, each sorted, in order."""
+    if left is right or np.array_equal(left, right):
+        return left
+    both = np.concatenate([left, right])
+    # A stable sort merges two sorted halves, in a tenth of the time of `numpy.union1d`.
+    both.sort(kind="stable")
+    return both[np.concatenate([[True], both[1:] != both[:-1]])] if both.size else both
 
 
-def _add_part(
-    name: str, total_so_far: Part | None, part: Part, own_ids: Arrays, ids: Arrays, allocated: set[str]
-) -> Part:
-    """Return the sum of an array and the total so far, aligned by ids; an allocated total is changed in place."""
-    indices: list[slice | Array] = []
+def _sum(name: str, summands: Sequence[Delta], ids: Arrays) -> Part:
+    """Return the sum of the arrays of one name over all ids, added from left to right; no summand is changed."""
+    first, shape = summands[0].parts[name], _aligned_shape(name, summands[0], ids)
+    for delta in summands[1:]:
+        part, other = delta.parts[name], _aligned_shape(name, delta, ids)
+        if (first.dims, first.kind, shape) != (part.dims, part.kind, other):
+            raise ValueError(
+                f"{name!r} cannot be added: {first.kind} {first.dims} of shape {shape}, "
+                f"{part.kind} {part.dims} of shape {other}"
+            )
+    arrays = [delta.parts[name].values for delta in summands]
+    if len(arrays) == 1 and arrays[0].shape == shape:
+        return first
+    values = buffers.empty(shape, arrays[0].dtype)
+    if all(array.shape[1:] == shape[1:] for array in arrays) and shape:
+        _fill_with_sum(values, arrays, [_rows(first.dims, delta.ids, ids) for delta in summands])
+    else:
+        values.fill(0)
+        for delta, array in zip(summands, arrays, strict=True):
+            places = [
+                np.searchsorted(ids[dim], delta.ids[dim]) if dim in ids else np.arange(size)
+                for dim, size in zip(first.dims, shape, strict=False)
+            ]
+            values[np.ix_(*places)] += array
+    return Part(values, first.dims, first.kind)
+
+
+def _aligned_shape(name: str, delta: Delta, ids: Arrays) -> tuple[int, ...]:
+    """Return the shape that an array of a delta has over all ids."""
+    part = delta.parts[name]
     shape = list(part.values.shape)
     for axis, dim in enumerate(part.dims):
-        if dim in ids and dim not in own_ids:
+        if dim in ids and dim not in delta.ids:
             raise ValueError(
                 f"{name!r} has all of the dim {dim!r}, another delta has it by ids; name the ids in both or in none"
             )
-        complete = dim not in ids or own_ids[dim].size == ids[dim].size
-        indices.append(slice(None) if complete else np.searchsorted(ids[dim], own_ids[dim]))
-        shape[axis] = shape[axis] if complete else ids[dim].size
-    aligned = sum(isinstance(index, np.ndarray) for index in indices)
-    if aligned > 1:
-        sizes = zip(indices, part.values.shape, strict=False)
-        indices = list(np.ix_(*(np.arange(n) if isinstance(index, slice) else index for index, n in sizes)))
-    if total_so_far is None:
-        if not aligned:
-            return part
-        total_so_far = Part(buffers.zeros(tuple(shape), part.values.dtype), part.dims, part.kind)
-        allocated.add(name)
-    elif (total_so_far.dims, total_so_far.kind, list(total_so_far.values.shape)) != (part.dims, part.kind, shape):
-        raise ValueError(
-            f"{name!r} cannot be added: {total_so_far.kind} {total_so_far.dims} of shape {total_so_far.values.shape}, "
-            f"{part.kind} {part.dims} of shape {tuple(shape)}"
-        )
-    if name not in allocated:
-        allocated.add(name)
-        values = buffers.empty(tuple(shape), total_so_far.values.dtype)
-        if not aligned:
-            np.add(total_so_far.values, part.values, out=values, casting="same_kind")
-            return Part(values, part.dims, part.kind)
-        values[...] = total_so_far.values
-        total_so_far = Part(values, part.dims, part.kind)
-    if aligned and isinstance(indices[0], np.ndarray):
-        _add_rows(total_so_far.values, indices[0], indices[1:], part.values)
-    else:
-        total_so_far.values[tuple(indices)] += part.values
-    return total_so_far
+        shape[axis] = ids[dim].size if dim in ids else shape[axis]
+    return tuple(shape)
 
 
-def _add_rows(values: Array, index: Array, others: list[slice | Array], more: Array) -> None:
-    """Add numbers in place, some rows at a time, as NumPy makes a copy of the rows that an index names."""
-    rows = max(ADDED_BYTES * len(more) // max(more.nbytes, 1), 1)
-    for first in range(0, len(more), rows):
-        chunk: tuple[slice | Array, ...] = (index[first : first + rows], *others)
-        values[chunk] += more[first : first + rows]
+def _rows(dims: tuple[str, ...], own_ids: Arrays, ids: Arrays) -> npt.NDArray[np.int64] | None:
+    """Return the row of an array for each id of its first dim, -1 for none; None where it has all of them."""
+    if not dims or dims[0] not in ids or own_ids[dims[0]].size == ids[dims[0]].size:
+        return None
+    own, every = own_ids[dims[0]], ids[dims[0]]
+    rows = np.full(every.size, -1, dtype=np.int64)
+    rows[np.searchsorted(every, own)] = np.arange(own.size)
+    return rows
+
+
+def _fill_with_sum(values: Array, arrays: Sequence[Array], rows: Sequence[npt.NDArray[np.int64] | None]) -> None:
+    """Fill `values` with the sum of arrays, some rows at a time: these stay in the cache until all are added."""
+    size = max(ADDED_BYTES * len(values) // max(values.nbytes, 1), 1)
+    room = {array.dtype: np.empty((min(size, len(values)), *array.shape[1:]), array.dtype) for array in arrays}
+    for low in range(0, len(values), size):
+        chunk = values[low : low + size]
+        for number, (array, row) in enumerate(zip(arrays, rows, strict=True)):
+            own = array[low : low + size] if row is None else _taken(array, row[low : low + size], room[array.dtype])
+            if number:
+                np.add(chunk, own, out=chunk, casting="same_kind")
+            else:
+                chunk[...] = own
+
+
+def _taken(array: Array, rows: npt.NDArray[np.int64], room: Array) -> Array:
+    """Return rows of an array by number, zeros for -1: adding these takes less time than adding to rows by number."""
+    taken = room[: rows.size]
+    if not len(array):
+        taken.fill(0)
+        return taken
+    array.take(rows, axis=0, out=taken, mode="clip")
+    taken[rows < 0] = 0
+    return taken
 
 
 def _packed(values: Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16], Array] | None:

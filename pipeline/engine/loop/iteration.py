@@ -250,7 +250,7 @@ def _submit_sweeps(
     """
     bounds = problem.block_bounds
     parts: list[BlockPart] = [None] if len(bounds) == 2 else [(*ends, not ends[0]) for ends in pairwise(bounds)]
-    sums = [_Sums(executor) for _ in parts]
+    sums = [_Sums(executor, problem.waiting_deltas) for _ in parts]
     few = len(problem.shards) <= PARTITION.unsummed_shards
     swept: list[Future[tasks.Swept]] = []
     unsummed: list[Future[tasks.Swept]] = []
@@ -303,31 +303,33 @@ def _submit_sweep(
 class _Sums:
     """Sums of deltas in a fixed order, submitted as the deltas come, so that few deltas wait at a time.
 
-    Groups of neighbours are added one after another, the groups two by two, and so on up. Where a group goes on at
-    another home, its sum so far comes there last of all, and one task adds all deltas of that home to it.
+    Groups of neighbours are added one after another, the groups two by two, and so on up. A task adds as many deltas of
+    a group as may wait. Where a group goes on at another home, its sum so far comes there last of all, and one task
+    adds all deltas of that home to it.
     """
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor, self._count = executor, 0
+    def __init__(self, executor: Executor, most: int) -> None:
+        self._executor, self._most, self._count = executor, most, 0
         self._group: Summand | None = None
         self._home = 0  # of the group's sum
-        self._waiting: list[Summand] = []  # deltas of another home, of which each has the same
+        self._came = False  # whether the sum is from another home
+        self._waiting: list[Summand] = []  # deltas of that home
         self._tree: list[tuple[int, Summand]] = []  # (height, sum) from left to right
 
     def add(self, delta: Summand, home: int) -> None:
         """Add the next shard's delta at its home; a sum moves once from one home to the next."""
         self._count += 1
         if self._group is None:
-            self._group, self._home = delta, home
+            self._group, self._home, self._came = delta, home, False
         elif home != self._home:
             self._add_waiting()
             # A worker fetches what a task needs once all of it is there: alone, the sum comes while this home sweeps.
             self._group = self._executor.submit(tasks.received, self._group, home=home)
-            self._waiting, self._home = [delta], home
-        elif self._waiting:
-            self._waiting.append(delta)
+            self._waiting, self._home, self._came = [delta], home, True
         else:
-            self._group = self._sum([self._group, delta], home)
+            self._waiting.append(delta)
+        if len(self._waiting) >= self._most and not self._came:
+            self._add_waiting()
         if self._count % PARTITION.group_shards:
             return
         self._add_waiting()

@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds
+from collapsium.pipeline.engine.partition import PARTITION, block_bounds, waiting_deltas
 from collapsium.pipeline.engine.resources.costs import COSTS
 from collapsium.pipeline.engine.resources.place import Place, free_bytes, local_place
 from collapsium.pipeline.engine.resources.plan import Plan
@@ -230,8 +230,8 @@ class _Sizes:
         # The share of the blocks that one process holds at most.
         block_share = -(-blocks // processes) / blocks
         # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
-        groups = max(shards_each / PARTITION.group_shards, 1)
-        deltas = min(shards_each, 1 + tasks + 1 + math.ceil(math.log2(groups)))
+        groups, waiting = max(shards_each / PARTITION.group_shards, 1), waiting_deltas(self.vocabulary, footprint)
+        deltas = min(shards_each, waiting + tasks + 1 + math.ceil(math.log2(groups)))
         changes = members * deltas * footprint.delta * words
         reading = COSTS.read_pair if self.manifest.vectors is None else COSTS.read_value
         sweeping = tasks * self._swept(largest, on_disk=on_disk)

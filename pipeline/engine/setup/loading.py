@@ -12,7 +12,7 @@ import numpy.typing as npt
 from collapsium.pipeline.engine.growth import Growth
 from collapsium.pipeline.engine.leakage.token_counts import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
-from collapsium.pipeline.engine.partition import block_bounds
+from collapsium.pipeline.engine.partition import block_bounds, waiting_deltas
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.engine.setup.inputs import labels_of
@@ -174,6 +174,7 @@ class LoadedCorpus:
             warm=warm,
             tokens=summary.tokens,
             growth=growth,
+            waiting_deltas=waiting_deltas(self._summary.words, self._footprint),
         )
         return problem, global_state
 
