@@ -11,7 +11,7 @@ import math
 from collapsium.workers.kernels.argument_types import Array
 from collapsium.workers.kernels.jit import helper
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
-from collapsium.workers.kernels.special import digamma, tetragamma, trigamma
+from collapsium.workers.kernels.special import digamma, digamma_and_tetragamma, tetragamma, trigamma
 
 LARGEST = 1.0 - 1e-7  # a responsibility of exactly 1 would make log(1 - q) infinite
 SINGLE = 1e-9  # E+ - 1 below which a positive count is as good as always 1
@@ -27,12 +27,15 @@ def positive(mean: float, variance: float, absent: float, present: float) -> tup
 
 
 @helper
-def expected_tables(prior: float, present: float, mean: float, variance: float) -> float:
-    """Return E[s] = g P+ ( psi(g + E+) - psi(g) + V+ psi''(g + E+) / 2 ); a count that is always 1 has one table."""
+def expected_tables(prior: float, below: float, present: float, mean: float, variance: float) -> float:
+    """Return E[s] = g P+ ( psi(g + E+) - psi(g) + V+ psi''(g + E+) / 2 ); a count that is always 1 has one table.
+
+    `below` is psi(g), which callers compute once for all documents.
+    """
     if mean - 1.0 < SINGLE:
         return present
-    value = digamma(prior + mean) - digamma(prior) + 0.5 * variance * tetragamma(prior + mean)
-    return prior * present * value
+    above, curvature = digamma_and_tetragamma(prior + mean)
+    return prior * present * (above - below + 0.5 * variance * curvature)
 
 
 @helper

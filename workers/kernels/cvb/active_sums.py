@@ -5,20 +5,48 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Vector,
     Float64Vector,
     OutFloat64Matrix,
     OutFloat64Vector,
 )
-from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, UNIT, ZERO, steps_at
 from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
-from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace, Priors, TopicCounts
+from collapsium.workers.kernels.jit import borrower, kernel
+from collapsium.workers.kernels.lane_size import LANES
+from collapsium.workers.kernels.lanes import Lanes, load, spread_evenly, store
 from collapsium.workers.kernels.moments import LARGEST, absence, expected_tables, positive
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.special import digamma
+
+
+class _DocumentSums(NamedTuple):
+    """Sums over the pairs of a document by its active topics, filled up to a multiple of eight.
+
+    Attributes
+    ----------
+    units : numpy.ndarray of float32
+        Value of a step of a responsibility: 2^-15, and 0 beyond the list.
+    present : numpy.ndarray of float32
+        P(n_dk > 0).
+    variance, mean : numpy.ndarray of float32
+        V[n_dk] and E[n_dk].
+    room : numpy.ndarray of float32, shape (8,)
+        For eight numbers.
+    """
+
+    units: Array
+    present: Array
+    variance: Array
+    mean: Array
+    room: Array
 
 
 @kernel
@@ -48,45 +76,75 @@ def active_tables(
         Increased, in the last place, by the sum over documents of E[n_d,rest] / a_rest, and decreased for each topic by
         those of documents where it is active: together, and times a_k, its background tokens.
     """
-    offsets, counts, active_offsets, active_topics = pairs.offsets, pairs.counts, active.offsets, active.topics
-    starts, responsibilities, active_counts, background = (
-        state.starts,
-        state.responsibilities,
-        state.counts,
-        state.background,
-    )
-    topics = prior.size
-    absent, variance, held, all_prior = np.empty(topics), np.empty(topics), np.empty(topics), prior.sum()
+    offsets, active_offsets, active_topics = pairs.offsets, active.offsets, active.topics
+    topics, all_prior, below = prior.size, prior.sum(), np.empty(prior.size)
+    for k in range(topics):
+        below[k] = digamma(prior[k])
+    room, steps = (topics + LANES - 1) // LANES * LANES, np.zeros(LANES, np.uint16)
+    by_topic = np.zeros((4, room), np.float32)
+    sums = _DocumentSums(by_topic[0], by_topic[1], by_topic[2], by_topic[3], np.zeros(LANES, np.float32))
+    work = DocumentWorkspace(np.zeros(0, np.int32), sums.units, steps, ONE, True)
+    at_end = DocumentWorkspace(work.places, sums.units, steps, ONE, False)
     for document in range(offsets.size - 1):
-        begin, at = active_offsets[document], starts[document]
+        begin = active_offsets[document]
         size = active_offsets[document + 1] - begin
         left = all_prior
-        absent[:size] = 1.0
-        variance[:size] = 0.0
-        held[:size] = 0.0
-        for pair in range(offsets[document], offsets[document + 1]):
-            weight = token_weight(pairs.weights, pair)
-            single = counts[pair] == 1 and weight == 1.0
-            for j in range(size):
-                q = min(float(responsibilities[at + j]) / UNIT, LARGEST)
-                absent[j] *= 1.0 - q if single else absence(1.0 - q, counts[pair], weight)
-                variance[j] += counts[pair] * weight * q * (1.0 - q)
-                held[j] += counts[pair] * weight * q
-            at += size
+        for j in range((size + LANES - 1) // LANES * LANES):
+            sums.units[j] = STEP if j < size else ZERO
+            sums.present[j] = sums.variance[j] = sums.mean[j] = ZERO
+        if state.starts[document + 1] + LANES <= state.responsibilities.size:
+            _sum_pairs(document, size, pairs, state, work, sums)
+        else:
+            _sum_pairs(document, size, pairs, state, at_end, sums)
         for j in range(size):
-            k, mean = active_topics[begin + j], float(active_counts[begin + j])
+            k, mean = active_topics[begin + j], float(state.counts[begin + j])
             left -= prior[k]
-            if mean - held[j] > MIN_PSEUDO_COUNT:
-                # Pseudo-counts of a start are certain: the topic is in the document.
-                absent[j] = 0.0
-            present, mean, spread = positive(mean, variance[j], absent[j], 1.0 - absent[j])
+            # Pseudo-counts of a start are certain: the topic is in the document.
+            chance = 1.0 if mean - sums.mean[j] > MIN_PSEUDO_COUNT else float(sums.present[j])
+            present, mean, spread = positive(mean, float(sums.variance[j]), 1.0 - chance, chance)
             if present > 0.0:
-                tables[k] += expected_tables(prior[k], present, mean, spread)
+                tables[k] += expected_tables(prior[k], below[k], present, mean, spread)
         if size < topics and left > MIN_INACTIVE_PRIOR * all_prior:
-            more = background[document] / left
+            more = state.background[document] / left
             growth[topics] += more
             for j in range(size):
                 growth[active_topics[begin + j]] -= more
+
+
+@borrower
+def _sum_pairs(
+    document: int, size: int, pairs: DocumentPairs, state: ActiveState, work: DocumentWorkspace, sums: _DocumentSums
+) -> None:
+    """Sum up the pairs of a document by its active topics, eight at a time."""
+    at, one = state.starts[document], spread_evenly(ONE)
+    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+        count, weight = pairs.counts[pair], token_weight(pairs.weights, pair)
+        tokens, single = spread_evenly(np.float32(count * weight)), count == 1 and weight == 1.0
+        for j in range(0, size, LANES):
+            q = steps_at(state.responsibilities, at + j, size - j, work) * load(sums.units, j)
+            hit = q if single else one - _absence(one - q, count, weight, sums.room)
+            present, q_tokens = load(sums.present, j), tokens * q
+            store(sums.present, j, present + hit * (one - present))
+            store(sums.variance, j, load(sums.variance, j) + q_tokens * (one - q))
+            store(sums.mean, j, load(sums.mean, j) + q_tokens)
+        at += size
+
+
+@borrower
+def _absence(absent: Lanes, count: int, weight: float, room: Array) -> Lanes:
+    """Return the probabilities that no token of a pair has a topic; see `moments.absence`."""
+    result = spread_evenly(ONE)
+    if weight == 1.0:
+        while count > 0:
+            if count & 1:
+                result = result * absent
+            count >>= 1
+            absent = absent * absent
+        return result
+    store(room, 0, absent)
+    for lane in range(LANES):
+        room[lane] = absence(max(float(room[lane]), 1.0 - LARGEST), count, weight)
+    return load(room, 0)
 
 
 @kernel

@@ -29,6 +29,7 @@ from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Pr
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.special import digamma
 
 MIN_PRIOR = np.float32(1e-12)  # products and squares of two are still numbers in float32
 MAX_EXPONENT = np.float32(60.0)  # of the second order: beyond it a topic is certain or out of the question
@@ -256,7 +257,7 @@ def _add_tables(
     for k in range(prior.size):
         present, mean_positive, variance_positive = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])
         if present > 0.0:
-            tables[k] += expected_tables(prior[k], present, mean_positive, variance_positive)
+            tables[k] += expected_tables(prior[k], digamma(prior[k]), present, mean_positive, variance_positive)
             if bound:
                 sums[0] += expected_log_rising(prior[k], present, mean_positive, variance_positive)
 

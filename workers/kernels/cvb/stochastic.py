@@ -11,6 +11,7 @@ from collapsium.workers.kernels.cvb.records import Priors
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import LARGEST, absence, expected_tables, positive
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.special import digamma
 
 MIN_TOTAL = np.float32(1e-30)
 
@@ -238,4 +239,4 @@ def _document_tables(document: _Document, moments: _Moments, prior: Array, table
     for k in range(own.size):
         present, tokens, spread = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])
         if present > 0.0:
-            tables[k] += expected_tables(prior[k], present, tokens, spread)
+            tables[k] += expected_tables(prior[k], digamma(prior[k]), present, tokens, spread)

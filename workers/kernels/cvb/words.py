@@ -25,6 +25,7 @@ from collapsium.workers.kernels.moments import (
     positive,
 )
 from collapsium.workers.kernels.records import token_weight
+from collapsium.workers.kernels.special import digamma
 
 MIN_ABSENT = 1e-300  # smallest probability of absence of a shard: below, a count is positive for certain
 
@@ -115,12 +116,12 @@ def word_tables(words: WordMoments, prior: Float64Vector, tables: OutFloat64Vect
     """
     word_topic, variance, log_absent = words.mean, words.variance, words.log_absent
     for word in range(word_topic.shape[0]):
-        tables[word] = 0.0
+        tables[word], below = 0.0, digamma(prior[word])
         for k in range(word_topic.shape[1]):
             absent, present = math.exp(log_absent[word, k]), -math.expm1(log_absent[word, k])
             present, mean, spread = positive(word_topic[word, k], variance[word, k], absent, present)
             if present > 0.0:
-                tables[word] += expected_tables(prior[word], present, mean, spread)
+                tables[word] += expected_tables(prior[word], below, present, mean, spread)
                 bound[0] += expected_log_rising(prior[word], present, mean, spread)
 
 
