@@ -110,14 +110,16 @@ def warm_up(place, setting, families):
     """
     if not families:
         return
-    corpus = place / "tiny"
-    sizes = ["--topics=4", "--documents=40", "--words=50", "--tokens=20"]
-    command("simulate", corpus, "--family", "lda", *sizes)
-    train, heldout = place / "tiny-train", place / "tiny-test"
-    command("split", corpus, train, heldout)
-    limits = ["--iterations=24", "--heldout", heldout, f"--workers={setting.workers}", "--quiet"]
-    for family, topics in itertools.product(families, (4, 200)):
-        command("fit", train, place / f"tiny-{family}-{topics}", "--family", family, f"--topics={topics}", *limits)
+    # Fits of long documents begin from clusters of words, those of short ones from clusters of documents.
+    for kind, tokens in (("short", 20), ("long", 400)):
+        corpus, train, heldout = (place / f"tiny-{kind}{part}" for part in ("", "-train", "-test"))
+        sizes = ["--topics=4", "--documents=40", "--words=400", f"--tokens={tokens}"]
+        command("simulate", corpus, "--family", "lda", *sizes)
+        command("split", corpus, train, heldout)
+        limits = ["--iterations=24", "--heldout", heldout, f"--workers={setting.workers}", "--quiet"]
+        for family, topics in itertools.product(families, (4, 200)):
+            run = place / f"tiny-{kind}-{family}-{topics}"
+            command("fit", train, run, "--family", family, f"--topics={topics}", *limits)
 
 
 def run(arguments):
