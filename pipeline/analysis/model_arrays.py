@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from collapsium.pipeline.analysis.scoring.predictive import load_blocks
 from collapsium.pipeline.analysis.topics import topics
-from collapsium.pipeline.corpora.ingest import READING
 from collapsium.pipeline.corpora.new_texts import documents_for
+from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.corpora.recorded_reading import reading_of_model
 from collapsium.pipeline.corpora.texts_in_memory import (
     column_names,

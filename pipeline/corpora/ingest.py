@@ -49,9 +49,6 @@ from collapsium.storage.units import Counting, parse_size, silent
 from collapsium.workers.ingest.normal_forms import library_of
 
 SEVERAL, SIZE = ("labels", "covariates", "stop_words"), "max_decompressed"
-READ = ("stop_list", "normalised_by", "optional")
-"""Fields of `ReadOptions` that follow from other options."""
-READING = tuple(one.name for one in fields_of(ReadOptions) if one.name not in READ)
 
 
 def reading_options(arguments: Mapping[str, Any]) -> ReadOptions:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from collapsium.pipeline.options import Location, Locations, Names, Options, Value
+from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
 
 
@@ -18,6 +20,11 @@ def _size(value: object, info: ValidationInfo) -> object:
 def _words(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else tuple(value) if isinstance(value, list) else value
 
+
+READ = ("stop_list", "normalised_by", "optional")
+"""Fields of `ReadOptions` that follow from other options."""
+READING = tuple(one.name for one in fields(ReadOptions) if one.name not in READ)
+"""Options of reading that may be named."""
 
 Format = Literal["csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"]
 """The names of `FORMATS`."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from collapsium.pipeline.corpora.ingest import READING
+from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.options import names_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder

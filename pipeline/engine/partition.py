@@ -16,8 +16,10 @@ class Partition:
     """Bytes of a block's rows, of those that sweeps see."""
     group_shards: int = 8
     """Shards whose deltas are added one after another; the groups' sums are added over a tree."""
+    most_waiting: int = 3
+    """Deltas of a group that one task adds to its sum, at most: the sum is read and written once for all of them."""
     waiting_bytes: int = 64_000_000
-    """Bytes of the deltas of a group that wait to be added in one task, which reads and writes the sum once for all."""
+    """Bytes of their rows of words, at most, unless one alone has more."""
     unsummed_shards: int = 2
     """Up to so many shards, deltas are folded in without sums before."""
 
@@ -59,4 +61,4 @@ def waiting_deltas(words: int, footprint: Footprint) -> int:
     int
         Number of deltas; it changes no order of additions.
     """
-    return min(max(int(PARTITION.waiting_bytes // max(words * footprint.delta, 1)), 1), PARTITION.group_shards - 1)
+    return min(max(int(PARTITION.waiting_bytes // max(words * footprint.delta, 1)), 1), PARTITION.most_waiting)

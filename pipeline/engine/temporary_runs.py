@@ -7,15 +7,22 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.texts_in_memory import ID, fields_of, named_texts, table_of, write_texts
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.run import CORPUS, RECORD
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.corpora import ingest as ingesting
+else:
+    # Fits of corpora on disk need no readers of texts.
+    ingesting = LazyModule("collapsium.pipeline.corpora.ingest")
 
 PREFIX = "collapsium-"
 
@@ -66,7 +73,7 @@ class RunFolder:
             path = write_texts(table, temporary)
             try:
                 with named_texts(path):
-                    ingest(path, corpus, format="parquet", scheduler=self._scheduler, **options)
+                    ingesting.ingest(path, corpus, format="parquet", scheduler=self._scheduler, **options)
             except BaseException:
                 # Other files in the folder belong to another fit that began at the same time.
                 Folder(self.run).remove(known=())

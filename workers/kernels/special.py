@@ -48,7 +48,7 @@ def tetragamma(x: float) -> float:
 
 @helper
 def digamma_and_tetragamma(x: float) -> tuple[float, float]:
-    """Return both, which share the divisions that take most of the time."""
+    """Return digamma and tetragamma at x > 0, which share the divisions that take most of the time."""
     first, third = 0.0, 0.0
     while x < _ENOUGH:
         inverse = 1.0 / x

@@ -308,11 +308,11 @@ class _Sums:
     adds all deltas of that home to it.
     """
 
-    def __init__(self, executor: Executor, most: int) -> None:
-        self._executor, self._most, self._count = executor, most, 0
+    def __init__(self, executor: Executor, waiting: int = 1) -> None:
+        self._executor, self._most_waiting, self._count = executor, waiting, 0
         self._group: Summand | None = None
         self._home = 0  # of the group's sum
-        self._came = False  # whether the sum is from another home
+        self._from_elsewhere = False  # whether the sum is from another home
         self._waiting: list[Summand] = []  # deltas of that home
         self._tree: list[tuple[int, Summand]] = []  # (height, sum) from left to right
 
@@ -320,15 +320,15 @@ class _Sums:
         """Add the next shard's delta at its home; a sum moves once from one home to the next."""
         self._count += 1
         if self._group is None:
-            self._group, self._home, self._came = delta, home, False
+            self._group, self._home, self._from_elsewhere = delta, home, False
         elif home != self._home:
             self._add_waiting()
             # A worker fetches what a task needs once all of it is there: alone, the sum comes while this home sweeps.
             self._group = self._executor.submit(tasks.received, self._group, home=home)
-            self._waiting, self._home, self._came = [delta], home, True
+            self._waiting, self._home, self._from_elsewhere = [delta], home, True
         else:
             self._waiting.append(delta)
-        if len(self._waiting) >= self._most and not self._came:
+        if len(self._waiting) >= self._most_waiting and not self._from_elsewhere:
             self._add_waiting()
         if self._count % PARTITION.group_shards:
             return

@@ -229,9 +229,11 @@ class _Sizes:
         rows, shown = footprint.rows * self.vocabulary, footprint.shown * self.vocabulary
         # The share of the blocks that one process holds at most.
         block_share = -(-blocks // processes) / blocks
-        # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
-        groups, waiting = max(shards_each / PARTITION.group_shards, 1), waiting_deltas(self.vocabulary, footprint)
-        deltas = min(shards_each, waiting + tasks + 1 + math.ceil(math.log2(groups)))
+        # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before. All
+        # deltas of a process wait where the sum of their group comes from another.
+        groups, alone = max(shards_each / PARTITION.group_shards, 1), processes == 1
+        waiting = waiting_deltas(self.vocabulary, footprint) if alone else min(shards_each, PARTITION.group_shards - 1)
+        deltas = min(shards_each + 1, waiting + tasks + 1 + math.ceil(math.log2(groups)))
         changes = members * deltas * footprint.delta * words
         reading = COSTS.read_pair if self.manifest.vectors is None else COSTS.read_value
         sweeping = tasks * self._swept(largest, on_disk=on_disk)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,17 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.proportions import DocumentProportions
-from collapsium.storage.readers.proportions_file import ProportionsFile, digest_of_file, read_proportions
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+
+if TYPE_CHECKING:
+    from collapsium.storage.readers import proportions_file
+    from collapsium.storage.readers.proportions_file import ProportionsFile
+else:
+    # Only a start from a file reads one.
+    proportions_file = LazyModule("collapsium.storage.readers.proportions_file")
 
 ENDING = ".parquet"
 MIN_CLUSTERED = 2
@@ -118,7 +126,7 @@ class StartSource:
                 f"{start!r}{suggestion(start, names)}",
                 "start",
             )
-        return cls(FILE_START, _address(start), digest_of_file(start), strength)
+        return cls(FILE_START, _address(start), proportions_file.digest_of_file(start), strength)
 
     @classmethod
     def of_fit(cls, start: str | None, strength: float, fit: FitInputs) -> StartSource | None:
@@ -348,14 +356,14 @@ def start_of_file(source: StartSource, corpus: Corpus, config: FamilyOptions) ->
         It is no file of proportions, or has none of these documents.
     """
     try:
-        same = digest_of_file(source.url) == source.digest
+        same = proportions_file.digest_of_file(source.url) == source.digest
     except AbsentError as error:
         raise AbsentError(
             f"{error} (the run begins from it, and has no checkpoint yet); put it back, or start a new run"
         ) from None
     if not same:
         raise MismatchError(f"{source.url}: it is not the file that the run was to begin from; start a new run")
-    file = read_proportions(source.url)
+    file = proportions_file.read_proportions(source.url)
     file.require_documents(corpus.manifest.documents)
     proportions, unknown = _by_shard(file, corpus)
     start = begin_from(corpus, proportions, most_topics(config), source.strength, config.max_start_topics)

@@ -110,7 +110,7 @@ def warm_up(place, setting, families):
     """
     if not families:
         return
-    # Fits of long documents begin from clusters of words, those of short ones from clusters of documents.
+    # With few topics, fits of long documents begin from clusters of words, those of short ones from clusters of documents.
     for kind, tokens in (("short", 20), ("long", 400)):
         corpus, train, heldout = (place / f"tiny-{kind}{part}" for part in ("", "-train", "-test"))
         sizes = ["--topics=4", "--documents=40", "--words=400", f"--tokens={tokens}"]

@@ -74,6 +74,10 @@ def test_addition__refuses_what_does_not_fit():
         Delta({"x": fresh(np.zeros(2), "topic")}) + Delta({"x": fresh(np.zeros(3), "topic")})
     with pytest.raises(ValueError, match="cannot be added"):
         Delta({"x": fresh(0.0)}) + Delta({"x": change(0.0)})
+    with pytest.raises(ValueError, match=r"has 1 of the dim 'word', which has 2 ids"):
+        total([Delta({"x": fresh(np.zeros(1), "word")}, {"word": np.array([1, 2])})] * 2)
+    with pytest.raises(TypeError, match="same_kind"):
+        Delta({"x": fresh(1)}) + Delta({"x": fresh(0.5)})
     with pytest.raises(ValueError, match="has all of the dim"):
         Delta({"x": fresh(np.zeros(2), "word")}) + Delta({"x": fresh(np.zeros(1), "word")}, {"word": np.array([1])})
 
@@ -98,6 +102,21 @@ def test_addition__aligns_rows_and_columns_that_only_one_side_has():
         np.testing.assert_array_equal(both.ids["word"], [0, 1, 4])
         np.testing.assert_array_equal(both.ids["topic"], [0, 1, 2])
     np.testing.assert_array_equal(one["n"], [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 1000])
+def test_total__is_the_same_however_many_rows_are_added_at_a_time(monkeypatch, rows):
+    """Of arrays with all words and with some, side by side in memory or not, and with none at all."""
+    monkeypatch.setattr(delta_, "ADDED_BYTES", rows * 3 * 4)
+    numbers, words = np.random.default_rng(rows), np.arange(20)
+    expected, summands = np.zeros((20, 3), np.float32), []
+    for own in (words[::3], words, words[:0], words[5:9], words):
+        values = np.asfortranarray(numbers.integers(-9, 9, (own.size, 3)).astype(np.float32))
+        summands.append(Delta({"n": change(values, "word", "topic")}, {"word": own}))
+        expected[own] += values
+    np.testing.assert_array_equal(total(summands)["n"], expected)
+    np.testing.assert_array_equal(total(reversed(summands))["n"], expected)
+    assert not total([summands[2], summands[2]])["n"].size
 
 
 # Two sweeps, one after the other -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Do
 from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import Lanes, load, spread_evenly, store
-from collapsium.workers.kernels.moments import LARGEST, absence, expected_tables, positive
+from collapsium.workers.kernels.moments import LARGEST, expected_tables, positive
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 from collapsium.workers.kernels.special import digamma
 
@@ -35,18 +36,18 @@ class _DocumentSums(NamedTuple):
     units : numpy.ndarray of float32
         Value of a step of a responsibility: 2^-15, and 0 beyond the list.
     present : numpy.ndarray of float32
-        P(n_dk > 0).
+        P(n_dk > 0). In a document of more than 100,000 pairs, rounding may cost it 1e-4.
     variance, mean : numpy.ndarray of float32
         V[n_dk] and E[n_dk].
-    room : numpy.ndarray of float32, shape (8,)
-        For eight numbers.
+    eight : numpy.ndarray of float32, shape (8,)
+        For numbers of eight topics.
     """
 
     units: Array
     present: Array
     variance: Array
     mean: Array
-    room: Array
+    eight: Array
 
 
 @kernel
@@ -80,8 +81,8 @@ def active_tables(
     topics, all_prior, below = prior.size, prior.sum(), np.empty(prior.size)
     for k in range(topics):
         below[k] = digamma(prior[k])
-    room, steps = (topics + LANES - 1) // LANES * LANES, np.zeros(LANES, np.uint16)
-    by_topic = np.zeros((4, room), np.float32)
+    padded, steps = (topics + LANES - 1) // LANES * LANES, np.zeros(LANES, np.uint16)
+    by_topic = np.zeros((4, padded), np.float32)
     sums = _DocumentSums(by_topic[0], by_topic[1], by_topic[2], by_topic[3], np.zeros(LANES, np.float32))
     work = DocumentWorkspace(np.zeros(0, np.int32), sums.units, steps, ONE, True)
     at_end = DocumentWorkspace(work.places, sums.units, steps, ONE, False)
@@ -122,7 +123,7 @@ def _sum_pairs(
         tokens, single = spread_evenly(np.float32(count * weight)), count == 1 and weight == 1.0
         for j in range(0, size, LANES):
             q = steps_at(state.responsibilities, at + j, size - j, work) * load(sums.units, j)
-            hit = q if single else one - _absence(one - q, count, weight, sums.room)
+            hit = q if single else _presence(q, count, weight, sums.eight)
             present, q_tokens = load(sums.present, j), tokens * q
             store(sums.present, j, present + hit * (one - present))
             store(sums.variance, j, load(sums.variance, j) + q_tokens * (one - q))
@@ -131,20 +132,21 @@ def _sum_pairs(
 
 
 @borrower
-def _absence(absent: Lanes, count: int, weight: float, room: Array) -> Lanes:
-    """Return the probabilities that no token of a pair has a topic; see `moments.absence`."""
-    result = spread_evenly(ONE)
+def _presence(q: Lanes, count: int, weight: float, eight: Array) -> Lanes:
+    """Return the probabilities that some token of a pair has a topic: 1 less `moments.absence`."""
+    one = spread_evenly(ONE)
     if weight == 1.0:
+        absent, base = one, one - q
         while count > 0:
             if count & 1:
-                result = result * absent
+                absent = absent * base
             count >>= 1
-            absent = absent * absent
-        return result
-    store(room, 0, absent)
+            base = base * base
+        return one - absent
+    store(eight, 0, q)
     for lane in range(LANES):
-        room[lane] = absence(max(float(room[lane]), 1.0 - LARGEST), count, weight)
-    return load(room, 0)
+        eight[lane] = -math.expm1(weight * count * math.log1p(-min(float(eight[lane]), LARGEST)))
+    return load(eight, 0)
 
 
 @kernel

@@ -73,9 +73,9 @@ class Folding:
         return functools.reduce(lambda left, right: (left, right), deltas)
 
 
-@given(st.lists(st.integers(0, 3), max_size=80), st.integers(0, 2))
-def test_sums__are_the_same_wherever_shards_have_their_homes(homes, looks):
-    sums, executor = _Sums(folding := Folding()), Folding()
+@given(st.lists(st.integers(0, 3), max_size=80), st.integers(0, 2), st.integers(1, PARTITION.group_shards))
+def test_sums__are_the_same_wherever_shards_have_their_homes_and_however_many_wait(homes, looks, waiting):
+    sums, executor = _Sums(folding := Folding(), waiting), Folding()
     alone = _Sums(executor)
     for number, home in enumerate(homes):
         sums.add(number, home)
@@ -91,6 +91,15 @@ def test_sums__that_go_on_at_another_home_are_added_there_in_one_task():
     for number, home in enumerate([0, 0, 0, 0, 1, 1, 1, 1]):
         sums.add(number, home)
     assert folding.homes == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(("waiting", "tasks_each"), [(1, 7), (2, 4), (3, 3), (7, 1)])
+def test_sums__of_deltas_that_wait_are_added_in_one_task(waiting, tasks_each):
+    sums = _Sums(folding := Folding(), waiting)
+    for number in range(PARTITION.group_shards):
+        sums.add(number, 0)
+    assert len(folding.homes) == tasks_each
+    assert [leaf for tree in sums.remaining for leaf in leaves(tree)] == list(range(PARTITION.group_shards))
 
 
 @given(st.integers(1, 60), st.integers(0, 200))

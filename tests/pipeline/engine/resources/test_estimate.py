@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds
+from collapsium.pipeline.engine.partition import PARTITION, block_bounds, waiting_deltas
 from collapsium.pipeline.engine.resources import estimate as planning
 from collapsium.pipeline.engine.resources.costs import COSTS, Costs
 from collapsium.pipeline.engine.resources.estimate import estimate, plan
@@ -56,6 +56,13 @@ def test_block_bounds__cover_the_vocabulary_once_in_blocks_of_bounded_size(words
     assert (sizes.max() - 1) * shown <= PARTITION.block_bytes
     # No more blocks than that takes.
     assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > PARTITION.block_bytes * (1 - 1e-9)
+
+
+@given(st.integers(1, 10**6), st.floats(1, 1e5))
+def test_waiting_deltas__take_bounded_memory(words, delta):
+    found = waiting_deltas(words, footprint(delta))
+    assert 1 <= found <= PARTITION.most_waiting
+    assert found == 1 or found * words * delta <= PARTITION.waiting_bytes
 
 
 def test_block_bounds__leave_a_small_vocabulary_whole():

@@ -108,7 +108,7 @@ def cells(shard, q, a):
         for k in range(q.shape[1]):
             moments = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])
             found["present"][document, k] = moments[0]
-            found["s"][document, k] = expected_tables(a[k], *moments)
+            found["s"][document, k] = expected_tables(a[k], digamma(a[k]), *moments)
             found["rising"][document, k] = expected_log_rising(a[k], *moments)
     return found
 
