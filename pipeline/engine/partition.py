@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from collapsium.pipeline.families.footprint import Footprint
 
@@ -62,3 +63,22 @@ def waiting_deltas(words: int, footprint: Footprint) -> int:
         Number of deltas; it changes no order of additions.
     """
     return min(max(int(PARTITION.waiting_bytes // max(words * footprint.delta, 1)), 1), PARTITION.most_waiting)
+
+
+def most_from_elsewhere(shards: int, homes: int) -> int:
+    """Return the most deltas of a home that wait for the sum of their group, which comes from the home before.
+
+    Parameters
+    ----------
+    shards, homes : int
+        Numbers of shards and of homes.
+
+    Returns
+    -------
+    int
+        Number of deltas.
+    """
+    # Home h begins with shard ceil(h shards / homes); see `Problem.home`.
+    firsts = [-(-home * shards // homes) for home in range(1, homes + 1)]
+    waiting = (min(-first % PARTITION.group_shards, after - first) for first, after in pairwise(firsts))
+    return max(waiting, default=0)

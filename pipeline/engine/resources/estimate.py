@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds, waiting_deltas
+from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
 from collapsium.pipeline.engine.resources.costs import COSTS
 from collapsium.pipeline.engine.resources.place import Place, free_bytes, local_place
 from collapsium.pipeline.engine.resources.plan import Plan
@@ -229,10 +229,9 @@ class _Sizes:
         rows, shown = footprint.rows * self.vocabulary, footprint.shown * self.vocabulary
         # The share of the blocks that one process holds at most.
         block_share = -(-blocks // processes) / blocks
-        # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before. All
-        # deltas of a process wait where the sum of their group comes from another.
-        groups, alone = max(shards_each / PARTITION.group_shards, 1), processes == 1
-        waiting = waiting_deltas(self.vocabulary, footprint) if alone else min(shards_each, PARTITION.group_shards - 1)
+        # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
+        groups, alone = max(shards_each / PARTITION.group_shards, 1), waiting_deltas(self.vocabulary, footprint)
+        waiting = max(alone, most_from_elsewhere(len(self.manifest.shards), processes))
         deltas = min(shards_each + 1, waiting + tasks + 1 + math.ceil(math.log2(groups)))
         changes = members * deltas * footprint.delta * words
         reading = COSTS.read_pair if self.manifest.vectors is None else COSTS.read_value

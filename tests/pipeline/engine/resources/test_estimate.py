@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds, waiting_deltas
+from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
 from collapsium.pipeline.engine.resources import estimate as planning
 from collapsium.pipeline.engine.resources.costs import COSTS, Costs
 from collapsium.pipeline.engine.resources.estimate import estimate, plan
@@ -63,6 +63,16 @@ def test_waiting_deltas__take_bounded_memory(words, delta):
     found = waiting_deltas(words, footprint(delta))
     assert 1 <= found <= PARTITION.most_waiting
     assert found == 1 or found * words * delta <= PARTITION.waiting_bytes
+
+
+@given(st.integers(1, 100), st.integers(1, 9))
+def test_deltas_from_elsewhere__are_those_of_a_group_that_began_at_another_home(shards, homes):
+    home_of, group = [number * homes // shards for number in range(shards)], PARTITION.group_shards
+    waiting = [
+        sum(home_of[number // group * group] != home_of[number] == home for number in range(shards))
+        for home in range(homes)
+    ]
+    assert most_from_elsewhere(shards, homes) == max(waiting)
 
 
 def test_block_bounds__leave_a_small_vocabulary_whole():
