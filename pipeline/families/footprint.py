@@ -25,6 +25,8 @@ class Footprint:
         A pair of the first local state, where those that follow are of another size.
     carried : float
         Responsibilities that a sweep carries over to newly selected topics, besides all this.
+    selected : float
+        A word of a shard while topics are selected for local states in memory, besides all this.
     proportions : float
         A document's proportions of all topics.
     """
@@ -38,6 +40,7 @@ class Footprint:
     chunk: float
     first_pair: float = 0.0
     carried: float = 0.0
+    selected: float = 0.0
     proportions: float = 0.0
 
 

@@ -276,7 +276,7 @@ class _Sizes:
             return footprint.swept * words + copied + footprint.chunk + COSTS.pair * largest
         # Where active topics are selected anew, responsibilities are carried over before they are swept.
         carried = min(footprint.carried, self.local / max(len(self.manifest.shards), 1))
-        return footprint.swept * words + copied + carried
+        return (footprint.swept + footprint.selected) * words + copied + carried
 
     def _copied(self) -> float:
         """Return the bytes of a shard's rows, unless these are those of the only block."""

@@ -338,6 +338,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         first_pair=2.0 * INITIAL.initial_topics if config.topics > SELECTION.max_complete else 0.0,
         # A chunk is cut by the topics before; those that are selected may be several times as many.
         carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL.initial_topics, 1.0),
+        selected=counts,
         proportions=proportions,
     )
 
