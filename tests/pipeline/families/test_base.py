@@ -257,8 +257,8 @@ def parts_of_nothing(name, config):
     # First local states of collapsed families are of another size where there are many topics.
     nothing = NOTHING.get(name, set()) | {"first_pair"}
     if name not in COLLAPSED:
-        return nothing | {"carried", "proportions"}
-    return nothing if config.active else nothing | {"carried"}
+        return nothing | {"carried", "selected", "proportions"}
+    return nothing if config.active else nothing | {"carried", "selected"}
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)
