@@ -313,7 +313,7 @@ class _Sums:
         self._group: Summand | None = None
         self._home = 0  # of the group's sum
         self._from_elsewhere = False  # whether the sum is from another home
-        self._waiting: list[Summand] = []  # deltas of that home
+        self._waiting: list[Summand] = []  # deltas at the home of the group's sum
         self._tree: list[tuple[int, Summand]] = []  # (height, sum) from left to right
 
     def add(self, delta: Summand, home: int) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
 from collapsium.pipeline.engine.resources import estimate as planning
 from collapsium.pipeline.engine.resources.costs import COSTS, Costs
 from collapsium.pipeline.engine.resources.estimate import estimate, plan
@@ -22,7 +21,6 @@ from collapsium.pipeline.engine.resources.plan import Plan
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
@@ -34,51 +32,6 @@ from tests.fits import arrays_of, problem_of
 
 PLENTY = 1e18  # bytes that no plan of these tests reaches
 DIGEST = "0" * 64
-
-
-# Blocks --------------------------------------------------------------------------------------------------------------
-
-
-def footprint(shown):
-    return Footprint(rows=2 * shown, shown=shown, swept=shown, delta=shown, pair=1, document=1, chunk=1)
-
-
-@given(st.integers(1, 3_000_000), st.floats(1, 1.6e6))
-def test_block_bounds__cover_the_vocabulary_once_in_blocks_of_bounded_size(words, shown):
-    """For rows of up to 65535 topics with variances: the most that 16 bits can number."""
-    assume(words * shown < 1e12)
-    found = block_bounds(words, footprint(shown))
-    assert (found[0], found[-1]) == (0, words)
-    sizes = np.diff(found)
-    assert sizes.min() >= 1  # no block is empty, and each word is in one
-    assert sizes.sum() == words
-    assert sizes.max() - sizes.min() <= 1
-    assert (sizes.max() - 1) * shown <= PARTITION.block_bytes
-    # No more blocks than that takes.
-    assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > PARTITION.block_bytes * (1 - 1e-9)
-
-
-@given(st.integers(1, 10**6), st.floats(1, 1e5))
-def test_waiting_deltas__take_bounded_memory(words, delta):
-    found = waiting_deltas(words, footprint(delta))
-    assert 1 <= found <= PARTITION.most_waiting
-    assert found == 1 or found * words * delta <= PARTITION.waiting_bytes
-
-
-@given(st.integers(1, 100), st.integers(1, 9))
-def test_deltas_from_elsewhere__are_those_of_a_group_that_began_at_another_home(shards, homes):
-    home_of, group = [number * homes // shards for number in range(shards)], PARTITION.group_shards
-    waiting = [
-        sum(home_of[number // group * group] != home_of[number] == home for number in range(shards))
-        for home in range(homes)
-    ]
-    assert most_from_elsewhere(shards, homes) == max(waiting)
-
-
-def test_block_bounds__leave_a_small_vocabulary_whole():
-    assert block_bounds(7000, footprint(8000)) == (0, 7000)
-    assert block_bounds(1, footprint(1e6)) == (0, 1)
-    assert block_bounds(16_001, footprint(4000)) == (0, 8000, 16_001)
 
 
 # Plans ---------------------------------------------------------------------------------------------------------------
