@@ -33,9 +33,12 @@ class PoolSettings:
         A piece may be this many times as large as the array that takes it.
     idle_bytes : int
         Bytes that may wait however little is in use.
+    slack : float
+        Share of the peak by which what is in use and what waits together may exceed it. Pieces of one size are no use to
+        arrays of another: without it, a small piece more than at the peak would drive out a large one that is needed next.
     peak_arrays : int
-        Arrays that are made while most of the difference between an earlier peak and what is in use is forgotten. An
-        iteration makes some ten a shard, between its highest and its lowest use.
+        Arrays after which a peak is forgotten, if none of them reached it, twice as many at the latest. An iteration
+        makes some ten a shard, between its highest and its lowest use.
     """
 
     min_bytes: int = 1 << 20
@@ -43,11 +46,12 @@ class PoolSettings:
     huge_page_bytes: int = 1 << 21
     max_waste: float = 1.5
     idle_bytes: int = 1 << 25
+    slack: float = 1 / 32
     peak_arrays: int = 1000
 
 
 class Pool:
-    """Pieces of memory that wait to be used again: in all, no more bytes than were in use at once, or were reserved.
+    """Pieces of memory that wait to be used again: in all, hardly more bytes than were in use at once, or were reserved.
 
     A sweep needs about twice what lies between sweeps, so that what is freed after each would else be fetched for the
     next one. Once nothing is in use any more, the peak is forgotten.
@@ -69,7 +73,8 @@ class Pool:
         self._lock = threading.RLock()
         self._free: list[mmap.mmap] = []
         self._idle = self._used = self._reserved = 0
-        self._peak = 0.0
+        # Most bytes in use at once: since arrays were last counted from 0, and while they were counted before.
+        self._peak = self._earlier_peak = self._made = 0
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """Return a C-contiguous array that is not filled.
@@ -107,14 +112,18 @@ class Pool:
             else:
                 piece = self._fetch(size)
             self._used += len(piece)
-            self._peak = max(self._peak - (self._peak - self._used) / self.settings.peak_arrays, self._used)
+            self._peak = max(self._peak, self._used)
+            self._made += 1
+            if self._made >= self.settings.peak_arrays:
+                self._earlier_peak, self._peak, self._made = self._peak, self._used, 0
             self._trim()
             return piece
 
     def _give(self, piece: mmap.mmap) -> None:
         with self._lock:
             self._used -= len(piece)
-            self._peak = self._peak if self._used else 0.0
+            if not self._used:
+                self._forget()
             self._free.append(piece)
             self._idle += len(piece)
             self._trim()
@@ -122,7 +131,8 @@ class Pool:
     def _trim(self) -> None:
         """Give back to the system the pieces that have waited longest, down to the limit."""
         idle_bytes = self.settings.idle_bytes
-        limit = idle_bytes if self.lean else max(max(self._peak, self._reserved) - self._used, idle_bytes)
+        largest = max(int((1 + self.settings.slack) * max(self._peak, self._earlier_peak)), self._reserved)
+        limit = idle_bytes if self.lean else max(largest - self._used, idle_bytes)
         while self._free and self._idle > limit:
             self._idle -= len(self._free.pop(0))
 
@@ -140,8 +150,12 @@ class Pool:
     def release(self) -> None:
         """Forget what was reserved and the peak, and give the system what no longer needs to wait."""
         with self._lock:
-            self._reserved, self._peak = 0, self._used
+            self._reserved = 0
+            self._forget()
             self._trim()
+
+    def _forget(self) -> None:
+        self._peak, self._earlier_peak, self._made = self._used, 0, 0
 
     def _fetch(self, size: int) -> mmap.mmap:
         """Fetch private memory from the system, in complete huge pages where it is large, so that it lies in those."""
