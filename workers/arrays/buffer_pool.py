@@ -34,8 +34,9 @@ class PoolSettings:
     idle_bytes : int
         Bytes that may wait however little is in use.
     slack : float
-        Share of the peak by which what is in use and what waits together may exceed it. Pieces of one size are no use to
-        arrays of another: without it, a small piece more than at the peak would drive out a large one that is needed next.
+        Share of the peak by which what is in use and what waits together may exceed it. Pieces of one size are no use
+        to arrays of another: without it, a small piece more than at the peak would drive out a large one that is needed
+        next.
     peak_arrays : int
         Arrays after which a peak is forgotten, if none of them reached it, twice as many at the latest. An iteration
         makes some ten a shard, between its highest and its lowest use.
@@ -51,7 +52,7 @@ class PoolSettings:
 
 
 class Pool:
-    """Pieces of memory that wait to be used again: in all, hardly more bytes than were in use at once, or were reserved.
+    """Pieces of memory that wait to be used again: hardly more bytes in all than were in use at once, or were reserved.
 
     A sweep needs about twice what lies between sweeps, so that what is freed after each would else be fetched for the
     next one. Once nothing is in use any more, the peak is forgotten.

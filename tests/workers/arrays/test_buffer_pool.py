@@ -257,7 +257,6 @@ def test_limit__stays_while_as_much_is_in_use_again_and_again(pool, monkeypatch)
     assert fetched == []
 
 
-
 @pytest.mark.usefixtures("nothing_idle")
 def test_release__leaves_what_is_in_use(pool):
     arrays = [large(pool) for _ in range(4)]

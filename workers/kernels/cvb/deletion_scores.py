@@ -20,7 +20,7 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.cvb.active import ROUNDING, UNIT, ZERO
-from collapsium.workers.kernels.cvb.merge_scores import fill_probabilities, fill_proportions, log_ratio
+from collapsium.workers.kernels.cvb.merge_scores import fill_proportions, log_ratio
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
@@ -69,11 +69,17 @@ class _Model(NamedTuple):
         As the kernels take them.
     background_weight : numpy.ndarray of float32, shape (rows,)
         S_w.
+    inverse : numpy.ndarray of float64, shape (topics,)
+        1 / (B + E[n_k]).
+    weights : numpy.ndarray of float64, shape (topics,)
+        For the weights of a pair.
     """
 
     priors: Priors
     topics: TopicCounts
     background_weight: Array
+    inverse: Array
+    weights: Array
 
 
 class _Recipients(NamedTuple):
@@ -83,17 +89,18 @@ class _Recipients(NamedTuple):
     ----------
     deleted : numpy.ndarray of int64, shape (candidates,)
         The topic of each candidate.
-    topics : numpy.ndarray of int64, shape (candidates, topics)
-        Its recipients, the first `sizes`.
-    sizes : numpy.ndarray of int64, shape (candidates,)
-        Their number.
+    given : numpy.ndarray of float64, shape (candidates, topics)
+        C, 0 for the topic itself.
+    retained, gained : numpy.ndarray of float64, shape (candidates, topics)
+        (B + E[n_j]) / (B + E[n_j] + C_j), and C_j / (B + E[n_j] + C_j).
     more : numpy.ndarray of float64, shape (candidates, topics)
         Tokens of the document at hand that each gets.
     """
 
     deleted: Array
-    topics: Array
-    sizes: Array
+    given: Array
+    retained: Array
+    gained: Array
     more: Array
 
 
@@ -107,12 +114,8 @@ def _reassign(
     """
     position, counts = documents.pairs.position, documents.pairs.counts
     topic, responsibilities = documents.active.topics, documents.state.responsibilities
-    prior, word_prior, row_topic, totals = (
-        model.priors.topics,
-        model.priors.words,
-        model.topics.rows,
-        model.topics.totals,
-    )
+    prior, word_prior, row_topic = model.priors.topics, model.priors.words, model.topics.rows
+    inverse, weights = model.inverse, model.weights
     begin, at = documents.active.offsets[document], documents.state.starts[document]
     size = documents.active.offsets[document + 1] - begin
     tokens[:size] = 0.0
@@ -125,19 +128,20 @@ def _reassign(
         row, b = position[pair], word_prior[position[pair]]
         total, known = 0.0, 0.0
         for j in range(size):
-            phi = (b + row_topic[row, topic[begin + j]]) / totals[topic[begin + j]]
-            known += prior[topic[begin + j]] * phi
-            if j != place:
-                total += theta[topic[begin + j]] * phi
+            k = topic[begin + j]
+            phi = (b + row_topic[row, k]) * inverse[k]
+            known += prior[k] * phi
+            weights[j] = theta[k] * phi
+            total += weights[j]
+        total -= weights[place]
+        weights[place] = 0.0
         others = max(float(model.background_weight[row]) - known, 0.0)
         others = 0.0 if others < model.background_weight[row] * ROUNDING else others * growth
         total += others
         if total > 0.0:
             each = counts[pair] * token_weight(documents.pairs.weights, pair) * float(steps) / UNIT / total
             for j in range(size):
-                k = topic[begin + j]
-                if j != place:
-                    tokens[j] += each * theta[k] * (b + row_topic[row, k]) / totals[k]
+                tokens[j] += each * weights[j]
             beyond += each * others
     return beyond
 
@@ -168,9 +172,10 @@ def reassign(
     """
     prior, active_offsets, active_topics = priors.topics, active.offsets, active.topics
     active_counts, background = state.counts, state.background
-    documents, model = _Documents(pairs, active, state), _Model(priors, topics, background_weight)
-    all_prior = prior.sum()
-    theta, tokens = np.empty(prior.size), np.empty(prior.size)
+    numbers, all_prior = np.empty((3, prior.size)), prior.sum()
+    theta, tokens, inverse = numbers[0], numbers[1], 1.0 / topics.totals
+    documents = _Documents(pairs, active, state)
+    model = _Model(priors, topics, background_weight, inverse, numbers[2])
     for document in range(pairs.offsets.size - 1):
         first, last = active_offsets[document], active_offsets[document + 1]
         own, known, growth = active_topics[first:last], False, 0.0
@@ -213,13 +218,15 @@ def score_deletions(
         Candidates, whose gains are increased.
     """
     offsets, position, active_offsets, active_topics = pairs.offsets, pairs.position, active.offsets, active.topics
-    prior, word_prior, row_topic, totals = priors.topics, priors.words, topics.rows, topics.totals
+    prior, word_prior, row_topic = priors.topics, priors.words, topics.rows
     active_counts, background = state.counts, state.background
     candidate, reassigned, gain, square = deletions
-    documents, model = _Documents(pairs, active, state), _Model(priors, topics, background_weight)
-    candidates, all_prior = len(reassigned), prior.sum()
-    theta, each, beyond, weight = np.empty(prior.size), np.empty(prior.size), np.zeros(candidates), np.zeros(candidates)
-    recipients = _recipients(candidate, reassigned)
+    candidates, all_prior, numbers = len(reassigned), prior.sum(), np.empty((4, prior.size))
+    theta, phi, tokens, inverse = numbers[0], numbers[1], numbers[2], 1.0 / topics.totals
+    documents = _Documents(pairs, active, state)
+    model = _Model(priors, topics, background_weight, inverse, numbers[3])
+    beyond, weight = np.zeros(candidates), np.zeros(candidates)
+    recipients = _recipients(candidate, reassigned, topics.totals)
     deleted, more = recipients.deleted, recipients.more
     for document in range(offsets.size - 1):
         first, last = active_offsets[document], active_offsets[document + 1]
@@ -231,25 +238,29 @@ def score_deletions(
                 left = fill_proportions(own, active_counts[first:last], background[document], prior, all_prior, theta)
                 growth = 1.0 + background[document] / left if left > 0.0 else 0.0
                 mass = theta.sum()
-                _clear(recipients, theta, weight, beyond)
+                more[:] = 0.0
+                for c in range(candidates):
+                    # Where a candidate is inactive, it has its prior and share of the background.
+                    weight[c], beyond[c] = theta[deleted[c]], 0.0
                 for place in range(own.size):
                     c = candidate[own[place]]
                     if c >= 0:
-                        tokens = each  # to write on
                         beyond[c] = _reassign(documents, document, place, model, theta, growth, tokens)
                         weight[c] = prior[own[place]]
                         for j in range(own.size):
                             more[c, own[j]] = tokens[j]
                 known = True
             row, b = position[pair], word_prior[position[pair]]
-            s = fill_probabilities(row, b, theta, totals, row_topic, each)
-            active_weight = 0.0
+            s, active_weight = 0.0, 0.0
+            for k in range(phi.size):
+                phi[k] = (b + row_topic[row, k]) * inverse[k]
+                s += theta[k] * phi[k]
             for j in range(own.size):
-                active_weight += prior[own[j]] * (b + row_topic[row, own[j]]) / totals[own[j]]
+                active_weight += prior[own[j]] * phi[own[j]]
             others = max(float(background_weight[row]) - active_weight, 0.0)
             for c in range(candidates):
-                after = s - each[deleted[c]]
-                after += _recipients_gain(c, row, b, theta, each, recipients, topics, reassigned)
+                after = s - theta[deleted[c]] * phi[deleted[c]]
+                after += _recipients_gain(c, float(row_topic[row, deleted[c]]), theta, phi, recipients)
                 if left > 0.0:
                     after += beyond[c] / left * others
                 delta = log_ratio((after * mass / (mass - weight[c]) - s) / s)
@@ -258,52 +269,34 @@ def score_deletions(
 
 
 @helper
-def _recipients(candidate: Array, reassigned: Array) -> Number:
+def _recipients(candidate: Array, reassigned: Array, totals: Array) -> Number:
     """Return the topics that get tokens of each candidate."""
     candidates, topics = reassigned.shape
-    deleted = np.empty(candidates, dtype=np.int64)
+    deleted, given, more = np.empty(candidates, dtype=np.int64), reassigned.copy(), np.zeros((candidates, topics))
+    retained, gained = np.empty((candidates, topics)), np.empty((candidates, topics))
     for k in range(topics):
         if candidate[k] >= 0:
             deleted[candidate[k]] = k
-    recipients, sizes = np.empty(reassigned.shape, dtype=np.int64), np.zeros(candidates, dtype=np.int64)
+            given[candidate[k], k] = 0.0
     for c in range(candidates):
-        for j in range(topics):
-            if reassigned[c, j] > 0.0 and j != deleted[c]:
-                recipients[c, sizes[c]] = j
-                sizes[c] += 1
-    return _Recipients(deleted, recipients, sizes, np.zeros((candidates, topics)))
+        for k in range(topics):
+            retained[c, k] = totals[k] / (totals[k] + given[c, k])
+            gained[c, k] = given[c, k] / (totals[k] + given[c, k])
+    return _Recipients(deleted, given, retained, gained, more)
 
 
 @borrower
-def _clear(recipients: _Recipients, theta: Array, weight: Array, beyond: Array) -> None:
-    """Set candidates to their prior and share of the background, as where they are inactive."""
-    for c in range(weight.size):
-        weight[c], beyond[c] = theta[recipients.deleted[c]], 0.0
-        for i in range(recipients.sizes[c]):
-            recipients.more[c, recipients.topics[c, i]] = 0.0
+def _recipients_gain(candidate: int, count: float, theta: Array, phi: Array, recipients: _Recipients) -> float:
+    """Return by how much sum_j theta'_j phi'_jw exceeds sum_j theta_j phi_jw, over the recipients of a topic.
 
-
-@borrower
-def _recipients_gain(
-    candidate: int,
-    row: int,
-    b: float,
-    theta: Array,
-    each: Array,
-    recipients: _Recipients,
-    topics: TopicCounts,
-    reassigned: Array,
-) -> float:
-    """Return by how much sum_j theta'_j phi'_jw exceeds sum_j theta_j phi_jw, over the recipients of a topic."""
-    totals, row_topic = topics.totals, topics.rows
+    Its count is that of the word's tokens, which go to them.
+    """
+    given, retained, gained, more = recipients.given, recipients.retained, recipients.gained, recipients.more
     bottom, result = 0.0, 0.0
-    for i in range(recipients.sizes[candidate]):
-        j = recipients.topics[candidate, i]
-        bottom += reassigned[candidate, j] * (b + row_topic[row, j]) / totals[j]
-    factor = float(row_topic[row, recipients.deleted[candidate]]) / bottom if bottom > 0.0 else 0.0
-    for i in range(recipients.sizes[candidate]):
-        j = recipients.topics[candidate, i]
-        tokens = reassigned[candidate, j]
-        phi = (b + row_topic[row, j]) / totals[j] * (totals[j] + factor * tokens) / (totals[j] + tokens)
-        result += (theta[j] + recipients.more[candidate, j]) * phi - each[j]
+    for k in range(phi.size):
+        bottom += given[candidate, k] * phi[k]
+    factor = count / bottom if bottom > 0.0 else 0.0
+    for k in range(phi.size):
+        share = retained[candidate, k] + factor * gained[candidate, k]
+        result += phi[k] * ((theta[k] + more[candidate, k]) * share - theta[k])
     return result
