@@ -131,10 +131,9 @@ def _reassign(
             k = topic[begin + j]
             phi = (b + row_topic[row, k]) * inverse[k]
             known += prior[k] * phi
-            weights[j] = theta[k] * phi
+            # Left out of the sum, and not taken off it: the others may weigh too little beside it.
+            weights[j] = theta[k] * phi if j != place else 0.0
             total += weights[j]
-        total -= weights[place]
-        weights[place] = 0.0
         others = max(float(model.background_weight[row]) - known, 0.0)
         others = 0.0 if others < model.background_weight[row] * ROUNDING else others * growth
         total += others
