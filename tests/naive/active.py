@@ -69,13 +69,13 @@ def to_power(weights, power):
 
 def sweep(
     offsets, position, counts, b, background, a, ratio, powers, lists, topic, starts, share, running, row_topic,
-    weights=None,
+    weights=None, least=0.0,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
     `background` is S_w of the rows `row_topic`, made with `ratio`, a_k / (B + E[n_k]); `running` is B + E[n_k]. What a
     document gives to a topic counts for it from the next pair on by E[n_dk] and E[n_kw], and from the next document on
-    by E[n_k], but never by `ratio`.
+    by E[n_k], but never by `ratio`. B + E[n_k] counts as `least` where it is less.
     `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded. `powers` are those
     of documents with even and with odd places.
     """
@@ -88,7 +88,7 @@ def sweep(
         rest, before = counts[pairs] @ (1 - q.sum(axis=1)), here
         unlisted = a.size - own.size
         a_own, a_rest = a[own], np.delete(a, own).sum()
-        total = running[own]
+        total = np.maximum(running[own], least)
         for i, (w, c, one) in enumerate(zip(position[pairs], counts[pairs], weights[pairs], strict=True)):
             old, n_kw = one * q[i], row_topic[w, own] + row_change[w, own]
             each = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)

@@ -135,7 +135,8 @@ def sweep_active(
             places[at + PLACES] = k
             cells[at + HERE] = counts[begin + j] if j < size else ZERO
             cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
-            cells[at + INVERSE] = np.float32(1.0 / totals[k]) if j < size else ZERO
+            # Rows that ran ahead of a topic's losses may have less of it than documents give up.
+            cells[at + INVERSE] = np.float32(1.0 / max(totals[k], priors.words_total)) if j < size else ZERO
             cells[at + RATIO] = np.float32(ratio[k]) if j < size else ZERO
             cells[at + UNITS] = STEP if j < size else ZERO
         background = before.background[document], np.float32(1.0 / max(left, 1e-9))

@@ -165,7 +165,7 @@ def run(state, rows, power=1.0):
     counts = tuple(np.full_like(one, np.nan) for one in state.counts)
     running = running_counts(rows)
     active.sweep_active(
-        state.pairs, state.active, state.sparse, priors_of(rows), powers_of(power), running,
+        state.pairs, state.active, state.sparse, priors_of(rows, rows.get("least", 0.0)), powers_of(power), running,
         NewActiveState(state.starts, share, *counts),
     )  # fmt: skip
     row_change = tokens_of(running.rows, rows["row_topic"])
@@ -176,7 +176,7 @@ def run_twin(state, rows, power=1.0):
     """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
     return naive.sweep(
         *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(power), *state.where,
-        rows["totals"], rows["row_topic"], state.shard.weights,
+        rows["totals"], rows["row_topic"], state.shard.weights, rows.get("least", 0.0),
     )  # fmt: skip
 
 

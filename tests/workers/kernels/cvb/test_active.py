@@ -64,6 +64,19 @@ def test_sweep__equals_its_twin(state, extra):
     np.testing.assert_allclose(running, twin_running, rtol=1e-9, atol=STEPS * tokens / UNIT)
 
 
+@pytest.mark.parametrize("power", [1.0, 2.0, 0.975, 0.6])
+@given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), st.sampled_from([20.0, 1000.0]))
+def test_sweep__gives_no_pair_more_than_its_tokens_where_rows_have_less_of_a_topic_than_documents(
+    power, state, extra, least
+):
+    rows = {**state.rows(extra), "least": least}
+    rows["totals"] = state.noise.uniform(-100.0, 2.0 * least, state.topics)
+    new, *_ = run(state, rows, power)
+    assert difference(new.share, run_twin(state, rows, power)[0]) <= (STEPS if power == 1.0 else TEMPERED_STEPS)
+    for _, _, q in naive.documents(state.shard.offsets, *new.where):
+        assert (q.sum(axis=1) <= 1.0).all()
+
+
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.sampled_from([1.0, 0.875]), st.data())
 def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, data):
     rows, cut = state.rows(extra), data.draw(st.integers(0, state.shard.documents))
