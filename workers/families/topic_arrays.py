@@ -85,6 +85,12 @@ COOLING = {
     **scalars("i8", "cooling_sweeps cooling_first cooling_last", 0),
     "cooling_scores": numbers("f8", "2"),
 }
+LISTS = {
+    **scalars("i8", "lists_sweeps", 0),
+    **scalars("i8", "lists_short", 0, 2),
+    **flags("lists_selecting"),
+    **scalars("f8", "lists_gain lists_change", -np.inf, np.inf),
+}
 COLLAPSED = ArrayGroup({
     "alpha": counts("f8", "topic"),
     **PRIORS,
@@ -104,6 +110,7 @@ COLLAPSED = ArrayGroup({
     "topic_plain": ArrayField(("f8",), ("topic",), 0, optional=True),
     **optional(HELD),
     **optional(COOLING),
+    **optional(LISTS),
 })  # fmt: skip
 LDA = {**flags("asymmetric_beta"), **scalars("f8", "beta_rate word_tables_prior", 0)}
 MOVES = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, CoolingState, HeldTokens
-from collapsium.workers.families.cvb.sums import HeldScoreSums
+from collapsium.workers.families.cvb.sums import LARGER_POWER, SMALLER_POWER, HeldScoreSums
 
 if TYPE_CHECKING:
     from collapsium.pipeline.families.base import Summary
@@ -61,7 +61,9 @@ class CoolingSchedule:
     min_tokens: float = 20_000.0
     """Tokens of a corpus whose fits search, at least: `max_held` of them still tell powers apart."""
     held_tokens: float = 20_000.0
-    """Tokens to hold out."""
+    """Tokens to hold out, at least."""
+    held_share: float = 0.01
+    """Share of the tokens to hold out, at least: large corpora have tokens to spare, and more of them measure better."""
     max_held: float = 0.05
     """Share of the tokens that is held out, at most."""
 
@@ -94,7 +96,7 @@ def held_tokens(summary: Summary, seed: int) -> HeldTokens:
 
 def _share(tokens: float) -> float:
     """Return the share of a corpus's tokens that is held out."""
-    return min(SCHEDULE.held_tokens / max(tokens, 1.0), SCHEDULE.max_held)
+    return min(max(SCHEDULE.held_tokens / max(tokens, 1.0), SCHEDULE.held_share), SCHEDULE.max_held)
 
 
 def resumed(after: GlobalStateT) -> GlobalStateT:
@@ -125,8 +127,7 @@ def next_state(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) 
         return after
     state = replace(old, cooling_sweeps=old.cooling_sweeps + 1)
     if state.cooling_sweeps % SCHEDULE.sweeps == 1:
-        log_probability, tokens = sums.cooling_score
-        scores = log_probability / np.maximum(tokens, 1.0)
+        scores, tokens = sums.in_groups(LARGER_POWER, SMALLER_POWER)
         power = old.cooling_power
         # Scores are those before the sweep, the first of its own step: they gained by steps the other way round.
         if old.cooling_scores.any() and old.cooling_sweeps >= old.cooling_first + SCHEDULE.sweeps and tokens.all():

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.cvb import cooling
+from collapsium.pipeline.families.cvb import cooling, short_lists
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import Parameters
@@ -66,7 +66,7 @@ def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, S
 
 
 def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, parameters: Parameters) -> GlobalStateT:
-    """Return the global state with the counts after a delta, and the next step of the search for the power.
+    """Return the global state with the counts after a delta, and the next steps of what held-out tokens decide.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
     if held.held_share:
         counts = counted.tokens if plain is None else plain.topic_plain
         tokens = max(after.corpus_tokens - (float(np.rint(counts.sum())) if swept is None else swept.tokens), 0.0)
-    return cooling.next_state(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
+    after = cooling.next_state(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
+    return short_lists.next_state(before, after, delta)
 
 
 def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:

@@ -286,7 +286,8 @@ def sweep(
     before_sweep = local.to_arrays()
     age, prior = int(before_sweep["age"]) + 1, parameters.topics
     age = age if joining is None else min(age, SCHEDULE.join_age)
-    selecting = moving is not None or joining is not None or _selects(age, prior.size)
+    selecting = moving is not None or joining is not None or parameters.active_settings.selecting
+    selecting = selecting or _selects(age, prior.size)
     select_, carry_ = (select, carry) if moving is None else (moving.select, moving.carry)
     working = SweptRows(shard, rows, parameters)
     if joining is not None:

@@ -13,6 +13,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.spill import SpillFiles, read_rows
 from collapsium.workers.arrays.state import Array, Arrays
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
+from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SHORT_LISTS
 from collapsium.workers.families.document_pairs import pair_weights
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
@@ -51,6 +52,8 @@ class SelectionRule:
         With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs,
         to the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64
         in short documents lose 0.01 to 0.03 in score on news and reviews.)
+    short_share : int
+        Short lists have one place for each `short_share` of the others, to the nearest multiple of eight.
     min_tokens : float
         Expected tokens that an active topic exceeds; it also exceeds its prior a_k.
     """
@@ -59,6 +62,7 @@ class SelectionRule:
     base_room: int = 24
     pairs_per_topic: int = 8
     min_room: int = 64
+    short_share: int = 8
     min_tokens: float = 0.01
 
 
@@ -84,6 +88,13 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
     return largest
 
 
+def shortened(limits: Ints) -> Ints:
+    """Return the most active topics of documents with short lists, from those with lists of full length."""
+    unit = LANES * SELECTION.short_share
+    short: Ints = np.minimum(LANES * np.maximum((limits + unit // 2) // unit, 1), limits)
+    return short
+
+
 def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:
     """Select the active topics of each document of a chunk.
 
@@ -103,8 +114,12 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
     sizes : numpy.ndarray of int64, shape (documents,)
         Number of active topics of each document.
     """
-    most = parameters.active_settings.most
-    room = max_active(chunk.pairs.offsets, parameters.topics.size, most)
+    settings = parameters.active_settings
+    room = max_active(chunk.pairs.offsets, parameters.topics.size, settings.most)
+    if settings.short_lists:
+        groups = (chunk.document + np.arange(chunk.documents)) % SCORED_GROUPS
+        short = np.isin(groups, SHORT_LISTS) | (settings.short_lists == 2)
+        room = np.where(short, shortened(room), room)
     places = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
     chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(chunk.documents, dtype=np.int64)
     active_selection.select(

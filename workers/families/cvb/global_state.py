@@ -60,6 +60,32 @@ class CoolingState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListsState(State):
+    """State of the trial of short lists of active topics.
+
+    Attributes
+    ----------
+    lists_sweeps : int
+        Sweeps of the trial so far.
+    lists_short : int
+        Documents whose lists are short when they are selected next: 0 for none, 1 for half of them, 2 for all.
+    lists_selecting : bool
+        Whether lists are selected before the next sweep.
+    lists_gain : float
+        Score of the half with short lists less that of the rest, in nats a token: the mean of the sweeps since lists
+        were shortened, less that of the sweeps before.
+    lists_change : float
+        Score of all documents once all have short lists, less that before.
+    """
+
+    lists_sweeps: int
+    lists_short: int
+    lists_selecting: bool = False
+    lists_gain: float = 0.0
+    lists_change: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class CollapsedGlobalState(WeighedGlobalState):
     """Global state of all families of collapsed topics.
 
@@ -92,6 +118,8 @@ class CollapsedGlobalState(WeighedGlobalState):
         Tokens that are held out of the counts, in fits that search for the power of the weights or move topics.
     cooling : CoolingState, optional
         The search for the power of the weights, in fits that choose it themselves.
+    lists : ListsState, optional
+        The trial of short lists, in fits of large corpora that search for the power.
     """
 
     vocabulary: float
@@ -115,6 +143,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     seed_counts: Vector | None = None
     held: HeldTokens | None = None
     cooling: CoolingState | None = None
+    lists: ListsState | None = None
 
     @property
     def pseudo_counts(self) -> Vector:
@@ -150,8 +179,9 @@ class CollapsedGlobalState(WeighedGlobalState):
         moments = np.array(self.topic_moments)
         moments[0] = np.maximum(moments[0] + counted, 0.0)
         held = None if self.held is None else replace(self.held, held_before=self.held.held_share)
+        lists = None if self.lists is None else replace(self.lists, lists_selecting=False)
         ahead = np.maximum(self.topic_ahead + ahead, 0.0)
-        return replace(self, topic_moments=moments, topic_ahead=ahead, held=held)
+        return replace(self, topic_moments=moments, topic_ahead=ahead, held=held, lists=lists)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,6 +89,10 @@ class ActiveSettings:
         a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
     step : float, optional
         Addition to the power in the first, third and further odd documents of a shard; as much less in the others.
+    short_lists : int, optional
+        Documents whose lists of active topics are short: 0 for none, 1 for the groups `sums.SHORT_LISTS`, 2 for all.
+    selecting : bool, optional
+        Whether active topics are selected anew, whatever the age of a shard.
     """
 
     most: int
@@ -100,6 +104,8 @@ class ActiveSettings:
     weight: Vector
     following: Vector
     step: float = 0.0
+    short_lists: int = 0
+    selecting: bool = False
 
 
 def active_settings(
@@ -125,7 +131,7 @@ def active_settings(
     """
     if not global_state.active:
         return None
-    counted, cooling = global_state.topic_moments[0], global_state.cooling
+    counted, cooling, lists = global_state.topic_moments[0], global_state.cooling, global_state.lists
     moving = moving or global_state.releasing
     return ActiveSettings(
         most=options.most_active or 0,
@@ -138,6 +144,8 @@ def active_settings(
         even=options.beta / global_state.vocabulary,
         weight=global_state.spread_weight,
         following=topics / (global_state.beta + counted),
+        short_lists=0 if lists is None else lists.lists_short,
+        selecting=lists is not None and lists.lists_selecting,
     )
 
 

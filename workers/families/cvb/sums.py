@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -156,17 +157,33 @@ class ProposalSums(State):
     delete_spill: Vector
 
 
+SCORED_GROUPS = 4
+"""Groups of documents, to which those of a shard belong in turn.
+
+The powers of weights differ between the first and third group and the others, the lengths of lists between the first and
+second and the others, so that neither difference is taken for the other.
+"""
+LARGER_POWER, SMALLER_POWER = (0, 2), (1, 3)
+FULL_LISTS, SHORT_LISTS = (0, 1), (2, 3)
+
+
 @dataclass(frozen=True)
 class HeldScoreSums(State):
-    """Score of held-out tokens, by which the power of the weights is chosen.
+    """Score of held-out tokens, by which the power of the weights and the length of lists are chosen.
 
     Attributes
     ----------
-    cooling_score : numpy.ndarray of float64, shape (2, 2)
-        Their log probability in every other document and in the rest, and their numbers.
+    cooling_score : numpy.ndarray of float64, shape (2, 4)
+        Their log probability and their number in the documents of four groups: the first, fifth, ninth document of a
+        shard and so on, and likewise from the second, the third and the fourth.
     """
 
     cooling_score: Vector
+
+    def in_groups(self, first: Sequence[int], second: Sequence[int]) -> tuple[Vector, Vector]:
+        """Return the scores of two sets of groups in nats a token, and their numbers of tokens, both of shape (2,)."""
+        log_probability, tokens = (values[[first, second]].sum(axis=1) for values in self.cooling_score)
+        return log_probability / np.maximum(tokens, 1.0), tokens
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.active_topics import DocumentChunk, Ints, Selected, starts_of
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, HeldTokens, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
+from collapsium.workers.families.cvb.sums import SCORED_GROUPS
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
 from collapsium.workers.kernels.cvb import topic_moves as kernels
@@ -89,15 +90,15 @@ class HeldScore:
     """
 
     def __init__(self, held: Counts, plain_ratio: Vector) -> None:
-        self._held, self._score, self._plain_ratio = held, np.zeros((2, 2)), plain_ratio
+        self._held, self._score, self._plain_ratio = held, np.zeros((2, SCORED_GROUPS)), plain_ratio
 
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
         """Add the sums of a chunk."""
         held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
         merges = merge_scores.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
-        documents, score = (chunk.active, chunk.state), np.zeros((2, 2))
+        documents, score = (chunk.active, chunk.state), np.zeros_like(self._score)
         merge_scores.score_merges(chunk.pairs, held, *documents, parameters.priors, working.topics, merges, score)
-        self._score += score[:, ::-1] if chunk.document % 2 else score
+        self._score += np.roll(score, chunk.document % SCORED_GROUPS, axis=1)
 
     def parts(self) -> dict[str, Part]:
         """Return `HeldScoreSums`."""
@@ -218,7 +219,7 @@ class MoveStatistics:
         self._held = held
         self._sums = np.zeros((2, self._surviving.size)), np.zeros((2, self._deletes.size))
         self._spill = np.zeros((self._deletes.size, topics))
-        self._score = np.zeros((2, 2))
+        self._score = np.zeros((2, 1))
 
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
         """Add the sums of a chunk."""

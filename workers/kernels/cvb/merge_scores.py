@@ -111,9 +111,10 @@ def score_merges(
         E[n_kw] and B + E[n_k].
     merges : Merges
         Candidates, whose gains are increased.
-    score : float64, shape (2, 2)
+    score : float64, shape (2, groups)
         Increased by sum c log p, p being the probability of a held-out token's word before the move, and sum c, of
-        documents with even and with odd places. With weights of words, p is short of a factor of the word.
+        the documents in each group. Documents belong to the groups in turn. With weights of words, p is short of a
+        factor of the word.
     """
     offsets, position, active_offsets, active_topics = pairs.offsets, pairs.position, active.offsets, active.topics
     prior, word_prior, row_topic, totals = priors.topics, priors.words, topics.rows, topics.totals
@@ -123,7 +124,7 @@ def score_merges(
     theta, each = np.empty(prior.size), np.empty(prior.size)
     for document in range(offsets.size - 1):
         first, last = active_offsets[document], active_offsets[document + 1]
-        known = False
+        known, group = False, document % score.shape[1]
         for pair in range(offsets[document], offsets[document + 1]):
             if held_out[pair] == 0:
                 continue
@@ -137,8 +138,8 @@ def score_merges(
                         mass += theta[k] * merges.plain_ratio[k]
             row, b = position[pair], word_prior[position[pair]]
             s = fill_probabilities(row, b, theta, totals, row_topic, each)
-            score[0, document % 2] += held_out[pair] * np.log(s / mass)
-            score[1, document % 2] += held_out[pair]
+            score[0, group] += held_out[pair] * np.log(s / mass)
+            score[1, group] += held_out[pair]
             for p in range(retained.size):
                 k, m = retained[p], merged[p]
                 both = (theta[k] + theta[m]) * (b + row_topic[row, k] + row_topic[row, m])

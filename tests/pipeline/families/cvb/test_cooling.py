@@ -56,8 +56,8 @@ def state_before_search(iterations, tokens=100_000, growing=0, start=0):
 
 def stepped(state, scores, tokens=5000.0):
     """The state after a sweep before which the held-out tokens of each half scored so many nats."""
-    log_probability = np.broadcast_to(scores, 2) * tokens
-    delta = Delta({"cooling_score": fresh(np.array([log_probability, np.full(2, tokens)]))})
+    log_probability = np.tile(np.broadcast_to(scores, 2), 2) * tokens
+    delta = Delta({"cooling_score": fresh(np.array([log_probability, np.full(4, tokens)]))})
     return cooling.released(cooling.next_state(state, state, delta))
 
 

@@ -69,10 +69,10 @@ def merges(state, rows, held, kept, gone):
     return judged(state, rows, held, kept, gone)[0]
 
 
-def judged(state, rows, held, kept, gone, ratio=None):
-    """What merging gains, and squares; and what the tokens of documents with even and odd places score, and their number."""
+def judged(state, rows, held, kept, gone, ratio=None, groups=2):
+    """What merging gains, and squares; and what the tokens of documents in groups score, and their number."""
     ratio = np.zeros(0) if ratio is None else ratio
-    gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones((2, 2))
+    gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones((2, groups))
     candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), ratio, gain, square)
     priors, topics = priors_of(rows, rows["b"].sum()), TopicCounts(rows["row_topic"], rows["totals"])
     merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
@@ -83,18 +83,18 @@ def all_pairs(topics):
     return np.array([(k, m) for k in range(topics) for m in range(topics) if k != m]).reshape(-1, 2).T
 
 
-@given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), KEYS, st.sampled_from([0.1, 0.5, 1.0]))
-def test_score_merges__equals_its_twin(state, extra, key, share):
+@given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), KEYS, st.sampled_from([0.1, 0.5, 1.0]), st.integers(1, 5))
+def test_score_merges__equals_its_twin(state, extra, key, share, groups):
     rows, held = state.rows(extra), held_out(state.shard, key, share)
     kept, gone = all_pairs(state.topics)
-    found, score = judged(state, rows, held, kept, gone)
+    found, score = judged(state, rows, held, kept, gone, groups=groups)
     where = *state.given[:2], held, state.lists, state.topic, *state.counts
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
     twin = naive.score_merges(*where, *parts, rows["b"].sum(), kept, gone)
     np.testing.assert_allclose(found, twin, rtol=1e-7, atol=1e-10)
-    odd = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets)) % 2
-    for place in range(2):
-        some = (*where[:2], np.where(odd == place, held, 0), *where[3:])
+    group = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets)) % groups
+    for place in range(groups):
+        some = (*where[:2], np.where(group == place, held, 0), *where[3:])
         np.testing.assert_allclose(score[:, place], naive.score(*some, *parts), rtol=1e-7, atol=1e-10)
 
 
