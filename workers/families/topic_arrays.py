@@ -85,11 +85,11 @@ COOLING = {
     **scalars("i8", "cooling_sweeps cooling_first cooling_last", 0),
     "cooling_scores": numbers("f8", "2"),
 }
-LISTS = {
-    **scalars("i8", "lists_sweeps", 0),
-    **scalars("i8", "lists_short", 0, 2),
-    **flags("lists_selecting"),
-    **scalars("f8", "lists_gain lists_change", -np.inf, np.inf),
+ACTIVE_SET_TRIAL = {
+    **scalars("i8", "trial_sweeps", 0),
+    **scalars("i8", "trial_small", 0, 2),
+    **flags("trial_selecting"),
+    **scalars("f8", "trial_loss trial_gain", -np.inf, np.inf),
 }
 COLLAPSED = ArrayGroup({
     "alpha": counts("f8", "topic"),
@@ -110,7 +110,7 @@ COLLAPSED = ArrayGroup({
     "topic_plain": ArrayField(("f8",), ("topic",), 0, optional=True),
     **optional(HELD),
     **optional(COOLING),
-    **optional(LISTS),
+    **optional(ACTIVE_SET_TRIAL),
 })  # fmt: skip
 LDA = {**flags("asymmetric_beta"), **scalars("f8", "beta_rate word_tables_prior", 0)}
 MOVES = {
@@ -205,7 +205,11 @@ KEYWORDS = {
     "switch_prior": numbers("f8", "2", MIN_POSITIVE),
     **scalars("f8", "keyword_beta", MIN_POSITIVE),
 }
-HOLDING = all_or_none(*sorted(set(HELD) - {"held_tokens"})), all_or_none(*sorted(COOLING))
+HOLDING = (
+    all_or_none(*sorted(set(HELD) - {"held_tokens"})),
+    all_or_none(*sorted(COOLING)),
+    all_or_none(*sorted(ACTIVE_SET_TRIAL)),
+)
 KEYWORD_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **KEYWORDS}, HOLDING))
 LDA_ARRAYS = _collapsed(ArrayGroup({**COLLAPSED.fields, **LDA}, HOLDING))
 HDP_ARRAYS = _collapsed(ArrayGroup({"pi": HDP["pi"], **HDP}, (hdp_sticks, *HOLDING, all_or_none(*sorted(MOVES)))))

@@ -21,7 +21,7 @@ from collapsium.pipeline.families.base import (
     Stochastic,
     Summary,
 )
-from collapsium.pipeline.families.cvb import cooling, short_lists, updates
+from collapsium.pipeline.families.cvb import active_set_trial, cooling, updates
 from collapsium.pipeline.families.cvb.seeds import SeededOptions
 from collapsium.pipeline.families.footprint import Footprint, weighed
 from collapsium.storage.errors import OptionError
@@ -30,7 +30,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.active import SCHEDULE as INITIAL
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, SELECTION, max_active_for
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, CoolingState, HeldTokens, ListsState
+from collapsium.workers.families.cvb.global_state import ActiveSetTrial, CollapsedGlobalState, CoolingState, HeldTokens
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import WordSums
 from collapsium.workers.kernels.cvb import words
@@ -72,7 +72,8 @@ class CollapsedOptions(SeededOptions):
         None,
         ge=1,
         description="largest number of active topics of a document (default: all if there are at most 128 "
-        "topics, else 24 plus one for every 8 of its distinct words, and 64 at least)",
+        "topics, else 24 plus one for every 8 of its distinct words, and 64 at least; in corpora of 4 million tokens "
+        "or more an eighth of that, if held-out tokens are then predicted better)",
     )
     momentum: float = Field(
         0.8,
@@ -220,7 +221,7 @@ class InitialCounts(TypedDict):
     first_means: npt.NDArray[np.float32] | None
     held: HeldTokens | None
     cooling: CoolingState | None
-    lists: ListsState | None
+    trial: ActiveSetTrial | None
 
 
 def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) -> InitialCounts:
@@ -244,7 +245,7 @@ def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) 
         "first_means": None if weights is None else weights.means,
         "held": cooling.held_tokens(summary, stream.seed) if search and search.cooling_step else None,
         "cooling": search,
-        "lists": short_lists.initial_state(summary, options, search),
+        "trial": active_set_trial.initial_state(summary, options, search),
     }
 
 

@@ -62,8 +62,8 @@ class CoolingSchedule:
     """Tokens of a corpus whose fits search, at least: `max_held` of them still tell powers apart."""
     held_tokens: float = 20_000.0
     """Tokens to hold out, at least."""
-    held_share: float = 0.01
-    """Share of the tokens to hold out, at least: large corpora have tokens to spare, and more of them measure better."""
+    held_share: float = 0.005
+    """Share of the tokens to hold out, at least: large corpora have more to spare, by which scores are less noisy."""
     max_held: float = 0.05
     """Share of the tokens that is held out, at most."""
 

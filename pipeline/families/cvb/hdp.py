@@ -16,7 +16,7 @@ from pydantic import Field
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Editable, Summary
-from collapsium.pipeline.families.cvb import collapsed, cooling, short_lists, topic_edits, updates
+from collapsium.pipeline.families.cvb import active_set_trial, collapsed, cooling, topic_edits, updates
 from collapsium.pipeline.families.cvb import topic_moves as moves
 from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily, CollapsedOptions, Vector
 from collapsium.pipeline.families.cvb.divergence import divergence, geometric_mean
@@ -166,7 +166,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         ):
             return None
         after = cooling.carried(global_state, known, options.flatten)
-        after = short_lists.carried(after, known, options)
+        after = active_set_trial.carried(after, known, options)
         if "alpha" in options.learned:
             geometric, posterior = known.alpha_geometric, known.alpha_posterior
             after = replace(after, alpha=known.alpha, alpha_geometric=geometric, alpha_posterior=posterior)
@@ -241,7 +241,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
     def figures(self, global_state: HdpGlobalState) -> dict[str, float]:
         """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
         figures = {"alpha": global_state.alpha, "gamma": global_state.gamma, "beta": global_state.beta}
-        figures.update({**cooling.figures(global_state), **short_lists.figures(global_state)})
+        figures.update({**cooling.figures(global_state), **active_set_trial.figures(global_state)})
         figures["topics_99"] = float(description.holding(global_state.tokens))
         if global_state.moves is not None:
             state = global_state.moves

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Editable, Summary
-from collapsium.pipeline.families.cvb import collapsed, cooling, short_lists, topic_edits, updates
+from collapsium.pipeline.families.cvb import active_set_trial, collapsed, cooling, topic_edits, updates
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedFamily, CollapsedOptions, Vector
 from collapsium.pipeline.families.cvb.seeds import with_seeds
 from collapsium.workers.arrays.delta import Delta
@@ -127,7 +127,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         beta = known.beta if "beta" in options.learn else global_state.beta
         after = replace(global_state, alpha=alpha, beta=beta)
         after = cooling.carried(after, known, options.flatten)
-        return short_lists.carried(after, known, options), options.topics
+        return active_set_trial.carried(after, known, options), options.topics
 
     def update(self, global_state: LdaGlobalState, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobalState:
         """Return the next global state: changed counts, and a_k and b_w if they are learned.
@@ -180,7 +180,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
     def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, B and, where a fit chooses it, the power of the weights."""
         figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
-        return {**figures, **cooling.figures(global_state), **short_lists.figures(global_state)}
+        return {**figures, **cooling.figures(global_state), **active_set_trial.figures(global_state)}
 
     def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.cvb import cooling, short_lists
+from collapsium.pipeline.families.cvb import active_set_trial, cooling
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.parameters import Parameters
@@ -95,14 +95,14 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
         first_means=None,
     )
     if before.held is None:
-        return counted
+        return active_set_trial.next_state(before, counted, delta)
     swept, held = delta.read(SweepSums), replace(before.held, held_before=before.held.held_share)
     tokens = 0.0
     if held.held_share:
         counts = counted.tokens if plain is None else plain.topic_plain
         tokens = max(after.corpus_tokens - (float(np.rint(counts.sum())) if swept is None else swept.tokens), 0.0)
     after = cooling.next_state(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
-    return short_lists.next_state(before, after, delta)
+    return active_set_trial.next_state(before, after, delta)
 
 
 def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:

@@ -286,8 +286,7 @@ def sweep(
     before_sweep = local.to_arrays()
     age, prior = int(before_sweep["age"]) + 1, parameters.topics
     age = age if joining is None else min(age, SCHEDULE.join_age)
-    selecting = moving is not None or joining is not None or parameters.active_settings.selecting
-    selecting = selecting or _selects(age, prior.size)
+    selecting = moving is not None or joining is not None or _selects(age, parameters)
     select_, carry_ = (select, carry) if moving is None else (moving.select, moving.carry)
     working = SweptRows(shard, rows, parameters)
     if joining is not None:
@@ -334,11 +333,11 @@ def sweep(
     return new_local, Delta(parts, {"word": shard.words})
 
 
-def _selects(age: int, topics: int) -> bool:
+def _selects(age: int, parameters: Parameters) -> bool:
     """Return whether active topics are selected before a shard's sweep number `age`, 1 for the first."""
     scheduled = age in SCHEDULE.selection_sweeps or age % SCHEDULE.selection_interval == 0
-    if topics > SELECTION.max_complete:
-        return scheduled
+    if parameters.topics.size > SELECTION.max_complete:
+        return scheduled or parameters.active_settings.selecting
     return age == SCHEDULE.sample_sweeps + 1 or (age > SCHEDULE.annealing_sweeps and scheduled)
 
 

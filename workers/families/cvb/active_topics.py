@@ -12,8 +12,9 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.spill import SpillFiles, read_rows
 from collapsium.workers.arrays.state import Array, Arrays
+from collapsium.workers.families.cvb.global_state import SmallActiveSets
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
-from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SHORT_LISTS
+from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SMALL_SETS
 from collapsium.workers.families.document_pairs import pair_weights
 from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
@@ -52,8 +53,9 @@ class SelectionRule:
         With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs,
         to the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64
         in short documents lose 0.01 to 0.03 in score on news and reviews.)
-    short_share : int
-        Short lists have one place for each `short_share` of the others, to the nearest multiple of eight.
+    small_divisor : int
+        Small active sets have room for a `small_divisor`-th of the topics of others, to the nearest multiple of eight,
+        and for eight at least.
     min_tokens : float
         Expected tokens that an active topic exceeds; it also exceeds its prior a_k.
     """
@@ -62,7 +64,7 @@ class SelectionRule:
     base_room: int = 24
     pairs_per_topic: int = 8
     min_room: int = 64
-    short_share: int = 8
+    small_divisor: int = 8
     min_tokens: float = 0.01
 
 
@@ -88,11 +90,11 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
     return largest
 
 
-def shortened(limits: Ints) -> Ints:
-    """Return the most active topics of documents with short lists, from those with lists of full length."""
-    unit = LANES * SELECTION.short_share
-    short: Ints = np.minimum(LANES * np.maximum((limits + unit // 2) // unit, 1), limits)
-    return short
+def max_small(limits: Ints) -> Ints:
+    """Return the most active topics of documents with small active sets, from those with large ones."""
+    unit = LANES * SELECTION.small_divisor
+    small: Ints = np.minimum(LANES * np.maximum((limits + unit // 2) // unit, 1), limits)
+    return small
 
 
 def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:
@@ -116,10 +118,10 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
     """
     settings = parameters.active_settings
     room = max_active(chunk.pairs.offsets, parameters.topics.size, settings.most)
-    if settings.short_lists:
+    if settings.small_sets != SmallActiveSets.NOWHERE:
         groups = (chunk.document + np.arange(chunk.documents)) % SCORED_GROUPS
-        short = np.isin(groups, SHORT_LISTS) | (settings.short_lists == 2)
-        room = np.where(short, shortened(room), room)
+        small = np.isin(groups, SMALL_SETS) | (settings.small_sets == SmallActiveSets.EVERYWHERE)
+        room = np.where(small, max_small(room), room)
     places = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
     chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(chunk.documents, dtype=np.int64)
     active_selection.select(

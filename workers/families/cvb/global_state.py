@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -59,30 +60,39 @@ class CoolingState(State):
     cooling_scores: Vector = field(default_factory=lambda: np.zeros(2))
 
 
+class SmallActiveSets(IntEnum):
+    """Documents whose active sets are small."""
+
+    NOWHERE = 0
+    IN_HALF = 1
+    """In the groups `sums.SMALL_SETS`."""
+    EVERYWHERE = 2
+
+
 @dataclass(frozen=True, kw_only=True)
-class ListsState(State):
-    """State of the trial of short lists of active topics.
+class ActiveSetTrial(State):
+    """State of the trial of small active sets.
 
     Attributes
     ----------
-    lists_sweeps : int
+    trial_sweeps : int
         Sweeps of the trial so far.
-    lists_short : int
-        Documents whose lists are short when they are selected next: 0 for none, 1 for half of them, 2 for all.
-    lists_selecting : bool
-        Whether lists are selected before the next sweep.
-    lists_gain : float
-        Score of the half with short lists less that of the rest, in nats a token: the mean of the sweeps since lists
-        were shortened, less that of the sweeps before.
-    lists_change : float
-        Score of all documents once all have short lists, less that before.
+    trial_small : int
+        Documents whose active sets are small when they are selected next, as `SmallActiveSets`.
+    trial_selecting : bool
+        Whether active sets are selected before the next sweep, whatever the age of a shard.
+    trial_loss : float
+        What documents with small active sets lose, in nats a token: the mean score of their half less that of the
+        other, before sets became small less since then.
+    trial_gain : float
+        Mean score of all documents since all have small active sets, less that while half of them had.
     """
 
-    lists_sweeps: int
-    lists_short: int
-    lists_selecting: bool = False
-    lists_gain: float = 0.0
-    lists_change: float = 0.0
+    trial_sweeps: int
+    trial_small: int
+    trial_selecting: bool = False
+    trial_loss: float = 0.0
+    trial_gain: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +128,8 @@ class CollapsedGlobalState(WeighedGlobalState):
         Tokens that are held out of the counts, in fits that search for the power of the weights or move topics.
     cooling : CoolingState, optional
         The search for the power of the weights, in fits that choose it themselves.
-    lists : ListsState, optional
-        The trial of short lists, in fits of large corpora that search for the power.
+    trial : ActiveSetTrial, optional
+        The trial of small active sets, in fits of large corpora that search for the power.
     """
 
     vocabulary: float
@@ -143,7 +153,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     seed_counts: Vector | None = None
     held: HeldTokens | None = None
     cooling: CoolingState | None = None
-    lists: ListsState | None = None
+    trial: ActiveSetTrial | None = None
 
     @property
     def pseudo_counts(self) -> Vector:
@@ -179,9 +189,9 @@ class CollapsedGlobalState(WeighedGlobalState):
         moments = np.array(self.topic_moments)
         moments[0] = np.maximum(moments[0] + counted, 0.0)
         held = None if self.held is None else replace(self.held, held_before=self.held.held_share)
-        lists = None if self.lists is None else replace(self.lists, lists_selecting=False)
+        trial = None if self.trial is None else replace(self.trial, trial_selecting=False)
         ahead = np.maximum(self.topic_ahead + ahead, 0.0)
-        return replace(self, topic_moments=moments, topic_ahead=ahead, held=held, lists=lists)
+        return replace(self, topic_moments=moments, topic_ahead=ahead, held=held, trial=trial)
 
 
 @dataclass(frozen=True, kw_only=True)

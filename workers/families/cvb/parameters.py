@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, SmallActiveSets
 from collapsium.workers.families.cvb.states import CollapsedRows, Counts
 from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
 from collapsium.workers.families.document_pairs import document_pairs
@@ -89,8 +89,8 @@ class ActiveSettings:
         a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
     step : float, optional
         Addition to the power in the first, third and further odd documents of a shard; as much less in the others.
-    short_lists : int, optional
-        Documents whose lists of active topics are short: 0 for none, 1 for the groups `sums.SHORT_LISTS`, 2 for all.
+    small_sets : int, optional
+        Documents whose active sets are small, as `SmallActiveSets`.
     selecting : bool, optional
         Whether active topics are selected anew, whatever the age of a shard.
     """
@@ -104,7 +104,7 @@ class ActiveSettings:
     weight: Vector
     following: Vector
     step: float = 0.0
-    short_lists: int = 0
+    small_sets: int = SmallActiveSets.NOWHERE
     selecting: bool = False
 
 
@@ -131,7 +131,7 @@ def active_settings(
     """
     if not global_state.active:
         return None
-    counted, cooling, lists = global_state.topic_moments[0], global_state.cooling, global_state.lists
+    counted, cooling, trial = global_state.topic_moments[0], global_state.cooling, global_state.trial
     moving = moving or global_state.releasing
     return ActiveSettings(
         most=options.most_active or 0,
@@ -144,8 +144,8 @@ def active_settings(
         even=options.beta / global_state.vocabulary,
         weight=global_state.spread_weight,
         following=topics / (global_state.beta + counted),
-        short_lists=0 if lists is None else lists.lists_short,
-        selecting=lists is not None and lists.lists_selecting,
+        small_sets=SmallActiveSets.NOWHERE if trial is None else trial.trial_small,
+        selecting=trial is not None and trial.trial_selecting,
     )
 
 

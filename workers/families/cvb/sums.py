@@ -160,16 +160,16 @@ class ProposalSums(State):
 SCORED_GROUPS = 4
 """Groups of documents, to which those of a shard belong in turn.
 
-The powers of weights differ between the first and third group and the others, the lengths of lists between the first and
-second and the others, so that neither difference is taken for the other.
+The powers of weights differ between the first and third group and the others, the sizes of active sets between the
+first and second and the others, so that neither difference is taken for the other.
 """
 LARGER_POWER, SMALLER_POWER = (0, 2), (1, 3)
-FULL_LISTS, SHORT_LISTS = (0, 1), (2, 3)
+LARGE_SETS, SMALL_SETS = (0, 1), (2, 3)
 
 
 @dataclass(frozen=True)
 class HeldScoreSums(State):
-    """Score of held-out tokens, by which the power of the weights and the length of lists are chosen.
+    """Score of held-out tokens, by which the power of the weights and the size of active sets are chosen.
 
     Attributes
     ----------

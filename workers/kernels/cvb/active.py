@@ -105,7 +105,7 @@ def sweep_active(
     before : ActiveState
         After the previous sweep.
     priors : Priors
-        a_k and b_w.
+        a_k, b_w, and B, which is the least that B + E[n_k] counts as.
     powers : float64, shape (2,)
         Powers of the weights to which responsibilities are proportional, of documents with even and with odd places in
         the run: 1 for the plain update, less to flatten them (a higher temperature; the power is approximate), 2 to
@@ -135,7 +135,7 @@ def sweep_active(
             places[at + PLACES] = k
             cells[at + HERE] = counts[begin + j] if j < size else ZERO
             cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
-            # Rows that ran ahead of a topic's losses may have less of it than documents give up.
+            # With momentum, rows may have fewer tokens of a topic than its documents, which may take it below zero.
             cells[at + INVERSE] = np.float32(1.0 / max(totals[k], priors.words_total)) if j < size else ZERO
             cells[at + RATIO] = np.float32(ratio[k]) if j < size else ZERO
             cells[at + UNITS] = STEP if j < size else ZERO

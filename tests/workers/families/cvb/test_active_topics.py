@@ -1,5 +1,7 @@
 """The number of active topics of documents, and their selection."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,10 +13,13 @@ from collapsium.workers.families.cvb.active_topics import (
     document_chunks,
     max_active,
     max_active_for,
+    max_small,
     select,
 )
+from collapsium.workers.families.cvb.global_state import SmallActiveSets
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, SweptRows
 from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SMALL_SETS
 from tests.naive import active as naive
 from tests.workers.kernels.cvb.listed import listed_shards
 
@@ -109,6 +114,24 @@ def test_choose__gives_lists_within_their_room(state, extra, most):
     for own in np.split(topic.astype(np.int64), np.cumsum(sizes)[:-1]):
         assert (np.diff(own) > 0).all()
         assert (own < state.topics).all()
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 7), st.sampled_from(list(SmallActiveSets)))
+def test_choose__gives_small_active_sets_to_documents_by_their_place_in_a_shard(state, extra, first, small):
+    rows = state.rows(extra)
+    plain = parameters_of(state, rows)
+    parameters = replace(plain, active=replace(plain.active, small_sets=small))
+    chunk, working = replace(whole(state), document=first), working_of(state, rows, plain)
+    found, expected = select(chunk, working, parameters), select(chunk, working, plain)
+    limits = max_active(state.shard.offsets, state.topics, 0)
+    group = (first + np.arange(limits.size)) % SCORED_GROUPS
+    is_small = {0: group < 0, 1: np.isin(group, SMALL_SETS), 2: group >= 0}[small]
+    assert (found[1][is_small] <= max_small(limits)[is_small]).all()
+    for one, other, kept in zip(
+        *(np.split(topic, np.cumsum(sizes)) for topic, sizes in (found, expected)), [*~is_small, True], strict=True
+    ):
+        assert set(one.tolist()) <= set(other.tolist())
+        assert not kept or one.tolist() == other.tolist()
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))

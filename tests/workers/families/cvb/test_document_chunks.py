@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from collapsium.workers.arrays.spill import SpillFiles, spill
 from collapsium.workers.families.cvb import active_topics as module
+from collapsium.workers.families.cvb import topic_moves
 from collapsium.workers.families.cvb.active_topics import LocalStateBuilder, chunk_bounds, document_chunks, starts_of
+from collapsium.workers.families.cvb.sums import SCORED_GROUPS
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
-from tests.workers.kernels.cvb.listed import listed_shards
+from tests.naive import topic_moves as naive
+from tests.workers.families.cvb.test_active_topics import parameters_of, working_of
+from tests.workers.kernels.cvb.listed import held_out, listed_shards
 
 SIZES = [1, 3, 40, 1 << 24]  # of document_chunks: from one document to all
 
@@ -165,3 +169,34 @@ def test_portions__of_the_whole_are_views(state):
     assert all(isinstance(values, np.ndarray) for values in arrays_of(chunk).values())
     for values, name in ((chunk.state.responsibilities, "pair_shares"), (chunk.active.topics, "document_topics")):
         assert np.shares_memory(values, local[name]) or values.size == 0
+
+
+@given(listed_shards(), st.sampled_from(SIZES), st.sampled_from([0.0, 50.0]))
+def test_held_out_tokens__are_scored_by_the_place_of_their_document_in_its_shard(state, size, extra):
+    """However a shard is cut, and as the twin scores the documents of each group."""
+    rows = state.rows(extra)
+    parameters = parameters_of(state, rows)
+    working, held = working_of(state, rows, parameters), held_out(state.shard, 7, 0.5)
+    sums = topic_moves.HeldScore(held, np.zeros(0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
+        for chunk in document_chunks(state.shard, local_of(state)):
+            sums.add(chunk, working, parameters)
+    found = sums.parts()["cooling_score"].values
+    group = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets)) % SCORED_GROUPS
+    counts, of_topics = working.topics.rows.astype(np.float64), working.topics.totals
+    assert found.shape == (2, SCORED_GROUPS)
+    for place in range(SCORED_GROUPS):
+        some = np.where(group == place, held, 0)
+        given_ = (
+            *state.given[:2],
+            some,
+            state.lists,
+            state.topic,
+            *state.counts,
+            rows["a"],
+            rows["b"],
+            of_topics,
+            counts,
+        )
+        np.testing.assert_allclose(found[:, place], naive.score(*given_), rtol=1e-6, atol=1e-9)
