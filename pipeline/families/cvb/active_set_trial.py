@@ -155,16 +155,14 @@ def _ended(state: ActiveSetTrial) -> ActiveSetTrial:
 
 
 def carried(global_state: GlobalStateT, known: GlobalStateT, options: CollapsedOptions) -> GlobalStateT:
-    """Return the global state of a warm start, with the active sets that another run has decided for.
-
-    They are selected before the first sweep: new documents begin with large ones, and where the other run stopped in
-    its trial, some have small ones that no trial has confirmed.
-    """
+    """Return the global state of a warm start, with the active sets that another run has decided for."""
     trial = known.trial
     if trial is None or not trial.trial_small or options.most_active or options.flatten is not None:
         return global_state
     if trial.trial_sweeps < SCHEDULE.sweeps:
+        # The other run stopped in its trial: some documents have small active sets that nothing has confirmed.
         return replace(global_state, trial=_ended(trial))
+    # New documents begin with large active sets, so that the first sweep selects.
     return replace(global_state, trial=replace(trial, trial_selecting=True))
 
 
