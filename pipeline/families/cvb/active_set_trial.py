@@ -50,7 +50,7 @@ class TrialSchedule:
     """Sweeps of the search for the power after the trial, at least."""
     max_loss: float = 0.02
     """Loss of score of documents with small active sets, in nats a token, up to which all get them: reviews, news and
-    blog entries lose 0.03 to 0.065, papers 0.018 to 0.023, drawn corpora 0.016 at most."""
+    blog entries lose 0.03 to 0.065, papers 0.016 to 0.023, drawn corpora 0.017 at most."""
     min_gain: float = 0.005
     """Gain of score of all documents, in nats a token, from which active sets stay small: scores of papers, whose
     topics gain nothing, rise by as much in eight sweeps."""
@@ -127,7 +127,7 @@ def _in_trial(before: CollapsedGlobalState, state: ActiveSetTrial) -> bool:
 def _compared(state: ActiveSetTrial, difference: float, score: float) -> ActiveSetTrial:
     """Return the state after another sweep.
 
-    Before it, the half that gets small active sets first scored higher by `difference`, and all documents `score`.
+    Before it, the half that gets small active sets first scored higher by `difference`, and all documents had `score`.
     """
     sweeps, loss, gain = state.trial_sweeps + 1, state.trial_loss, state.trial_gain
     if sweeps <= SCHEDULE.large:
