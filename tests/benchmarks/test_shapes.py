@@ -151,11 +151,14 @@ def test_records__are_appended_and_survive_a_line_that_was_cut_short(tmp_path):
 
 
 def test_ensemble__gets_members_with_enough_iterations():
-    plan = fits.EnsemblePlan(most_members=8, least_iterations=40, most_iterations=200, spare=1.0)
-    assert plan.plan(100.0, 1.0) == (2, 50)
-    assert plan.plan(200.0, 1.0) == (5, 40)
-    assert plan.plan(10.0, 1.0) == (2, 5)
-    assert plan.plan(1e4, 1.0) == (8, 200)
+    plan = fits.EnsemblePlan(most_members=8, least_iterations=40, share=1.0)
+    even = [(1, 1.0), (100, 100.0), (200, 200.0)]
+    assert plan.plan(100.0, even) == (2, 50)
+    assert plan.plan(200.0, even) == (5, 40)
+    assert plan.plan(10.0, even) == (2, 5)
+    assert plan.plan(1e4, even) == (8, 200)
+    # The first ten iterations take half of the time of fifty.
+    assert plan.plan(200.0, [(1, 10.0), (10, 50.0), (50, 100.0)]) == (2, 50)
 
 
 def test_scores_of_samples__are_left_out():

@@ -10,6 +10,8 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from collapsium.storage.runs.run import EVENTS, JOURNAL, MEMBERS
 from tests.benchmarks.peers import LIBRARIES, RESTARTS, installed
 from tests.benchmarks.processes import parsed, watch
@@ -29,15 +31,25 @@ class EnsemblePlan:
     most_members: int = 8
     least_iterations: int = 40
     """Iterations after which a fit's score has come near its end."""
-    most_iterations: int = 200
-    spare: float = 0.55
-    """Share of the time that is planned for: first iterations take longer than later ones, whose median is the measure."""
+    share: float = 0.8
+    """Share of the time that is planned for, as the speed of a shared machine changes."""
 
-    def plan(self, seconds, iteration_seconds):
-        """Return members and the iterations of each: as many members as get the least iterations, at least two."""
-        iterations = self.spare * seconds / iteration_seconds
-        members = min(max(int(iterations / self.least_iterations), 2), self.most_members)
-        return members, max(min(int(iterations / members), self.most_iterations), 1)
+    def plan(self, seconds, fit):
+        """Return members and the iterations of each: as many members as get the least iterations, at least two.
+
+        Parameters
+        ----------
+        seconds : float
+            The time.
+        fit : sequence of (int, float)
+            Iterations of a fit by itself and the seconds until their ends; first iterations take longer than later ones.
+        """
+        iterations, ends = zip(*fit, strict=True)
+        for members in range(self.most_members, 1, -1):
+            each = int(np.interp(self.share * seconds / members, ends, iterations))
+            if each >= self.least_iterations:
+                break
+        return members, each
 
 
 PLAN = EnsemblePlan()
@@ -165,8 +177,9 @@ class Setting:
             return same
 
         seconds = statistics.median(one["seconds"] for one in of(contestant.within))
-        single = statistics.median(one["iteration_seconds"] for one in of(contestant.of))
-        members, iterations = PLAN.plan(seconds, single)
+        # The median fit of the rounds.
+        single = sorted(of(contestant.of), key=lambda one: one["seconds"])[(len(of(contestant.of)) - 1) // 2]
+        members, iterations = PLAN.plan(seconds, [(one["iteration"], one["seconds"]) for one in single["points"]])
         limits = {"restarts": members, "iterations": iterations, "score_every": iterations}
         run, seen, events = self._fit(cell, {**limits, **contestant.options})
         ends = [event["elapsed"] for event in _lines(run / JOURNAL) if event["event"] == "end" and "members" in event]
