@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.consensus.joined_models import JoinedModel, JoinedReference
 from collapsium.pipeline.engine.consensus.overlaps import Overlaps, document_overlaps, total_overlaps, word_overlaps
+from collapsium.pipeline.engine.resources.placement import release_memory
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
@@ -123,6 +124,8 @@ def join(urls: Sequence[str], corpus: Corpus, executor: Executor, at_a_time: int
     ClusterError
         Work was lost several times in a row.
     """
+    # The plan of a fit's memory counts on that of its sweeps.
+    release_memory(executor)
     models = [JoinedModel.of(url) for url in urls]
     models[0] = replace(models[0], columns=models[0].topics)
     mean, overlap, rounds, unchanged = models[:1], 0.0, 0, False

@@ -84,8 +84,13 @@ def freed_memory(executor: Executor) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(Exception):
-            executor.everywhere(_release)
+        release_memory(executor)
+
+
+def release_memory(executor: Executor) -> None:
+    """Release the memory that the workers' buffer pools hold for sweeps; what fails here costs memory only."""
+    with contextlib.suppress(Exception):
+        executor.everywhere(_release)
 
 
 def _release() -> None:

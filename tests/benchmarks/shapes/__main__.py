@@ -111,13 +111,14 @@ def warm_up(place, setting, families):
     if not families:
         return
     # With few topics, fits of long documents begin from clusters of words, those of short ones from clusters of documents.
-    # Those of the long ones have tokens enough to search for the power of the weights.
+    # Those of the long ones have tokens enough to search for the power of the weights. With 100 iterations, `hdp` moves
+    # topics.
     for kind, tokens in (("short", 20), ("long", 400)):
         corpus, train, heldout = (place / f"tiny-{kind}{part}" for part in ("", "-train", "-test"))
         sizes = ["--topics=4", "--documents=80", "--words=400", f"--tokens={tokens}"]
         command("simulate", corpus, "--family", "lda", *sizes)
         command("split", corpus, train, heldout)
-        limits = ["--iterations=24", "--heldout", heldout, f"--workers={setting.workers}", "--quiet"]
+        limits = ["--iterations=100", "--heldout", heldout, f"--workers={setting.workers}", "--quiet"]
         for family, topics in itertools.product(families, (4, 200)):
             run = place / f"tiny-{kind}-{family}-{topics}"
             command("fit", train, run, "--family", family, f"--topics={topics}", *limits)
