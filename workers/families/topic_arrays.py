@@ -136,6 +136,8 @@ HDP = {
     "stick_order": indices("i8", "alive", "topic"),
     "stick_posterior": counts("f8", "stick 2"),
     **optional(MOVES),
+    # Not in checkpoints of earlier releases, nor always.
+    **optional({**flags("settling"), "merge_alike": numbers("b1", "merge")}),
 }  # fmt: skip
 
 

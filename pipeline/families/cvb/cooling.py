@@ -126,6 +126,9 @@ def next_state(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) 
     if old is None or sums is None or not before.searching:
         return after
     state = replace(old, cooling_sweeps=old.cooling_sweeps + 1)
+    if before.changing:
+        # The scores are of rows before the change with totals after it.
+        return replace(after, cooling=replace(state, cooling_scores=np.zeros(2)))
     if state.cooling_sweeps % SCHEDULE.sweeps == 1:
         scores, tokens = sums.in_groups(LARGER_POWER, SMALLER_POWER)
         power = old.cooling_power

@@ -65,13 +65,17 @@ class MoveSchedule:
     """Share of the topics that a round deletes, at most."""
     merge_errors: float = 0.5
     """Least gain of a merge, in standard errors of the sum."""
+    alike: float = 0.9
+    """Correlation of word counts from which on two topics are taken for copies of one."""
+    alike_errors: float = -1.0
+    """The same as `merge_errors` for copies: they are merged unless that loses more than so many standard errors."""
     delete_errors: float = 0.0
     """Least gain of a deletion, in standard errors of the sum."""
     split_share: float = 0.5
     """Share of the topics that are split, the largest."""
     split_sweeps: int = 15
     """Sweeps after which splits are scored."""
-    split_errors: float = -1.0
+    split_errors: float = -2.0
     """The halves of a split are merged again if that gains more than so many standard errors."""
 
 
@@ -165,7 +169,7 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
         return _with_splits(after, state, sweep)
     if idle or sweep >= old.moves_last:
         after = cooling.resumed(after) if after.searching else replace(after, held=replace(held, held_share=0.0))
-        return replace(after, moves=replace(state, moving=True))
+        return replace(after, moves=replace(state, moving=True, settling=False))
     if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
         return replace(after, moves=_with_smallest(after, state))
     return after
@@ -200,7 +204,8 @@ def _with_candidates(
     pairs = np.sort(np.stack([owner, nearest.ravel()]), axis=0)
     pairs = np.unique(pairs, axis=1) if pairs.size else pairs
     candidates = np.ascontiguousarray(alive[pairs]).astype(np.int64)
-    return replace(state, ask=2, merge_candidates=candidates, delete_spill=sums.delete_spill)
+    copies = alike[pairs[0], pairs[1]] >= SCHEDULE.alike
+    return replace(state, ask=2, merge_candidates=candidates, merge_alike=copies, delete_spill=sums.delete_spill)
 
 
 @dataclass
@@ -228,13 +233,14 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
         state,
         split_pairs=np.zeros((2, 0), dtype=np.int64),
         merge_candidates=np.zeros((2, 0), dtype=np.int64),
+        merge_alike=None,
         delete_candidates=np.zeros(0, dtype=np.int64),
         delete_spill=np.zeros((0, alive.size)),
     )
     accepted = chosen.merges + chosen.deletes
     if not were_split and score < fallen:
-        # Moves that each gained have lost together.
-        return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds))
+        # Moves that each gained have lost together, or topics have not settled yet.
+        return replace(after, moves=replace(state, moves_idle=old.moves_idle + 1))
     state = replace(state, moves_best=max(score, old.moves_best))
     if were_split:
         # Halves that are merged again have changed nothing.
@@ -251,7 +257,8 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     gone = np.flatnonzero(chosen.into != np.arange(alive.size))
     alive[gone] = False
     merges, deletes = old.merges + chosen.merges, old.deletes + chosen.deletes
-    state = replace(state, moving=True, moves_into=chosen.into, topic_alive=alive, merges=merges, deletes=deletes)
+    state = replace(state, moves_into=chosen.into, topic_alive=alive, merges=merges, deletes=deletes)
+    state = replace(state, moving=True, settling=True)
     # The next sweep sees the topics as moved. The counts themselves, for scores and models, move in that sweep.
     return replace(after, moves=state, topic_ahead=_moved(after.topic_ahead, gone, chosen.into))
 
@@ -283,7 +290,7 @@ def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlo
     halves[split] = new
     alive[new] = True
     pairs = np.stack([split, new]).astype(np.int64)
-    state = replace(state, moving=True, moves_split=halves, topic_alive=alive, moves_idle=0)
+    state = replace(state, moving=True, settling=True, moves_split=halves, topic_alive=alive, moves_idle=0)
     state = replace(state, split_pairs=pairs, split_until=sweep + SCHEDULE.split_sweeps)
     # Counts for scores move in the sweep, as in `_with_accepted`.
     ahead = np.array(after.topic_ahead)
@@ -292,13 +299,15 @@ def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlo
 
 
 def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSums, errors: float) -> None:
-    gain, square = sums.merge_gain, sums.merge_square
+    gain, error = sums.merge_gain, np.sqrt(sums.merge_square)
     first, second = old.merge_candidates
+    copies = np.zeros(gain.size, dtype=bool) if old.merge_alike is None else old.merge_alike
+    least = np.where(copies, SCHEDULE.alike_errors, errors) * error
     most = max(int(SCHEDULE.max_merges * old.topic_alive.sum()), 1)
     for index in np.argsort(-gain, kind="stable"):
         if chosen.merges == most and errors > 0:
             return
-        if gain[index] <= errors * np.sqrt(square[index]) or (errors > 0 and gain[index] <= 0):
+        if gain[index] <= least[index]:
             continue
         k, m = int(first[index]), int(second[index])
         if chosen.taken[k] or chosen.taken[m]:
@@ -308,7 +317,7 @@ def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSu
         chosen.taken[[k, m]] = True
         chosen.into[m] = k
         chosen.merges += 1
-        chosen.sure += int(gain[index] > SCHEDULE.sure_merge * np.sqrt(square[index]))
+        chosen.sure += int(gain[index] > SCHEDULE.sure_merge * error[index])
 
 
 def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int) -> None:

@@ -184,6 +184,11 @@ class CollapsedGlobalState(WeighedGlobalState):
         """True if the next sweep begins to count tokens that were held out."""
         return self.held is not None and self.held.held_share < self.held.held_before
 
+    @property
+    def changing(self) -> bool:
+        """True if the next sweep begins by merging, deleting or splitting topics."""
+        return False
+
     def after_shard(self, counted: Vector, ahead: Vector) -> Self:
         """Return the state for another sweep of a shard, after its own changes of E[n_k]."""
         moments = np.array(self.topic_moments)
@@ -226,12 +231,17 @@ class MovesState(State):
         Topics that exist.
     moving : bool
         Whether the next sweep begins by carrying out moves.
+    settling : bool
+        Whether topics have moved and rounds go on: rows have no momentum meanwhile, which would drive topics past what
+        they become.
     moves_into, moves_split : numpy.ndarray of int64, shape (topics,)
         The moves; see `kernels.cvb.topic_moves.Moves`.
     ask : int
         Sums of the next sweep: 1 for products of topics and reassigned tokens, 2 for gains, 0 for neither.
     merge_candidates : numpy.ndarray of int64, shape (2, candidates)
         Pairs of topics that may merge.
+    merge_alike : numpy.ndarray of bool, shape (candidates,), optional
+        Those pairs whose words are alike, as of copies of one topic; None before there are pairs by their words.
     delete_candidates : numpy.ndarray of int64, shape (candidates,)
         Topics that may be deleted.
     delete_spill : numpy.ndarray of float64, shape (candidates, topics)
@@ -252,10 +262,12 @@ class MovesState(State):
 
     topic_alive: Flags
     moving: bool = False
+    settling: bool = False
     moves_into: Ints
     moves_split: Ints
     ask: int = 0
     merge_candidates: Ints
+    merge_alike: Flags | None = None
     delete_candidates: Ints
     delete_spill: Vector
     moves_last: int
@@ -314,6 +326,14 @@ class HdpGlobalState(CollapsedGlobalState):
     tau_prior: float
     tau_total: float = 0.0
     moves: MovesState | None = None
+
+    @property
+    def changing(self) -> bool:
+        """True if the next sweep begins by merging, deleting or splitting topics."""
+        moves = self.moves
+        if moves is None or not moves.moving:
+            return False
+        return bool((moves.moves_into != np.arange(moves.moves_into.size)).any() or (moves.moves_split >= 0).any())
 
     def after_shard(self, counted: Vector, ahead: Vector) -> Self:
         """Return the state for another sweep of a shard: moves have been carried out, and released tokens counted."""

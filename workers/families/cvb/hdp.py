@@ -53,7 +53,6 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
         else:
             share = special.exp(digamma(tau) - digamma(global_state.tau_total))
         topics = global_state.alpha_geometric * global_state.pi_geometric
-        moving = global_state.moves is not None and global_state.moves.moving
         return Parameters(
             topics=topics,
             concentration=global_state.alpha,
@@ -62,19 +61,18 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
             order=self.options.order,
             tables=self.options.needs_tables,
             moments=global_state.moments,
-            active=active_settings(global_state, self.options, topics, moving=moving),
+            active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
         )
 
     def predictive_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
         """Return the parameters of prediction: expectations."""
         topics = global_state.alpha * global_state.pi
-        moving = global_state.moves is not None and global_state.moves.moving
         return Parameters(
             topics=topics,
             concentration=global_state.alpha,
             words=predictive_words(rows, global_state),
             total=global_state.beta,
-            active=active_settings(global_state, self.options, topics, moving=moving),
+            active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
         )
 
     def fold(self, block: CollapsedRows, delta: Delta, global_state: HdpGlobalState) -> tuple[CollapsedRows, Delta]:
@@ -82,6 +80,12 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
         after, folded = super().fold(block, delta, global_state)
         tau = _tau(block, global_state)
         return after, folded if tau is None else folded + Delta(_divergence(tau, global_state.tau_prior))
+
+
+def _moving(global_state: HdpGlobalState) -> bool:
+    """Return whether topics move, or have moved and settle."""
+    moves = global_state.moves
+    return moves is not None and (moves.moving or moves.settling)
 
 
 def _divergence(tau: Vector, prior: float) -> dict[str, Part]:

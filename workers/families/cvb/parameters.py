@@ -122,7 +122,7 @@ def active_settings(
     topics : numpy.ndarray of float64, shape (topics,)
         a_k.
     moving : bool, optional
-        Whether the sweep carries out moves of topics.
+        Whether topics move, so that rows have no momentum.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def active_settings(
         power=(options.flatten or 1.0) if cooling is None else cooling.cooling_power,
         step=0.0 if cooling is None else cooling.cooling_step,
         annealed=cooling is None,
-        # Counts of the start are no movement. With momentum, tokens that merged topics hand over would overshoot.
+        # Counts of the start are no movement. With momentum, tokens that topics hand over in a move would overshoot.
         momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,
         totals=global_state.topic_ahead,
         even=options.beta / global_state.vocabulary,

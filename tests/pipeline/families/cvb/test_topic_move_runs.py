@@ -7,6 +7,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
 from collapsium.pipeline.estimators import CollapsedHDP
+from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows
@@ -87,20 +88,21 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
     given = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
     for name, stop_on in (("counts", "counts"), ("score", "score")):
         model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **given)
-        assert phases(planted[0])[3] < model.record.iterations < ITERATIONS
+        assert rounds.SCHEDULE.begin < model.record.iterations < ITERATIONS
+        # A tenth of the tokens were missing while they were held out.
         assert math.isclose(model.rows(0).word_topic.sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
         assert scores_of(tmp_path / name)[-1] < 0.0
         assert verify(tmp_path / name).broken == []
     model = fit(planted[0], tmp_path / "off", **{**given, "moves": False})
-    assert model.record.iterations < phases(planted[0])[0]
+    assert model.record.iterations < rounds.SCHEDULE.begin
 
 
 def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, tmp_path):
-    last = phases(planted[0])[3]
-    out = stopped(planted, tmp_path / "run", last - 2)
-    message = f"iterations: expected as many as the run was planned with, found {last - 1}"
+    within = rounds.SCHEDULE.begin + 2  # a round goes on
+    out = stopped(planted, tmp_path / "run", within)
+    message = f"iterations: expected as many as the run was planned with, found {within + 1}"
     with pytest.raises(OptionError, match=message):
-        resume(out, iterations=last - 1, scheduler="serial")
+        resume(out, iterations=within + 1, scheduler="serial")
     assert not (out / "model").exists()
     model = resume(out, iterations=ITERATIONS, scheduler="serial")
     assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))

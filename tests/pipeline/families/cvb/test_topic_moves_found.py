@@ -14,9 +14,12 @@ from collapsium.workers.arrays.random_streams import Stream
 from tests.fits import scores_of
 from tests.pipeline.families.cvb.conftest import corpora, iterations_of
 
+MOMENTS = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
+"""Sums of three topics by which moves are judged."""
+
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [5, 6, 7])
+@pytest.mark.parametrize("seed", [4, 5, 6, 7])
 def test_planted_topics__are_what_is_left(tmp_path, seed):
     """From many more; and they predict as well as where so many were asked for."""
     train, heldout = corpora(tmp_path, seed, documents=300)
@@ -28,23 +31,71 @@ def test_planted_topics__are_what_is_left(tmp_path, seed):
     assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
 
 
-@pytest.mark.parametrize(("score", "ends"), [(-5.5, False), (-6.0049, False), (-6.0051, True)])
-def test_a_round_that_finds_the_score_fallen__moves_nothing_and_is_the_last(score, ends):
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 4, 5])
+def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
+    """Where momentum during the rounds once left 43, 48 and 27 of them."""
+    simulate(tmp_path / "drawn", family="lda", documents=1500, words=500, tokens=80, topics=20, alpha=0.1, seed=seed)
+    split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=seed)
+    given = {"family": "hdp", "iterations": 200, "heldout": tmp_path / "heldout", "score_every": 200}
+    fit(tmp_path / "train", tmp_path / "true", topics=20, moves=False, **given)
+    fit(tmp_path / "train", tmp_path / "many", topics=100, **given)
+    assert iterations_of(tmp_path / "many")[-1]["topics_99"] == 20
+    assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
+
+
+@pytest.mark.parametrize(("gain", "merged"), [(-0.9, True), (-1.1, False), (0.6, True)])
+def test_copies_of_a_topic__are_merged_unless_that_surely_loses(gain, merged):
+    found = accepted(np.array([True]), gain)
+    assert (found.moves_into.tolist() == [0, 0, 2]) is merged
+    assert found.settling is merged
+
+
+@pytest.mark.parametrize(("gain", "merged"), [(-0.9, False), (0.4, False), (0.6, True)])
+@pytest.mark.parametrize("alike", [None, np.array([False])])
+def test_other_topics__are_merged_if_that_gains(gain, merged, alike):
+    assert (accepted(alike, gain).moves_into.tolist() == [0, 0, 2]) is merged
+
+
+def accepted(alike, gain):
+    """The moves after a round with one candidate, whose gain is in standard errors."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
         rounds.initial_state(3, 200), ask=2, merges=4, deletes=2, moves_best=-6.0,
+        merge_candidates=np.array([[0], [1]]), merge_alike=alike, delete_candidates=none,
+    )  # fmt: skip
+    before = initial(state)
+    after = replace(before, sweeps=60.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
+    gains = {"merge_gain": np.array([2.0 * gain]), "merge_square": np.array([4.0])}
+    sums = {"held_score": np.array([-6e4, 1e4]), "delete_gain": none, "delete_square": none, **gains}
+    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    assert found.merge_alike is None
+    return found
+
+
+def initial(state):
+    """The first global state of a fit of three topics, whose moves are given."""
+    options = Hdp.Options(topics=3)
+    return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(1))
+
+
+@pytest.mark.parametrize("idle", [0, 3])
+@pytest.mark.parametrize(("score", "fallen"), [(-5.5, False), (-6.0049, False), (-6.0051, True)])
+def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle):
+    """Until the score has come back; so many such rounds in a row are the last ones."""
+    none = np.zeros(0, dtype=np.int64)
+    state = replace(
+        rounds.initial_state(3, 200), ask=2, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
         merge_candidates=np.array([[0], [1]]), delete_candidates=none,
     )  # fmt: skip
-    options = Hdp.Options(topics=3)
-    before = replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(1))
-    moments = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
-    after = replace(before, sweeps=60.0, topic_moments=moments, topic_ahead=np.ones(3))
+    before = initial(state)
+    after = replace(before, sweeps=60.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
     gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}
     sums = {"held_score": np.array([score * 1e4, 1e4]), **gains}
     found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
-    assert found.moving is not ends
-    assert (found.moves_idle == rounds.SCHEDULE.idle_rounds) is ends
-    if not ends:
+    assert found.moving is found.settling is not fallen
+    assert found.moves_idle == (idle + 1 if fallen else 0)
+    if not fallen:
         assert found.moves_best == max(score, -6.0)
         assert found.moves_into.tolist() == [0, 0, 2]
         assert found.merges == 5
