@@ -1,6 +1,7 @@
 """Fits that choose the power of their weights, by the scores of two halves of the documents."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, fit, resume, verify
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.cvb import cooling, updates
+from collapsium.pipeline.families.cvb import cooling, topic_moves, updates
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta, fresh
@@ -71,6 +72,23 @@ def searched(state, score_of):
         scores = np.array([score_of(powers[-1] + one * step, sweeps) for one in (1, -1)])
         state, sweeps = after, sweeps + 1
     return state, powers
+
+
+@pytest.mark.parametrize(
+    ("into", "split", "counts"), [([0, 0, 2], -1, False), ([0, 1, 2], 2, False), ([0, 1, 2], -1, True)]
+)
+def test_scores_of_sweeps_that_change_topics__do_not_count(into, split, counts):
+    """Their rows are as before the change, and the totals as after it."""
+    summary = Summary(1000, 500, 100_000, pairs=100_000, shards=1, iterations=200)
+    family, options = load_family("hdp"), make_options("hdp", {"topics": 3})
+    state = family.initialise(summary, options, Stream(1, "start"))
+    moves = replace(topic_moves.initial_state(3, 200), moving=True, moves_into=np.array(into))
+    moves = replace(moves, moves_split=np.array([split, -1, -1]))
+    search = replace(state.cooling, cooling_sweeps=100, cooling_first=16, cooling_scores=np.array([-8.0, -8.0]))
+    found = stepped(replace(state, cooling=search, moves=moves), np.array([-7.0, -9.0])).cooling
+    assert (found.cooling_power != search.cooling_power) is counts
+    assert found.cooling_scores.any() == counts
+    assert found.cooling_sweeps == 101
 
 
 @given(st.lists(st.floats(-9.0, -5.0), min_size=400, max_size=400), st.integers(20, 200), st.sampled_from([0, 5]))

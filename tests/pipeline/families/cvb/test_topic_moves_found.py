@@ -11,6 +11,7 @@ from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.pipeline.families.cvb.hdp import Hdp
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb.states import CollapsedRows
 from tests.fits import scores_of
 from tests.pipeline.families.cvb.conftest import corpora, iterations_of
 
@@ -57,7 +58,7 @@ def test_other_topics__are_merged_if_that_gains(gain, merged, alike):
     assert (accepted(alike, gain).moves_into.tolist() == [0, 0, 2]) is merged
 
 
-def accepted(alike, gain):
+def accepted(alike, gain, score=-6.0, sweep=60.0):
     """The moves after a round with one candidate, whose gain is in standard errors."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
@@ -65,9 +66,9 @@ def accepted(alike, gain):
         merge_candidates=np.array([[0], [1]]), merge_alike=alike, delete_candidates=none,
     )  # fmt: skip
     before = initial(state)
-    after = replace(before, sweeps=60.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
+    after = replace(before, sweeps=sweep, topic_moments=MOMENTS, topic_ahead=np.ones(3))
     gains = {"merge_gain": np.array([2.0 * gain]), "merge_square": np.array([4.0])}
-    sums = {"held_score": np.array([-6e4, 1e4]), "delete_gain": none, "delete_square": none, **gains}
+    sums = {"held_score": np.array([score * 1e4, 1e4]), "delete_gain": none, "delete_square": none, **gains}
     found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
     assert found.merge_alike is None
     return found
@@ -77,6 +78,34 @@ def initial(state):
     """The first global state of a fit of three topics, whose moves are given."""
     options = Hdp.Options(topics=3)
     return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(1))
+
+
+@pytest.mark.parametrize(
+    ("moving", "settling", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)]
+)
+def test_rows__have_no_momentum_while_topics_move_and_settle(moving, settling, momentum):
+    state = replace(
+        initial(replace(rounds.initial_state(3, 200), moving=moving, settling=settling)), topic_moments=MOMENTS
+    )
+    block = CollapsedRows(word_active=np.ones((5, 3), dtype=np.float32), word_rest=np.zeros(5))
+    model = Hdp().make_shard_model(Hdp.Options(topics=3))
+    assert model.update_parameters(block, state).active.momentum == momentum
+
+
+@pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, rounds.SCHEDULE.idle_rounds)])
+def test_topics__have_settled_when_rounds_end(sweep, idle):
+    state = replace(rounds.initial_state(3, 200), settling=True, split_tried=True, moves_idle=idle)
+    before = initial(state)
+    found = rounds.next_state(before, replace(before, sweeps=sweep), Delta({})).moves
+    assert found.moving
+    assert not found.settling
+
+
+def test_first_moves_that_lose__are_the_last():
+    found = accepted(None, 0.6, score=-6.0051, sweep=47.0)
+    assert found.moves_idle == rounds.SCHEDULE.idle_rounds
+    assert found.split_tried
+    assert not found.moving
 
 
 @pytest.mark.parametrize("idle", [0, 3])
