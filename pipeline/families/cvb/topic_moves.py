@@ -46,7 +46,7 @@ class MoveSchedule:
     worth: float = 0.03
     """Share of the topics; if the first round is sure of fewer merges, the truncation is not too large.
 
-    Topics too many are copies. Deletions tell nothing: on reviews, a tenth of the topics seem to gain by them, and lose.
+    Topics too many are copies. Deletions tell nothing: on reviews, a tenth of the topics seem to gain by them.
     """
     sure_merge: float = 1.0
     """Standard errors from which on the gain of a merge is sure."""
@@ -170,7 +170,7 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
         return _with_splits(after, state, sweep)
     if idle or sweep >= old.moves_last:
         after = cooling.resumed(after) if after.searching else replace(after, held=replace(held, held_share=0.0))
-        return replace(after, moves=replace(state, moving=True, settling=False))
+        return replace(after, moves=replace(state, moving=True, moved=False))
     if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
         return replace(after, moves=_with_smallest(after, state))
     return after
@@ -240,7 +240,7 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     )
     accepted = chosen.merges + chosen.deletes
     if not were_split and score < fallen:
-        # Moves that each gained have lost together, or topics have not settled yet.
+        # Moves that each gained have lost together, or topics are still changing.
         if int(after.sweeps) < SCHEDULE.begin + 2 * SCHEDULE.every:
             # Those of the first round have lost: the truncation is not too large.
             return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds, split_tried=True))
@@ -262,7 +262,7 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     alive[gone] = False
     merges, deletes = old.merges + chosen.merges, old.deletes + chosen.deletes
     state = replace(state, moves_into=chosen.into, topic_alive=alive, merges=merges, deletes=deletes)
-    state = replace(state, moving=True, settling=True)
+    state = replace(state, moving=True, moved=True)
     # The next sweep sees the topics as moved. The counts themselves, for scores and models, move in that sweep.
     return replace(after, moves=state, topic_ahead=_moved(after.topic_ahead, gone, chosen.into))
 
@@ -294,7 +294,7 @@ def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlo
     halves[split] = new
     alive[new] = True
     pairs = np.stack([split, new]).astype(np.int64)
-    state = replace(state, moving=True, settling=True, moves_split=halves, topic_alive=alive, moves_idle=0)
+    state = replace(state, moving=True, moved=True, moves_split=halves, topic_alive=alive, moves_idle=0)
     state = replace(state, split_pairs=pairs, split_until=sweep + SCHEDULE.split_sweeps)
     # Counts for scores move in the sweep, as in `_with_accepted`.
     ahead = np.array(after.topic_ahead)

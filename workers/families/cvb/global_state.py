@@ -231,7 +231,7 @@ class MovesState(State):
         Topics that exist.
     moving : bool
         Whether the next sweep begins by carrying out moves.
-    settling : bool
+    moved : bool
         Whether topics have moved and rounds go on: rows have no momentum meanwhile, which would drive topics past what
         they become.
     moves_into, moves_split : numpy.ndarray of int64, shape (topics,)
@@ -262,7 +262,7 @@ class MovesState(State):
 
     topic_alive: Flags
     moving: bool = False
-    settling: bool = False
+    moved: bool = False
     moves_into: Ints
     moves_split: Ints
     ask: int = 0

@@ -83,9 +83,9 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
 
 
 def _moving(global_state: HdpGlobalState) -> bool:
-    """Return whether topics move, or have moved and settle."""
+    """Return whether topics move, or have moved in rounds that go on."""
     moves = global_state.moves
-    return moves is not None and (moves.moving or moves.settling)
+    return moves is not None and (moves.moving or moves.moved)
 
 
 def _divergence(tau: Vector, prior: float) -> dict[str, Part]:

@@ -49,7 +49,7 @@ def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
 def test_copies_of_a_topic__are_merged_unless_that_surely_loses(gain, merged):
     found = accepted(np.array([True]), gain)
     assert (found.moves_into.tolist() == [0, 0, 2]) is merged
-    assert found.settling is merged
+    assert found.moved is merged
 
 
 @pytest.mark.parametrize(("gain", "merged"), [(-0.9, False), (0.4, False), (0.6, True)])
@@ -80,25 +80,21 @@ def initial(state):
     return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(1))
 
 
-@pytest.mark.parametrize(
-    ("moving", "settling", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)]
-)
-def test_rows__have_no_momentum_while_topics_move_and_settle(moving, settling, momentum):
-    state = replace(
-        initial(replace(rounds.initial_state(3, 200), moving=moving, settling=settling)), topic_moments=MOMENTS
-    )
+@pytest.mark.parametrize(("moving", "moved", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)])
+def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, moved, momentum):
+    state = replace(initial(replace(rounds.initial_state(3, 200), moving=moving, moved=moved)), topic_moments=MOMENTS)
     block = CollapsedRows(word_active=np.ones((5, 3), dtype=np.float32), word_rest=np.zeros(5))
     model = Hdp().make_shard_model(Hdp.Options(topics=3))
     assert model.update_parameters(block, state).active.momentum == momentum
 
 
 @pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, rounds.SCHEDULE.idle_rounds)])
-def test_topics__have_settled_when_rounds_end(sweep, idle):
-    state = replace(rounds.initial_state(3, 200), settling=True, split_tried=True, moves_idle=idle)
+def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
+    state = replace(rounds.initial_state(3, 200), moved=True, split_tried=True, moves_idle=idle)
     before = initial(state)
     found = rounds.next_state(before, replace(before, sweeps=sweep), Delta({})).moves
     assert found.moving
-    assert not found.settling
+    assert not found.moved
 
 
 def test_first_moves_that_lose__are_the_last():
@@ -122,7 +118,7 @@ def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle)
     gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}
     sums = {"held_score": np.array([score * 1e4, 1e4]), **gains}
     found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
-    assert found.moving is found.settling is not fallen
+    assert found.moving is found.moved is not fallen
     assert found.moves_idle == (idle + 1 if fallen else 0)
     if not fallen:
         assert found.moves_best == max(score, -6.0)
