@@ -14,6 +14,7 @@ from collapsium.pipeline.engine.consensus.matching import RULE, _assigned, _matc
 from collapsium.pipeline.engine.consensus.overlaps import Overlaps, document_overlaps, total_overlaps, word_overlaps
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError
+from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.random_streams import Stream
 from tests.fits import Losing
 
@@ -95,6 +96,14 @@ def test_joining__is_the_same_after_work_was_lost(small, single):
     losing.recover = lambda error: None
     assert join(urls, corpus, losing, 2) == whole
     assert losing.losses
+
+
+def test_joining__releases_the_memory_that_waits_for_sweeps(small, single):
+    pool = buffers.pool
+    pool.reserve([1 << 26])
+    assert sum(len(piece) for piece in pool._free) > pool.settings.idle_bytes
+    join([str(single / str(n)) for n in range(3)], Corpus(small[0]), SerialExecutor(), 1)
+    assert sum(len(piece) for piece in pool._free) <= pool.settings.idle_bytes
 
 
 def test_work_that_is_lost_again_and_again__ends_the_joining(small, single):
