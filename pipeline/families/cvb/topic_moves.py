@@ -46,10 +46,12 @@ class MoveSchedule:
     worth: float = 0.03
     """Share of the topics; if the first round is sure of fewer merges, the truncation is not too large.
 
-    Topics too many are copies. Deletions tell nothing: on reviews, a tenth of the topics seem to gain by them.
+    Topics too many are copies. Deletions do not show it: on reviews, a tenth of the topics surely harm.
     """
     sure_merge: float = 1.0
     """Standard errors from which on the gain of a merge is sure."""
+    sure_delete: float = 3.0
+    """Least gain of a deletion in standard errors, where the truncation is not too large."""
     max_fall: float = 0.5
     """The search ends if a score, in nats a token, is this over the root of the held-out tokens below the best."""
     merge_candidates: int = 5
@@ -229,7 +231,12 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     score, fallen = float(sums.held_score[0]) / held, old.moves_best - SCHEDULE.max_fall / np.sqrt(held)
     errors = SCHEDULE.split_errors if were_split else SCHEDULE.merge_errors
     _choose_merges(chosen, old, after.topic_moments[0], sums, errors)
-    _choose_deletes(chosen, old, sums, int(alive.sum()))
+    first = not old.merges + old.deletes
+    ends = first and not were_split and chosen.sure < SCHEDULE.worth * alive.sum()
+    if ends:
+        # Chance alone proposes some moves; accepting these costs more than it gains.
+        chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
+    _choose_deletes(chosen, old, sums, int(alive.sum()), SCHEDULE.sure_delete if ends else SCHEDULE.delete_errors)
     state = replace(
         state,
         split_pairs=np.zeros((2, 0), dtype=np.int64),
@@ -250,12 +257,9 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
         # Halves that are merged again have changed nothing.
         state = replace(state, splits=old.splits + were_split - chosen.merges)
         chosen.merges = 0
-    first = not old.merges + old.deletes
-    if first and chosen.sure < SCHEDULE.worth * alive.sum():
-        # Chance alone proposes some moves; accepting these costs more than it gains.
-        return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds))
     few = accepted <= SCHEDULE.few_moves * alive.sum()
-    state = replace(state, moves_idle=old.moves_idle + 1 if few and not were_split else 0)
+    idle = SCHEDULE.idle_rounds if ends else old.moves_idle + 1 if few and not were_split else 0
+    state = replace(state, moves_idle=idle, split_tried=old.split_tried or ends)
     if not accepted:
         return replace(after, moves=state)
     gone = np.flatnonzero(chosen.into != np.arange(alive.size))
@@ -324,14 +328,14 @@ def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSu
         chosen.sure += int(gain[index] > SCHEDULE.sure_merge * error[index])
 
 
-def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int) -> None:
+def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int, errors: float) -> None:
     gain, square = sums.delete_gain, sums.delete_square
     most = max(int(SCHEDULE.max_deletes * topics), 1)
     for index in np.argsort(-gain, kind="stable"):
         topic = int(old.delete_candidates[index])
         if chosen.deletes == most or topics - chosen.merges - chosen.deletes <= 1:
             return
-        if chosen.taken[topic] or gain[index] <= SCHEDULE.delete_errors * np.sqrt(square[index]):
+        if chosen.taken[topic] or gain[index] <= errors * np.sqrt(square[index]):
             continue
         chosen.taken[topic] = True
         chosen.into[topic] = -1

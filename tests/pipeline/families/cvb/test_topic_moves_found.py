@@ -97,6 +97,21 @@ def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
     assert not found.moved
 
 
+@pytest.mark.parametrize(("gain", "deleted"), [(2.9, False), (3.1, True)])
+def test_a_first_round_with_few_merges__deletes_what_surely_harms_and_is_the_last(gain, deleted):
+    none = np.zeros(0)
+    state = replace(rounds.initial_state(3, 200), ask=2, delete_candidates=np.array([1]))
+    before = initial(state)
+    after = replace(before, sweeps=42.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
+    gains = {"delete_gain": np.array([2.0 * gain]), "delete_square": np.array([4.0])}
+    sums = {"held_score": np.array([-6e4, 1e4]), "merge_gain": none, "merge_square": none, **gains}
+    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    assert found.deletes == deleted
+    assert found.topic_alive.tolist() == [True, not deleted, True]
+    assert found.moves_idle == rounds.SCHEDULE.idle_rounds
+    assert found.split_tried
+
+
 def test_first_moves_that_lose__are_the_last():
     found = accepted(None, 0.6, score=-6.0051, sweep=47.0)
     assert found.moves_idle == rounds.SCHEDULE.idle_rounds
