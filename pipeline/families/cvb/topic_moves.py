@@ -53,7 +53,8 @@ class MoveSchedule:
     sure_delete: float = 3.0
     """Least gain of a deletion in standard errors, where the truncation is not too large."""
     max_fall: float = 0.5
-    """The search ends if a score, in nats a token, is this over the root of the held-out tokens below the best."""
+    """A round moves nothing if its score, in nats a token, is this over the root of the held-out tokens lower than the
+    best."""
     merge_candidates: int = 5
     """Nearest topics, by correlation of word counts, that each topic may merge with."""
     delete_candidates: float = 0.25
@@ -232,7 +233,7 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     errors = SCHEDULE.split_errors if were_split else SCHEDULE.merge_errors
     _choose_merges(chosen, old, after.topic_moments[0], sums, errors)
     first = not old.merges + old.deletes
-    ends = first and not were_split and chosen.sure < SCHEDULE.worth * alive.sum()
+    ends = first and chosen.sure < SCHEDULE.worth * alive.sum()
     if ends:
         # Chance alone proposes some moves; accepting these costs more than it gains.
         chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
