@@ -142,8 +142,9 @@ class Delta:
         return Delta(parts, {**chosen.ids, dim: ids[first:last]})
 
     def then(self, later: Delta) -> Delta:
-        """Return the delta of two sweeps over the same shard: changes add up, fresh arrays are those of the later."""
-        return total([self._only({name for name, part in self.parts.items() if part.kind == "change"}), later])
+        """Return the delta of two sweeps over the same shard: changes add up, later fresh arrays replace earlier."""
+        names = {name for name, part in self.parts.items() if part.kind == "change" or name not in later.parts}
+        return total([self._only(names), later])
 
     def _only(self, names: set[str]) -> Delta:
         parts = {name: part for name, part in self.parts.items() if name in names}

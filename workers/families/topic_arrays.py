@@ -190,13 +190,16 @@ def _collapsed(global_state: ArrayGroup) -> FamilyArrays:
 
 
 def hdp_sticks(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return the fault of an HDP's sticks, which are of distinct topics."""
+    """Return the fault of an HDP's sticks, or of its candidates; each are of distinct topics."""
     order = arrays["stick_order"]
     if arrays["stick_posterior"].shape[0] not in (0, order.size):
         return f"expected {order.size} rows of 'stick_posterior', or none"
     if arrays["beta_posterior"].size not in (0, 2):
         return "expected two numbers in 'beta_posterior', or none"
-    return None if np.unique(order).size == order.size else "expected each topic once in 'stick_order'"
+    for name in ("stick_order", "delete_candidates"):
+        if np.unique(arrays.get(name, order)).size != arrays.get(name, order).size:
+            return f"expected each topic once in '{name}'"
+    return None
 
 
 KEYWORDS = {

@@ -127,7 +127,7 @@ def next_state(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) 
         return after
     state = replace(old, cooling_sweeps=old.cooling_sweeps + 1)
     if before.changing:
-        # The scores are of rows before the change with totals after it.
+        # What topics gain by the change is not due to powers.
         return replace(after, cooling=replace(state, cooling_scores=np.zeros(2)))
     if state.cooling_sweeps % SCHEDULE.sweeps == 1:
         scores, tokens = sums.in_groups(LARGER_POWER, SMALLER_POWER)

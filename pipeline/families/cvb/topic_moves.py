@@ -43,7 +43,7 @@ class MoveSchedule:
     """Rounds in a row with few moves after which the search ends."""
     few_moves: float = 0.02
     """Share of the topics up to which the moves of a round are few."""
-    worth: float = 0.03
+    worth: float = 0.04
     """Share of the topics; if the first round is sure of fewer merges, the truncation is not too large.
 
     Topics too many are copies. Deletions do not show it: on reviews, a tenth of the topics surely harm.
@@ -199,7 +199,9 @@ def _with_candidates(
     both = upper + upper.T - np.diag(np.diag(upper))
     mean = after.topic_moments[0][alive] / before.vocabulary
     covariance = both - before.vocabulary * np.outer(mean, mean)
-    deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-12))
+    # Of a flat topic, whose cells are too small to count in the products, no correlation is known.
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    deviation[deviation == 0.0] = np.inf
     alike = covariance / np.outer(deviation, deviation)
     np.fill_diagonal(alike, -np.inf)
     count = min(SCHEDULE.merge_candidates, alive.size - 1)
@@ -268,18 +270,8 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     merges, deletes = old.merges + chosen.merges, old.deletes + chosen.deletes
     state = replace(state, moves_into=chosen.into, topic_alive=alive, merges=merges, deletes=deletes)
     state = replace(state, moving=True, moved=True)
-    # The next sweep sees the topics as moved. The counts themselves, for scores and models, move in that sweep.
-    return replace(after, moves=state, topic_ahead=_moved(after.topic_ahead, gone, chosen.into))
-
-
-def _moved(values: Vector, gone: Ints, into: Ints) -> Vector:
-    """Return values by topic, with those of merged topics added to the topics that they become."""
-    moved = np.array(values)
-    for topic in gone:
-        if into[topic] >= 0:
-            moved[..., into[topic]] += moved[..., topic]
-        moved[..., topic] = 0.0
-    return moved
+    # Counts and totals move in the next sweep, with the documents of each shard.
+    return replace(after, moves=state)
 
 
 def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlobalState:
@@ -301,10 +293,7 @@ def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlo
     pairs = np.stack([split, new]).astype(np.int64)
     state = replace(state, moving=True, moved=True, moves_split=halves, topic_alive=alive, moves_idle=0)
     state = replace(state, split_pairs=pairs, split_until=sweep + SCHEDULE.split_sweeps)
-    # Counts for scores move in the sweep, as in `_with_accepted`.
-    ahead = np.array(after.topic_ahead)
-    ahead[new] = ahead[split] = ahead[split] / 2
-    return replace(after, moves=state, topic_ahead=ahead)
+    return replace(after, moves=state)
 
 
 def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSums, errors: float) -> None:

@@ -98,9 +98,12 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
         return active_set_trial.next_state(before, counted, delta)
     swept, held = delta.read(SweepSums), replace(before.held, held_before=before.held.held_share)
     tokens = 0.0
-    if held.held_share:
+    if swept is not None:
+        tokens = swept.held_out or 0.0
+    elif held.held_share:
+        # At the start, whose deltas have counts alone.
         counts = counted.tokens if plain is None else plain.topic_plain
-        tokens = max(after.corpus_tokens - (float(np.rint(counts.sum())) if swept is None else swept.tokens), 0.0)
+        tokens = max(after.corpus_tokens - float(np.rint(counts.sum())), 0.0)
     after = cooling.next_state(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
     return active_set_trial.next_state(before, after, delta)
 

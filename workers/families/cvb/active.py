@@ -25,12 +25,12 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.active_topics import (
-    SELECTION,
     DocumentChunk,
     Floats,
     Ints,
     LocalStateBuilder,
     Steps,
+    begins_complete,
     carry,
     document_chunks,
     select,
@@ -229,7 +229,7 @@ def _first_lists(
 ) -> tuple[Steps, Ints]:
     """Draw the documents' first active topics; return these and their number for each document, 0 for an empty one."""
     occupied = np.diff(shard.offsets) > 0
-    if topics <= min(SELECTION.max_complete, most or topics):
+    if begins_complete(topics, most):
         occupied &= np.arange(occupied.size) % every == 0
         sizes = np.where(occupied, topics, 0)
         return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
@@ -336,7 +336,7 @@ def sweep(
 def _selects(age: int, parameters: Parameters) -> bool:
     """Return whether active topics are selected before a shard's sweep number `age`, 1 for the first."""
     scheduled = age in SCHEDULE.selection_sweeps or age % SCHEDULE.selection_interval == 0
-    if parameters.topics.size > SELECTION.max_complete:
+    if not begins_complete(parameters.topics.size, parameters.active_settings.most):
         return scheduled or parameters.active_settings.selecting
     return age == SCHEDULE.sample_sweeps + 1 or (age > SCHEDULE.annealing_sweeps and scheduled)
 
@@ -344,7 +344,7 @@ def _selects(age: int, parameters: Parameters) -> bool:
 def _powers(age: int, chunk: DocumentChunk, parameters: Parameters) -> Vector:
     """Return the powers of weights in a shard's sweep number `age`, of a chunk's documents in turn, shape (2,)."""
     settings = parameters.active_settings
-    if age == 1 and parameters.topics.size <= SELECTION.max_complete:
+    if age == 1 and begins_complete(parameters.topics.size, settings.most):
         return np.full(2, SCHEDULE.first_power)
     if settings.annealed and age <= SCHEDULE.annealing_sweeps:
         return np.full(2, SCHEDULE.annealing_power)

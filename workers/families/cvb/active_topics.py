@@ -31,8 +31,8 @@ Vector = npt.NDArray[np.float64]
 SWEPT_ARRAYS = ("pair_shares", "document_counts", "document_rest")
 """Arrays of a local state that each sweep writes anew."""
 
-FIXED_ARRAYS = ("document_pseudo",)
-"""Arrays of a local state that stay as the start made them, where it has them."""
+PSEUDO = "document_pseudo"
+"""Array of a local state that stays as the start made it, where it has one, but for topics that are dropped."""
 
 CHUNK_RESPONSIBILITIES = 1 << 22
 """Responsibilities, of 2 bytes each, that are swept together."""
@@ -88,6 +88,11 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
     room = SELECTION.base_room + LANES * ((pairs + pairs_per_group // 2) // pairs_per_group)
     largest: PairsT | int = np.maximum(room, SELECTION.min_room)
     return largest
+
+
+def begins_complete(topics: int, most: int) -> bool:
+    """Return whether documents begin with all topics; `most` is as for `max_active_for`."""
+    return topics <= min(SELECTION.max_complete, most or topics)
 
 
 def max_small(limits: Ints) -> Ints:
@@ -191,6 +196,15 @@ class DocumentChunk:
         """Number of documents."""
         return self.pairs.offsets.size - 1
 
+    def pseudo_counts(self) -> Vector:
+        """Return what the counts of each document exceed its tokens by, shape (documents,)."""
+        pairs, numbers = self.pairs, np.arange(self.documents)
+        counts = pairs.counts if not pairs.weights.size else pairs.counts * pairs.weights.astype(np.float64)
+        tokens = np.bincount(np.repeat(numbers, np.diff(pairs.offsets)), weights=counts, minlength=numbers.size)
+        owner = np.repeat(numbers, np.diff(self.active.offsets))
+        counted = np.bincount(owner, weights=self.state.counts, minlength=numbers.size)
+        return np.asarray(counted + self.state.background - tokens, dtype=np.float64)
+
 
 def starts_of(offsets: Ints, lists: Ints) -> Ints:
     """Return the offsets of documents' responsibilities, from those of their pairs and of their active topics."""
@@ -260,7 +274,8 @@ class LocalStateBuilder:
     def __init__(self, shard: Shard, before: Arrays, selected: Sequence[Selected], *, same: bool) -> None:
         self._writer = before.writer() if isinstance(before, SpillFiles) else None
         self._sizes: list[Ints] = []
-        self._fixed = {name: np.asarray(before[name]) for name in FIXED_ARRAYS if name in before}
+        self._fixed = {PSEUDO: np.array(before[PSEUDO])} if PSEUDO in before else {}
+        self._drops = bool(self._fixed) and not same
         self._lists, topic = before["document_lists"], before["document_topics"]
         self._done = dict.fromkeys(SWEPT_ARRAYS, 0)
         self._arrays: dict[str, Array] = {}
@@ -287,6 +302,11 @@ class LocalStateBuilder:
 
     def add(self, chunk: DocumentChunk) -> None:
         """Add the next chunk, whose arrays are those of `allocate`."""
+        if self._drops:
+            pseudo = self._fixed[PSEUDO][chunk.document : chunk.document + chunk.documents]
+            left = np.maximum(chunk.pseudo_counts(), 0.0)
+            # Others differ by rounding.
+            pseudo[:] = np.where(left < pseudo - active_selection.MIN_PSEUDO_COUNT, left, pseudo)
         if self._writer is None:
             return
         self._sizes.append(np.diff(chunk.active.offsets))

@@ -124,6 +124,8 @@ class CollapsedGlobalState(WeighedGlobalState):
         Words and topics whose priors are raised.
     seed_counts : numpy.ndarray of float64, shape (seeds,), optional
         Their pseudo-counts s_kw, which the rows and E[n_k] include.
+    sweeping_again : bool, optional
+        True for further sweeps of a shard in an iteration: held-out tokens were scored before the first. Else None.
     held : HeldTokens, optional
         Tokens that are held out of the counts, in fits that search for the power of the weights or move topics.
     cooling : CoolingState, optional
@@ -151,6 +153,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     seed_words: Ints | None = None
     seed_topics: Ints | None = None
     seed_counts: Vector | None = None
+    sweeping_again: bool | None = None
     held: HeldTokens | None = None
     cooling: CoolingState | None = None
     trial: ActiveSetTrial | None = None
@@ -189,6 +192,10 @@ class CollapsedGlobalState(WeighedGlobalState):
         """True if the next sweep begins by merging, deleting or splitting topics."""
         return False
 
+    def moved(self, counts: Vector) -> Vector:
+        """Return E[n_k] as the moves with which the next sweep begins will leave them, shape (topics,)."""
+        return counts
+
     def after_shard(self, counted: Vector, ahead: Vector) -> Self:
         """Return the state for another sweep of a shard, after its own changes of E[n_k]."""
         moments = np.array(self.topic_moments)
@@ -196,7 +203,7 @@ class CollapsedGlobalState(WeighedGlobalState):
         held = None if self.held is None else replace(self.held, held_before=self.held.held_share)
         trial = None if self.trial is None else replace(self.trial, trial_selecting=False)
         ahead = np.maximum(self.topic_ahead + ahead, 0.0)
-        return replace(self, topic_moments=moments, topic_ahead=ahead, held=held, trial=trial)
+        return replace(self, topic_moments=moments, topic_ahead=ahead, held=held, trial=trial, sweeping_again=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,6 +341,20 @@ class HdpGlobalState(CollapsedGlobalState):
         if moves is None or not moves.moving:
             return False
         return bool((moves.moves_into != np.arange(moves.moves_into.size)).any() or (moves.moves_split >= 0).any())
+
+    def moved(self, counts: Vector) -> Vector:
+        """Return E[n_k] as the moves with which the next sweep begins will leave them, shape (topics,)."""
+        if self.moves is None or not self.changing:
+            return counts
+        into, split, after = self.moves.moves_into, self.moves.moves_split, np.array(counts)
+        for topic in np.flatnonzero(into != np.arange(into.size)):
+            if into[topic] >= 0:
+                after[into[topic]] += after[topic]
+            after[topic] = 0.0
+        parted = np.flatnonzero(split >= 0)
+        after[parted] /= 2.0
+        after[split[parted]] = after[parted]
+        return after
 
     def after_shard(self, counted: Vector, ahead: Vector) -> Self:
         """Return the state for another sweep of a shard: moves have been carried out, and released tokens counted."""

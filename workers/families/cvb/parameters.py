@@ -93,6 +93,8 @@ class ActiveSettings:
         Documents whose active sets are small, as `SmallActiveSets`.
     selecting : bool, optional
         Whether active topics are selected anew, whatever the age of a shard.
+    moved_totals : numpy.ndarray of float64, shape (topics,), optional
+        The totals as moves of topics will leave them, which weigh the background; by default `totals`.
     """
 
     most: int
@@ -106,6 +108,7 @@ class ActiveSettings:
     step: float = 0.0
     small_sets: int = SmallActiveSets.NOWHERE
     selecting: bool = False
+    moved_totals: Vector | None = None
 
 
 def active_settings(
@@ -141,9 +144,10 @@ def active_settings(
         # Counts of the start are no movement. With momentum, tokens that topics hand over in a move would overshoot.
         momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,
         totals=global_state.topic_ahead,
+        moved_totals=global_state.moved(global_state.topic_ahead),
         even=options.beta / global_state.vocabulary,
         weight=global_state.spread_weight,
-        following=topics / (global_state.beta + counted),
+        following=topics / (global_state.beta + global_state.moved(counted)),
         small_sets=SmallActiveSets.NOWHERE if trial is None else trial.trial_small,
         selecting=trial is not None and trial.trial_selecting,
     )
@@ -217,7 +221,8 @@ class SweptRows:
         settings, active = parameters.active_settings, rows.swept_counts
         self._totals = settings.totals + parameters.total
         self._spread = SpreadRows(active, rows.background, settings.even, settings.weight)
-        self._words, ratio, size = parameters.words, parameters.topics / self._totals, len(active)
+        moved = settings.totals if settings.moved_totals is None else settings.moved_totals
+        self._words, ratio, size = parameters.words, parameters.topics / (moved + parameters.total), len(active)
         cells = buffers.empty(active.shape, np.int32)
         none = np.full(size, -1, dtype=np.int32), np.zeros((0, active.shape[1]), dtype=np.float32)
         swept = SweepRows(cells, np.empty(size, np.float32), np.empty(size), np.zeros(size), *none)

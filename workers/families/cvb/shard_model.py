@@ -229,6 +229,8 @@ class CollapsedShardModel(
             shard = topic_moves.counted_part(shard, copies)
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
+            if copies is not None:
+                parts["held_out"] = fresh(float(copies.sum()))
         parts.update(_document_sums(shard, parameters, tables, bound, new.pseudo_counts()))
         return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
 

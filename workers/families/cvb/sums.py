@@ -46,6 +46,8 @@ class SweepSums(State):
     ----------
     documents, tokens : float
         Their numbers.
+    held_out : float, optional
+        Tokens of the documents that are held out.
     tables : numpy.ndarray of float64, shape (topics,), optional
         E[s_k].
     log_eta : float
@@ -56,6 +58,7 @@ class SweepSums(State):
 
     documents: float
     tokens: float
+    held_out: float | None = None
     tables: Vector | None = None
     log_eta: float = 0.0
     bound_documents: float | None = None

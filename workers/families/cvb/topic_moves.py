@@ -254,6 +254,9 @@ def statistics(
 ) -> Sequence[Statistics]:
     """Return the sums that the next update needs, on held-out copies: of the search for the power, and of moves."""
     sums: list[Statistics] = []
+    if global_state.sweeping_again:
+        # They are of the state with which the iteration began.
+        return sums
     ratio = global_state.plain_ratio
     plain_ratio = np.zeros(0) if ratio is None else ratio
     if copies is not None and global_state.searching:

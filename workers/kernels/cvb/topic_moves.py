@@ -177,7 +177,7 @@ def move_responsibilities(
     new_active : ActiveTopics
         Active topics after the moves.
     running : RunningCounts
-        Its rows are increased by the changes of the counts.
+        Its rows and totals are increased by the changes of the counts.
     after : MovedState
         Filled.
     """
@@ -224,7 +224,9 @@ def move_responsibilities(
             at += size
             to += new_active.offsets[document + 1] - new_begin
         for j in range(size):
+            running.totals[active.topics[begin + j]] -= held[j]
             if target[j] >= 0:
+                running.totals[target[j]] += count[j]
                 extra = before.counts[begin + j] - held[j]
                 after.counts[new_begin + place[target[j]]] += count[j] + (extra if extra > MIN_PSEUDO_COUNT else 0.0)
 

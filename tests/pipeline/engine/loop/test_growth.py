@@ -137,6 +137,21 @@ def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(small, short, fam
     assert verify(tmp_path / "run").broken == []
 
 
+def test_a_run_that_is_stopped_while_it_grows__is_sound(tmp_path):
+    """Tokens that are held out are those of its sample; those of other documents are not waited for."""
+
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 5:
+            raise KeyboardInterrupt
+
+    simulate(tmp_path / "all", family="lda", documents=600, words=200, tokens=70, topics=10, seed=1)
+    given = {"family": "lda", "topics": 10, "iterations": 60, "start": "random", "grow": "always"}
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "all", tmp_path / "run", sinks=[sink], scheduler="serial", **given)
+    assert next(e for e in Run(tmp_path / "run").events() if e["event"] == "iteration")["documents_share"] < 1
+    assert verify(tmp_path / "run").broken == []
+
+
 def test_scores__of_a_sample_are_those_of_its_documents(small, short, tmp_path):
     """A model of one topic predicts all documents alike, but for the words of the sample."""
     fit(small[0], tmp_path / "run", family="lda", topics=1, iterations=8, heldout=small[1], seed=5)
@@ -160,6 +175,7 @@ def test_growing__predicts_better_at_equal_work(tmp_path):
             topics=20,
             iterations=iterations,
             heldout=tmp_path / "heldout",
+            start="random",
             grow=grow,
         )
         swept = [event for event in Run(tmp_path / grow).events() if event["event"] == "iteration"]

@@ -319,6 +319,21 @@ def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
     assert tokens[1] == pytest.approx(tokens[0], rel=1e-4)
 
 
+@pytest.mark.parametrize("strength", [2.0, 6.0])
+def test_tokens_of_a_start__go_with_topics_that_a_document_drops(planted, tmp_path, strength):
+    """Where it has no room for them: the record of its tokens falls by as many."""
+    drawn = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2]))
+    given = {
+        **FIT,
+        "family": "lda",
+        "iterations": 30,
+        "most_active": 2,
+        "start": written(tmp_path / "a.parquet", drawn),
+    }
+    fit(planted[0], tmp_path / "run", start_strength=strength, **given)
+    assert verify(tmp_path / "run").broken == []
+
+
 def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_path):
     """Of proportions that are drawn from a Dirichlet distribution, and nearly known, its parameter is learned."""
     drawn, tokens = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2])), 1e4

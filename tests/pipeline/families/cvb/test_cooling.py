@@ -169,6 +169,22 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert math.isclose(state.global_state.topic_moments[0].sum(), total, rel_tol=1e-5)
 
 
+def test_scores__are_those_with_which_an_iteration_begins(planted):
+    """However often it sweeps each shard: a score after some of these sweeps would count for the other power."""
+    found = []
+    for local_sweeps in (1, 3):
+        problem, executor, global_state = problem_of(
+            planted[0], "lda", {"topics": 12, "beta": 3.0}, iterations=ITERATIONS
+        )
+        problem = replace(problem, local_sweeps=local_sweeps)
+        states = (state for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)))
+        state = next(state for state in states if state.iteration == 1)
+        assert state.global_state.sweeping_again is None
+        found.append(state.global_state.cooling.cooling_scores)
+    assert found[0].all()
+    assert found[0].tolist() == found[1].tolist()
+
+
 def test_the_search__goes_on_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
     options, iterations = {"topics": 8, "moves": True}, 100
     problem, executor, global_state = problem_of(planted[0], "hdp", options, iterations=iterations)

@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
+from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
 from collapsium.pipeline.estimators import CollapsedHDP
 from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows
 from tests.fits import bits, problem_of, scores_of
-from tests.pipeline.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, lived, shards_of
+from tests.pipeline.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, shards_of
 
 pytestmark = pytest.mark.usefixtures("early")
+
+STEPS = {
+    (1, False, True): "proposals",
+    (2, False, True): "scores",
+    (0, True, True): "moves",
+    (0, True, False): "release",
+}
+"""Steps of rounds by what the next sweep is asked for, whether it moves topics, and whether tokens are held out."""
 
 
 @pytest.mark.long
@@ -29,24 +38,31 @@ def test_bits__do_not_depend_on_the_executor(planted, whole, where, tmp_path, cl
     assert iterations_of(tmp_path / "run") == iterations_of(whole)
 
 
-def phases(planted):
-    """The first iteration after which each step is pending: both questions, moves, the end, a split, its judgement."""
-    _, states = lived(planted)
-    found = {}
-    for state in states:
-        now = state.global_state.moves
-        step = (now.ask, now.moving, state.global_state.held.held_share > 0)
-        found.setdefault(step, state.iteration)
-        if now.split_pairs.size:
-            found.setdefault("split" if now.moving else "judged" if now.ask else "parting", state.iteration)
-    steps = (1, False, True), (2, False, True), (0, True, True), (0, True, False)
-    return [found[step] for step in (*steps, "split", "judged")]
+@pytest.fixture(scope="module")
+def steps(planted, tmp_path_factory, early):
+    """The first iteration of the run `whole` after which each step is pending, by name."""
+    found, hold = {}, RunCheckpointer.hold
+
+    def note(checkpointer, snapshot):
+        moves, held = snapshot.state.global_state.moves, snapshot.state.global_state.held.held_share > 0
+        step = STEPS.get((moves.ask, moves.moving, held))
+        if moves.split_pairs.size:
+            step = "splits" if moves.moving else "judgement" if moves.ask else "parting"
+        found.setdefault(step, snapshot.state.iteration)
+        hold(checkpointer, snapshot)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunCheckpointer, "hold", note)
+        fit(planted[0], tmp_path_factory.mktemp("steps") / "run", heldout=planted[1], scheduler="serial", **FIT)
+    return {name: found[name] for name in (*STEPS.values(), "splits", "parting", "judgement")}
 
 
 @pytest.mark.long
-def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_and_events(planted, whole, tmp_path):
+def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_and_events(
+    planted, whole, steps, tmp_path
+):
     expected = bits(Model(whole), shards_of(planted[0]))
-    for number in phases(planted[0]):
+    for number in steps.values():
         out = stopped(planted, tmp_path / str(number), number)
         assert Run(out).checkpoints.candidates()[0][0] == number
         assert verify(out).broken == []  # also while tokens do not count
@@ -83,12 +99,12 @@ def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
     assert "topics_99" in iterations_of(tmp_path / "run")[-1]
 
 
-def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(planted, tmp_path):
+def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(planted, steps, tmp_path):
     """Nor while moves are pending; it ends once all tokens count, and then every token has a topic."""
     given = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
     for name, stop_on in (("counts", "counts"), ("score", "score")):
         model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **given)
-        assert rounds.SCHEDULE.begin < model.record.iterations < ITERATIONS
+        assert steps["release"] < model.record.iterations < ITERATIONS
         # A tenth of the tokens were missing while they were held out.
         assert math.isclose(model.rows(0).word_topic.sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
         assert scores_of(tmp_path / name)[-1] < 0.0
@@ -97,8 +113,8 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
     assert model.record.iterations < rounds.SCHEDULE.begin
 
 
-def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, tmp_path):
-    within = rounds.SCHEDULE.begin + 2  # a round goes on
+def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, steps, tmp_path):
+    within = steps["release"] - 2  # tokens are still held out
     out = stopped(planted, tmp_path / "run", within)
     message = f"iterations: expected as many as the run was planned with, found {within + 1}"
     with pytest.raises(OptionError, match=message):
@@ -108,9 +124,9 @@ def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_
     assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
 
 
-def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whole, tmp_path):
+def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whole, steps, tmp_path):
     """Rounds end when they would have: the run was planned so."""
-    out = stopped(planted, tmp_path / "run", phases(planted[0])[1])
+    out = stopped(planted, tmp_path / "run", steps["scores"])
     model = resume(out, iterations=ITERATIONS + 20, scheduler="serial")
     assert iterations_of(out)[: len(iterations_of(whole))] == iterations_of(whole)
     assert model.record.iterations == ITERATIONS + 20

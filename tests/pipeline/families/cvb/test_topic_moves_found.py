@@ -80,6 +80,26 @@ def initial(state):
     return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(1))
 
 
+def test_counts__are_foreseen_as_moves_will_leave_them():
+    state = replace(rounds.initial_state(6, 200), moving=True)
+    state = replace(state, moves_into=np.array([0, 0, -1, 3, 4, 5]), moves_split=np.array([-1, -1, -1, 5, -1, -1]))
+    global_state = replace(initial(rounds.initial_state(3, 200)), moves=state)
+    counts = np.array([5.0, 3.0, 7.0, 8.0, 2.0, 0.0])
+    assert global_state.moved(counts).tolist() == [8.0, 0.0, 0.0, 4.0, 2.0, 4.0]
+    assert replace(global_state, moves=replace(state, moving=False)).moved(counts).tolist() == counts.tolist()
+
+
+def test_flat_topics__are_no_copies():
+    """Of cells that are too small for the products: what is left of a variance would be below zero."""
+    state = replace(rounds.initial_state(3, 200), ask=1)
+    before = replace(initial(state), vocabulary=5000.0, topic_moments=np.array([[100.0, 1e4, 1e4], [0.0] * 3]))
+    products = np.array([[0.9, 1500.0, 0.0], [0.0, 5e6, 4.999e6], [0.0, 0.0, 5e6]])
+    spill = {"delete_spill": fresh(np.zeros((0, 3)))}
+    found = rounds.next_state(before, before, Delta({"topic_products": fresh(products), **spill})).moves
+    copies = found.merge_candidates[:, found.merge_alike]
+    assert copies.T.tolist() == [[1, 2]]
+
+
 @pytest.mark.parametrize(("moving", "moved", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)])
 def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, moved, momentum):
     state = replace(initial(replace(rounds.initial_state(3, 200), moving=moving, moved=moved)), topic_moments=MOMENTS)

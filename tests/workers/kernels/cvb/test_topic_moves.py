@@ -75,6 +75,7 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
     )  # fmt: skip
     change, rest_change = tokens_of(running.rows, start), running.rows.background
     np.testing.assert_allclose(running.rows.background_weight, change @ ratio, atol=1e-3)
+    np.testing.assert_allclose(running.totals, change.sum(axis=0), rtol=1e-5, atol=1e-3)
     return Listed(state.shard, state.topics, lists, topic, share, state.noise), change, rest_change, count, rest
 
 
