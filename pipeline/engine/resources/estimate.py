@@ -236,7 +236,7 @@ class _Sizes:
         changes = members * deltas * footprint.delta * words
         reading = COSTS.read_pair if self.manifest.vectors is None else COSTS.read_value
         sweeping = tasks * self._swept(largest, on_disk=on_disk)
-        # The memory of the first local states waits a while beside that of the larger ones that follow.
+        # The memory of the first local states waits beside that of the larger ones before and after a sweep.
         first = footprint.first_pair * self.manifest.pairs
         counts = members * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0))
         if on_disk:
@@ -254,7 +254,7 @@ class _Sizes:
             "sweeping": sweeping,
             "scoring held-out tokens": _after(swept, tasks * (1 + COSTS.score_overhead) * scored, scored),
             "saving the model": _after(swept, tasks * COSTS.proportion_copies * saved, saved),
-            "local states": 0.0 if on_disk else members * 2 * (self.local + first) / processes,
+            "local states": 0.0 if on_disk else members * (2 * self.local + first) / processes,
         }
         started, local = self.started(tasks), memory["local states"]
         # The first local states are made in the place of sweeps, before there are others; what is computed before
