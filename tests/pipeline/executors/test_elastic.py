@@ -201,6 +201,32 @@ def test_fits_that_share_a_scheduler__do_not_disturb_one_another(small, tmp_path
     assert [key for key, times in computed.times.items() if times > 1] == []
 
 
+def test_a_fit_that_is_stopped__cancels_nothing_of_another(small, tmp_path, expected, cluster):
+    computed, found, stopped = Computed(), [], threading.Event()
+    cluster.scheduler.add_plugin(computed)
+
+    def stop(event):
+        if event["event"] == "iteration" and event["iteration"] == 4:
+            raise KeyboardInterrupt
+
+    def wait(event):
+        # Its own iterations come before the end of the other and after.
+        if event["event"] == "iteration" and event["iteration"] == 2:
+            assert stopped.wait(60)
+
+    def run():
+        found.append(rows(fit(small[0], tmp_path / "whole", scheduler=cluster, sinks=[wait], **OPTIONS)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "stopped", scheduler=cluster, sinks=[stop], **OPTIONS)
+    stopped.set()
+    thread.join()
+    np.testing.assert_array_equal(found[0], expected)
+    assert [key for key, times in computed.times.items() if times > 1] == []
+
+
 def test_a_cluster_without_workers__starts_one_for_a_fit(small, tmp_path, expected):
     with distributed.LocalCluster(
         n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None
