@@ -29,7 +29,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.active import SCHEDULE as INITIAL
-from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, SELECTION, max_active_for
+from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, begins_complete, max_active_for
 from collapsium.workers.families.cvb.global_state import ActiveSetTrial, CollapsedGlobalState, CoolingState, HeldTokens
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import WordSums
@@ -338,7 +338,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         pair=2.0 * active,
         document=6.0 * active + 20,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,
-        first_pair=2.0 * INITIAL.initial_topics if config.topics > SELECTION.max_complete else 0.0,
+        first_pair=0.0 if begins_complete(config.topics, config.most_active or 0) else 2.0 * INITIAL.initial_topics,
         # A chunk is cut by the topics before; those that are selected may be several times as many.
         carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL.initial_topics, 1.0),
         selected=counts,

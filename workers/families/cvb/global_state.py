@@ -192,7 +192,7 @@ class CollapsedGlobalState(WeighedGlobalState):
         """True if the next sweep begins by merging, deleting or splitting topics."""
         return False
 
-    def moved(self, counts: Vector) -> Vector:
+    def after_moves(self, counts: Vector) -> Vector:
         """Return E[n_k] as the moves with which the next sweep begins will leave them, shape (topics,)."""
         return counts
 
@@ -342,7 +342,7 @@ class HdpGlobalState(CollapsedGlobalState):
             return False
         return bool((moves.moves_into != np.arange(moves.moves_into.size)).any() or (moves.moves_split >= 0).any())
 
-    def moved(self, counts: Vector) -> Vector:
+    def after_moves(self, counts: Vector) -> Vector:
         """Return E[n_k] as the moves with which the next sweep begins will leave them, shape (topics,)."""
         if self.moves is None or not self.changing:
             return counts

@@ -144,10 +144,10 @@ def active_settings(
         # Counts of the start are no movement. With momentum, tokens that topics hand over in a move would overshoot.
         momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,
         totals=global_state.topic_ahead,
-        moved_totals=global_state.moved(global_state.topic_ahead),
+        moved_totals=global_state.after_moves(global_state.topic_ahead),
         even=options.beta / global_state.vocabulary,
         weight=global_state.spread_weight,
-        following=topics / (global_state.beta + global_state.moved(counted)),
+        following=topics / (global_state.beta + global_state.after_moves(counted)),
         small_sets=SmallActiveSets.NOWHERE if trial is None else trial.trial_small,
         selecting=trial is not None and trial.trial_selecting,
     )

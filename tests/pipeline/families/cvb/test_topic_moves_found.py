@@ -85,8 +85,8 @@ def test_counts__are_foreseen_as_moves_will_leave_them():
     state = replace(state, moves_into=np.array([0, 0, -1, 3, 4, 5]), moves_split=np.array([-1, -1, -1, 5, -1, -1]))
     global_state = replace(initial(rounds.initial_state(3, 200)), moves=state)
     counts = np.array([5.0, 3.0, 7.0, 8.0, 2.0, 0.0])
-    assert global_state.moved(counts).tolist() == [8.0, 0.0, 0.0, 4.0, 2.0, 4.0]
-    assert replace(global_state, moves=replace(state, moving=False)).moved(counts).tolist() == counts.tolist()
+    assert global_state.after_moves(counts).tolist() == [8.0, 0.0, 0.0, 4.0, 2.0, 4.0]
+    assert replace(global_state, moves=replace(state, moving=False)).after_moves(counts).tolist() == counts.tolist()
 
 
 def test_flat_topics__are_no_copies():
