@@ -23,7 +23,7 @@ class CollapsedLDA(TopicEstimator):
     n_components : int, optional
         Number of topics K.
     alpha : float, optional
-        Dirichlet parameter of each topic in a document's proportions; by default 2/K, at most 0.1, with order 0, and
+        Dirichlet parameter of each topic in a document's proportions; by default 1/K, at most 0.1, with order 0, and
         0.1 with order 2 and in `partial_fit`.
     beta : float, optional
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.

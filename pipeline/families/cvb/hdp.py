@@ -214,20 +214,13 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         step = delta.read(StepSums)
         after = replace(after, sweeps=after.sweeps + max(0.0 if step is None else step.batches, 1.0))
         if global_state.moves is not None:
-            after = moves.next_state(global_state, after, delta)
-            alive = global_state.moves.topic_alive if after.moves is None else after.moves.topic_alive
-            held = global_state.held
+            after, held = moves.next_state(global_state, after, delta), global_state.held
             if moves.holds_out(held):
-                # Too many topics would raise alpha, and a large alpha blurs topics.
-                share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
-                pi_geometric = np.maximum(share, MIN_SHARE)
-                return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=pi_geometric)
+                return _while_held_out(global_state, after, sums, delta, options)
             if held is not None and held.held_before >= moves.SCHEDULE.held_share:
                 # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)
-        if after.sweeps <= global_state.hold:
-            return after
         return _learned(global_state, after, sums, delta, options)
 
     def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
@@ -334,10 +327,29 @@ def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
     return mean, geometric_mean(prior) if "alpha" in options.learned else mean
 
 
+def _while_held_out(
+    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
+) -> HdpGlobalState:
+    """Return the global state with alpha as it is held while tokens are held out for moves.
+
+    Superfluous topics would raise alpha, and a large alpha blurs topics. Until some are found, it keeps its prior's
+    mean, so that a fit without moves loses nothing.
+    """
+    if not any(state is not None and state.opened for state in (global_state.moves, after.moves)):
+        alpha, geometric = global_state.alpha, global_state.alpha_geometric
+        after = _learned(global_state, after, sums, delta, options)
+        return replace(after, alpha=alpha, alpha_geometric=geometric, alpha_posterior=global_state.alpha_posterior)
+    alive = after.moves.topic_alive
+    share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
+    return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=np.maximum(share, MIN_SHARE))
+
+
 def _learned(
     global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
 ) -> HdpGlobalState:
     """Return the global state with the posteriors of the hyperparameters that are learned."""
+    if after.sweeps <= global_state.hold:
+        return after
     words, tables = delta.read(WordSums), sums.tables
     if "pi" in options.learned and tables is not None:
         alive = np.ones(options.topics, dtype=bool) if global_state.moves is None else global_state.moves.topic_alive

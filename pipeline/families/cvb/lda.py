@@ -31,7 +31,7 @@ from collapsium.workers.families.cvb.sums import SweepSums, WordSums
 class Defaults:
     """Dirichlet parameters of topics in documents, where none is named."""
 
-    concentration: float = 2.0
+    concentration: float = 1.0
     """A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
     50 to 1000 topics (see ``docs/benchmarks/defaults.md``)."""
     alpha: float = 0.1
@@ -50,7 +50,7 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
     alpha: float | None = Field(
         None,
         gt=0,
-        description="Dirichlet parameter alpha_k of each topic in a document (default: 2/K, at most 0.1, with "
+        description="Dirichlet parameter alpha_k of each topic in a document (default: 1/K, at most 0.1, with "
         "active responsibilities; 0.1 with dense ones, and in the stochastic schedule)",
     )
     beta: float = Field(

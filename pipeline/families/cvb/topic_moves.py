@@ -43,15 +43,13 @@ class MoveSchedule:
     """Rounds in a row with few moves after which the search ends."""
     few_moves: float = 0.02
     """Share of the topics up to which the moves of a round are few."""
-    worth: float = 0.04
+    worth: float = 0.06
     """Share of the topics; if the first round is sure of fewer merges, the truncation is not too large.
 
     Topics too many are copies. Deletions do not show it: on reviews, a tenth of the topics surely harm.
     """
     sure_merge: float = 1.0
     """Standard errors from which on the gain of a merge is sure."""
-    sure_delete: float = 3.0
-    """Least gain of a deletion in standard errors, where the truncation is not too large."""
     max_fall: float = 0.5
     """A round moves nothing if its score, in nats a token, is this over the root of the held-out tokens lower than the
     best."""
@@ -173,19 +171,19 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
         return _with_splits(after, state, sweep)
     if idle or sweep >= old.moves_last:
         after = cooling.resumed(after) if after.searching else replace(after, held=replace(held, held_share=0.0))
-        return replace(after, moves=replace(state, moving=True, moved=False))
+        return replace(after, moves=replace(state, moving=True, opened=False))
     if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
         return replace(after, moves=_with_smallest(after, state))
     return after
 
 
 def _with_smallest(global_state: HdpGlobalState, state: MovesState) -> MovesState:
-    """Propose the smallest topics for deletion, the smallest first."""
+    """Propose the smallest topics for deletion, the smallest first; none in the first round, which moves nothing."""
     alive = np.flatnonzero(state.topic_alive)
     size = global_state.topic_moments[0][alive]
     count = max(int(SCHEDULE.delete_candidates * alive.size), SCHEDULE.min_delete_candidates)
     count = min(count, SCHEDULE.max_delete_candidates, alive.size - 1)
-    smallest = alive[np.argsort(size, kind="stable")[:count]]
+    smallest = alive[np.argsort(size, kind="stable")[: count if state.opened else 0]]
     spill = np.zeros((smallest.size, state.topic_alive.size))
     return replace(state, ask=1, delete_candidates=smallest, delete_spill=spill)
 
@@ -234,12 +232,6 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     score, fallen = float(sums.held_score[0]) / held, old.moves_best - SCHEDULE.max_fall / np.sqrt(held)
     errors = SCHEDULE.split_errors if were_split else SCHEDULE.merge_errors
     _choose_merges(chosen, old, after.topic_moments[0], sums, errors)
-    first = not old.merges + old.deletes
-    ends = first and chosen.sure < SCHEDULE.worth * alive.sum()
-    if ends:
-        # Chance alone proposes some moves; accepting these costs more than it gains.
-        chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
-    _choose_deletes(chosen, old, sums, int(alive.sum()), SCHEDULE.sure_delete if ends else SCHEDULE.delete_errors)
     state = replace(
         state,
         split_pairs=np.zeros((2, 0), dtype=np.int64),
@@ -248,11 +240,14 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
         delete_candidates=np.zeros(0, dtype=np.int64),
         delete_spill=np.zeros((0, alive.size)),
     )
+    if not old.opened:
+        return replace(after, moves=_opened(state, chosen.sure >= SCHEDULE.worth * alive.sum()))
+    _choose_deletes(chosen, old, sums, int(alive.sum()))
     accepted = chosen.merges + chosen.deletes
     if not were_split and score < fallen:
         # Moves that each gained have lost together, or topics are still changing.
-        if int(after.sweeps) < SCHEDULE.begin + 2 * SCHEDULE.every:
-            # Those of the first round have lost: the truncation is not too large.
+        if int(after.sweeps) < SCHEDULE.begin + 3 * SCHEDULE.every:
+            # The first have lost: the truncation is not too large.
             return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds, split_tried=True))
         return replace(after, moves=replace(state, moves_idle=old.moves_idle + 1))
     state = replace(state, moves_best=max(score, old.moves_best))
@@ -261,17 +256,25 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
         state = replace(state, splits=old.splits + were_split - chosen.merges)
         chosen.merges = 0
     few = accepted <= SCHEDULE.few_moves * alive.sum()
-    idle = SCHEDULE.idle_rounds if ends else old.moves_idle + 1 if few and not were_split else 0
-    state = replace(state, moves_idle=idle, split_tried=old.split_tried or ends)
+    state = replace(state, moves_idle=old.moves_idle + 1 if few and not were_split else 0)
     if not accepted:
         return replace(after, moves=state)
     gone = np.flatnonzero(chosen.into != np.arange(alive.size))
     alive[gone] = False
     merges, deletes = old.merges + chosen.merges, old.deletes + chosen.deletes
     state = replace(state, moves_into=chosen.into, topic_alive=alive, merges=merges, deletes=deletes)
-    state = replace(state, moving=True, moved=True)
     # Counts and totals move in the next sweep, with the documents of each shard.
-    return replace(after, moves=state)
+    return replace(after, moves=replace(state, moving=True))
+
+
+def _opened(state: MovesState, superfluous: bool) -> MovesState:
+    """Return the state after the first round, which moves nothing: alpha is larger in those to come.
+
+    Without superfluous topics, there are no more rounds: following what chance proposes costs more than it gains.
+    """
+    if superfluous:
+        return replace(state, opened=True)
+    return replace(state, moves_idle=SCHEDULE.idle_rounds, split_tried=True)
 
 
 def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlobalState:
@@ -291,7 +294,7 @@ def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlo
     halves[split] = new
     alive[new] = True
     pairs = np.stack([split, new]).astype(np.int64)
-    state = replace(state, moving=True, moved=True, moves_split=halves, topic_alive=alive, moves_idle=0)
+    state = replace(state, moving=True, moves_split=halves, topic_alive=alive, moves_idle=0)
     state = replace(state, split_pairs=pairs, split_until=sweep + SCHEDULE.split_sweeps)
     return replace(after, moves=state)
 
@@ -318,14 +321,14 @@ def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSu
         chosen.sure += int(gain[index] > SCHEDULE.sure_merge * error[index])
 
 
-def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int, errors: float) -> None:
+def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int) -> None:
     gain, square = sums.delete_gain, sums.delete_square
     most = max(int(SCHEDULE.max_deletes * topics), 1)
     for index in np.argsort(-gain, kind="stable"):
         topic = int(old.delete_candidates[index])
         if chosen.deletes == most or topics - chosen.merges - chosen.deletes <= 1:
             return
-        if chosen.taken[topic] or gain[index] <= errors * np.sqrt(square[index]):
+        if chosen.taken[topic] or gain[index] <= SCHEDULE.delete_errors * np.sqrt(square[index]):
             continue
         chosen.taken[topic] = True
         chosen.into[topic] = -1

@@ -85,7 +85,7 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
 def _moving(global_state: HdpGlobalState) -> bool:
     """Return whether topics move, or have moved in rounds that go on."""
     moves = global_state.moves
-    return moves is not None and (moves.moving or moves.moved)
+    return moves is not None and (moves.moving or moves.opened)
 
 
 def _divergence(tau: Vector, prior: float) -> dict[str, Part]:

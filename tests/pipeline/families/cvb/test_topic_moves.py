@@ -195,13 +195,20 @@ class Waiting:
         return float(global_state.sweeps < self.until)
 
 
-def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
-    """Held at its start where it is not learned, or not yet; learned, it begins there."""
-    for options in ({"learn": ("pi",)}, {"hold": 200}):
-        _, states = lived(planted[0], {**OPTIONS, **options})
-        for state in states:
-            alive = state.global_state.moves.topic_alive.sum()
-            held = state.global_state.held.held_before > 0
-            assert state.iteration == 0 or state.global_state.alpha == pytest.approx(
-                rounds.SCHEDULE.held_prior * alive if held else 1.0
-            )
+@pytest.mark.parametrize("options", [{"learn": ("pi",)}, {"learn": ("alpha", "gamma", "pi")}, {"hold": 200}], ids=str)
+def test_alpha__is_held_while_superfluous_topics_go(planted, options):
+    """Before, it keeps its start, and shares of topics are learned; where alpha is learned, it begins there again."""
+    _, states = lived(planted[0], {**OPTIONS, **options})
+    first = next(states)
+    start, before, seen = first.global_state.alpha, False, set()
+    for state in states:
+        now, held = state.global_state, state.global_state.held.held_before > 0
+        opened, before = before or now.moves.opened, now.moves.opened
+        seen.add((held, opened))
+        if held or "alpha" not in options.get("learn", ("pi",)):
+            alive = now.moves.topic_alive.sum()
+            assert now.alpha == pytest.approx(rounds.SCHEDULE.held_prior * alive if held and opened else start)
+        if held:
+            uniform = np.ptp(now.pi[now.moves.topic_alive]) < 1e-12
+            assert uniform == (opened or now.sweeps <= now.hold)
+    assert seen == {(True, False), (True, True), (False, False)}

@@ -49,7 +49,7 @@ def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
 def test_copies_of_a_topic__are_merged_unless_that_surely_loses(gain, merged):
     found = accepted(np.array([True]), gain)
     assert (found.moves_into.tolist() == [0, 0, 2]) is merged
-    assert found.moved is merged
+    assert found.moving is merged
 
 
 @pytest.mark.parametrize(("gain", "merged"), [(-0.9, False), (0.4, False), (0.6, True)])
@@ -62,7 +62,7 @@ def accepted(alike, gain, score=-6.0, sweep=60.0):
     """The moves after a round with one candidate, whose gain is in standard errors."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
-        rounds.initial_state(3, 200), ask=2, merges=4, deletes=2, moves_best=-6.0,
+        rounds.initial_state(3, 200), ask=2, opened=True, merges=4, deletes=2, moves_best=-6.0,
         merge_candidates=np.array([[0], [1]]), merge_alike=alike, delete_candidates=none,
     )  # fmt: skip
     before = initial(state)
@@ -100,9 +100,11 @@ def test_flat_topics__are_no_copies():
     assert copies.T.tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize(("moving", "moved", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)])
-def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, moved, momentum):
-    state = replace(initial(replace(rounds.initial_state(3, 200), moving=moving, moved=moved)), topic_moments=MOMENTS)
+@pytest.mark.parametrize(
+    ("moving", "opened", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)]
+)
+def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, opened, momentum):
+    state = replace(initial(replace(rounds.initial_state(3, 200), moving=moving, opened=opened)), topic_moments=MOMENTS)
     block = CollapsedRows(word_active=np.ones((5, 3), dtype=np.float32), word_rest=np.zeros(5))
     model = Hdp().make_shard_model(Hdp.Options(topics=3))
     assert model.update_parameters(block, state).active.momentum == momentum
@@ -110,26 +112,38 @@ def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, moved, momen
 
 @pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, rounds.SCHEDULE.idle_rounds)])
 def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
-    state = replace(rounds.initial_state(3, 200), moved=True, split_tried=True, moves_idle=idle)
+    state = replace(rounds.initial_state(3, 200), opened=True, split_tried=True, moves_idle=idle)
     before = initial(state)
     found = rounds.next_state(before, replace(before, sweeps=sweep), Delta({})).moves
     assert found.moving
-    assert not found.moved
+    assert not found.opened
 
 
-@pytest.mark.parametrize(("gain", "deleted"), [(2.9, False), (3.1, True)])
-def test_a_first_round_with_few_merges__deletes_what_surely_harms_and_is_the_last(gain, deleted):
-    none = np.zeros(0)
-    state = replace(rounds.initial_state(3, 200), ask=2, delete_candidates=np.array([1]))
+@pytest.mark.parametrize(("gain", "superfluous"), [(1.9, False), (2.1, True)])
+def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, superfluous):
+    state = replace(rounds.initial_state(3, 200), ask=2, merge_candidates=np.array([[0], [1]]))
     before = initial(state)
     after = replace(before, sweeps=42.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
-    gains = {"delete_gain": np.array([2.0 * gain]), "delete_square": np.array([4.0])}
-    sums = {"held_score": np.array([-6e4, 1e4]), "merge_gain": none, "merge_square": none, **gains}
+    none = {"delete_gain": np.zeros(0), "delete_square": np.zeros(0)}
+    gains = {"merge_gain": np.array([gain]), "merge_square": np.array([4.0])}
+    sums = {"held_score": np.array([-6e4, 1e4]), **gains, **none}
     found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
-    assert found.deletes == deleted
-    assert found.topic_alive.tolist() == [True, not deleted, True]
-    assert found.moves_idle == rounds.SCHEDULE.idle_rounds
-    assert found.split_tried
+    assert found.merges == 0
+    assert found.topic_alive.all()
+    assert not found.moving
+    assert found.opened == superfluous
+    # Scores of later rounds, whose alpha is larger, are not compared with this one's.
+    assert found.moves_best == rounds.WORST_SCORE
+    assert found.moves_idle == (0 if superfluous else rounds.SCHEDULE.idle_rounds)
+    assert found.split_tried == (not superfluous)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_deletions__are_proposed_once_there_are_superfluous_topics(opened):
+    before = initial(replace(rounds.initial_state(3, 200), opened=opened))
+    found = rounds.next_state(before, replace(before, sweeps=45.0, topic_moments=MOMENTS), Delta({})).moves
+    assert found.ask == 1
+    assert found.delete_candidates.tolist() == ([1, 2] if opened else [])
 
 
 def test_first_moves_that_lose__are_the_last():
@@ -145,7 +159,7 @@ def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle)
     """Until the score has come back; so many such rounds in a row are the last ones."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
-        rounds.initial_state(3, 200), ask=2, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
+        rounds.initial_state(3, 200), ask=2, opened=True, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
         merge_candidates=np.array([[0], [1]]), delete_candidates=none,
     )  # fmt: skip
     before = initial(state)
@@ -153,7 +167,7 @@ def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle)
     gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}
     sums = {"held_score": np.array([score * 1e4, 1e4]), **gains}
     found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
-    assert found.moving is found.moved is not fallen
+    assert found.moving is not fallen
     assert found.moves_idle == (idle + 1 if fallen else 0)
     if not fallen:
         assert found.moves_best == max(score, -6.0)
