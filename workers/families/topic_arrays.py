@@ -137,7 +137,7 @@ HDP = {
     "stick_posterior": counts("f8", "stick 2"),
     **optional(MOVES),
     # Not in checkpoints of earlier releases, nor always.
-    **optional({**flags("opened"), "merge_alike": numbers("b1", "merge")}),
+    **optional({**flags("superfluous"), "merge_alike": numbers("b1", "merge")}),
 }  # fmt: skip
 
 

@@ -216,7 +216,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         if global_state.moves is not None:
             after, held = moves.next_state(global_state, after, delta), global_state.held
             if moves.holds_out(held):
-                return _while_held_out(global_state, after, sums, delta, options)
+                return _while_held_out(global_state, after, sums, options)
             if held is not None and held.held_before >= moves.SCHEDULE.held_share:
                 # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
@@ -328,20 +328,32 @@ def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
 
 
 def _while_held_out(
-    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
+    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, options: HdpOptions
 ) -> HdpGlobalState:
-    """Return the global state with alpha as it is held while tokens are held out for moves.
-
-    Superfluous topics would raise alpha, and a large alpha blurs topics. Until some are found, it keeps its prior's
-    mean, so that a fit without moves loses nothing.
-    """
-    if not any(state is not None and state.opened for state in (global_state.moves, after.moves)):
-        alpha, geometric = global_state.alpha, global_state.alpha_geometric
-        after = _learned(global_state, after, sums, delta, options)
-        return replace(after, alpha=alpha, alpha_geometric=geometric, alpha_posterior=global_state.alpha_posterior)
-    alive = after.moves.topic_alive
+    """Return the global state while tokens are held out: superfluous topics would raise alpha, which blurs them."""
+    old, now = global_state.moves, after.moves
+    if old is None or now is None or not (old.superfluous or now.superfluous):
+        return _with_shares(global_state, after, sums, options)
+    alive = now.topic_alive
     share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
     return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=np.maximum(share, MIN_SHARE))
+
+
+def _with_shares(
+    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, options: HdpOptions
+) -> HdpGlobalState:
+    """Return the global state with the posteriors of pi and gamma, if they are learned."""
+    if after.sweeps <= global_state.hold:
+        return after
+    if "pi" in options.learned and sums.tables is not None:
+        alive = np.ones(options.topics, dtype=bool) if global_state.moves is None else global_state.moves.topic_alive
+        after = _with_sticks(after, sums.tables, global_state.gamma, alive)
+    if "gamma" in options.learned and after.stick_posterior.size:
+        sticks = after.stick_posterior
+        log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
+        posterior = np.array([options.gamma_shape + len(sticks), options.gamma_rate - log_rest.sum()])
+        after = replace(after, gamma_posterior=posterior, gamma=float(posterior[0] / posterior[1]))
+    return after
 
 
 def _learned(
@@ -350,15 +362,8 @@ def _learned(
     """Return the global state with the posteriors of the hyperparameters that are learned."""
     if after.sweeps <= global_state.hold:
         return after
+    after = _with_shares(global_state, after, sums, options)
     words, tables = delta.read(WordSums), sums.tables
-    if "pi" in options.learned and tables is not None:
-        alive = np.ones(options.topics, dtype=bool) if global_state.moves is None else global_state.moves.topic_alive
-        after = _with_sticks(after, tables, global_state.gamma, alive)
-    if "gamma" in options.learned and after.stick_posterior.size:
-        sticks = after.stick_posterior
-        log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
-        posterior = np.array([options.gamma_shape + len(sticks), options.gamma_rate - log_rest.sum()])
-        after = replace(after, gamma_posterior=posterior, gamma=float(posterior[0] / posterior[1]))
     if "alpha" in options.learned and tables is not None:
         posterior = np.array([options.alpha_shape + tables.sum(), options.alpha_rate - sums.log_eta])
         mean, geometric = float(posterior[0] / posterior[1]), geometric_mean(posterior)

@@ -28,7 +28,7 @@ class MoveSchedule:
     held_share: float = 0.1
     """Share of the tokens that are held out of the counts, to score moves."""
     held_prior: float = 0.05
-    """Parameter alpha pi_k of each topic while tokens are held out."""
+    """Parameter alpha pi_k of each topic, from the first round on that finds superfluous topics."""
     begin: int = 40
     """Sweeps before the first round."""
     every: int = 5
@@ -43,10 +43,10 @@ class MoveSchedule:
     """Rounds in a row with few moves after which the search ends."""
     few_moves: float = 0.02
     """Share of the topics up to which the moves of a round are few."""
-    worth: float = 0.06
+    worth: float = 0.05
     """Share of the topics; if the first round is sure of fewer merges, the truncation is not too large.
 
-    Topics too many are copies. Deletions do not show it: on reviews, a tenth of the topics surely harm.
+    Topics too many are copies. Deletions do not show it: in short documents all of them seem to gain.
     """
     sure_merge: float = 1.0
     """Standard errors from which on the gain of a merge is sure."""
@@ -125,8 +125,8 @@ def initial_state(topics: int, iterations: int) -> MovesState:
 
 
 def possible(iterations: int) -> bool:
-    """Return true if so many sweeps have room for a round, after which all tokens count again."""
-    return int(SCHEDULE.last * iterations) > SCHEDULE.begin
+    """Return true if so many sweeps have room for a round that moves topics, after which all tokens count again."""
+    return int(SCHEDULE.last * iterations) > SCHEDULE.begin + SCHEDULE.every
 
 
 def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> HdpGlobalState:
@@ -155,6 +155,10 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
     after = replace(after, moves=state)
     if not holds_out(held):
         return after
+    if old.merges + old.deletes and not old.superfluous:
+        # A checkpoint of an earlier release does not say so.
+        old, state = replace(old, superfluous=True), replace(state, superfluous=True)
+        after = replace(after, moves=state)
     sweep = int(after.sweeps)
     proposals, scores = delta.read(ProposalSums), delta.read(ScoreSums)
     if old.ask == 1 and proposals is not None:
@@ -171,7 +175,7 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
         return _with_splits(after, state, sweep)
     if idle or sweep >= old.moves_last:
         after = cooling.resumed(after) if after.searching else replace(after, held=replace(held, held_share=0.0))
-        return replace(after, moves=replace(state, moving=True, opened=False))
+        return replace(after, moves=replace(state, moving=True, superfluous=False))
     if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
         return replace(after, moves=_with_smallest(after, state))
     return after
@@ -183,7 +187,7 @@ def _with_smallest(global_state: HdpGlobalState, state: MovesState) -> MovesStat
     size = global_state.topic_moments[0][alive]
     count = max(int(SCHEDULE.delete_candidates * alive.size), SCHEDULE.min_delete_candidates)
     count = min(count, SCHEDULE.max_delete_candidates, alive.size - 1)
-    smallest = alive[np.argsort(size, kind="stable")[: count if state.opened else 0]]
+    smallest = alive[np.argsort(size, kind="stable")[: count if state.superfluous else 0]]
     spill = np.zeros((smallest.size, state.topic_alive.size))
     return replace(state, ask=1, delete_candidates=smallest, delete_spill=spill)
 
@@ -240,13 +244,13 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
         delete_candidates=np.zeros(0, dtype=np.int64),
         delete_spill=np.zeros((0, alive.size)),
     )
-    if not old.opened:
-        return replace(after, moves=_opened(state, chosen.sure >= SCHEDULE.worth * alive.sum()))
+    if not old.superfluous:
+        return replace(after, moves=_after_first_round(state, chosen.sure >= SCHEDULE.worth * alive.sum()))
     _choose_deletes(chosen, old, sums, int(alive.sum()))
     accepted = chosen.merges + chosen.deletes
     if not were_split and score < fallen:
         # Moves that each gained have lost together, or topics are still changing.
-        if int(after.sweeps) < SCHEDULE.begin + 3 * SCHEDULE.every:
+        if old.merges + old.deletes and int(after.sweeps) < SCHEDULE.begin + 3 * SCHEDULE.every:
             # The first have lost: the truncation is not too large.
             return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds, split_tried=True))
         return replace(after, moves=replace(state, moves_idle=old.moves_idle + 1))
@@ -267,13 +271,13 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
     return replace(after, moves=replace(state, moving=True))
 
 
-def _opened(state: MovesState, superfluous: bool) -> MovesState:
-    """Return the state after the first round, which moves nothing: alpha is larger in those to come.
+def _after_first_round(state: MovesState, superfluous: bool) -> MovesState:
+    """Return the state after the first round, which moves nothing: those to come have another alpha.
 
     Without superfluous topics, there are no more rounds: following what chance proposes costs more than it gains.
     """
     if superfluous:
-        return replace(state, opened=True)
+        return replace(state, superfluous=True)
     return replace(state, moves_idle=SCHEDULE.idle_rounds, split_tried=True)
 
 

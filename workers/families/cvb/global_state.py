@@ -238,9 +238,9 @@ class MovesState(State):
         Topics that exist.
     moving : bool
         Whether the next sweep begins by carrying out moves.
-    opened : bool
-        Whether a round has found superfluous topics, and rounds go on: alpha is held meanwhile, and rows have no
-        momentum, which would drive topics past what they become.
+    superfluous : bool
+        Whether the first round has found superfluous topics, and rounds go on: alpha is held meanwhile, and rows have
+        no momentum, which would drive topics past what they become.
     moves_into, moves_split : numpy.ndarray of int64, shape (topics,)
         The moves; see `kernels.cvb.topic_moves.Moves`.
     ask : int
@@ -269,7 +269,7 @@ class MovesState(State):
 
     topic_alive: Flags
     moving: bool = False
-    opened: bool = False
+    superfluous: bool = False
     moves_into: Ints
     moves_split: Ints
     ask: int = 0

@@ -83,9 +83,9 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
 
 
 def _moving(global_state: HdpGlobalState) -> bool:
-    """Return whether topics move, or have moved in rounds that go on."""
+    """Return whether topics move, or superfluous ones were found and rounds go on."""
     moves = global_state.moves
-    return moves is not None and (moves.moving or moves.opened)
+    return moves is not None and (moves.moving or moves.superfluous)
 
 
 def _divergence(tau: Vector, prior: float) -> dict[str, Part]:

@@ -160,7 +160,7 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
         ({}, 100, True),
         ({}, 0, False),  # not known
         ({"moves": False}, 500, False),
-        ({"moves": True}, 50, True),
+        ({"moves": True}, 62, True),
         ({"responsibilities": "dense"}, 500, False),
         ({"order": 2}, 500, False),
         ({"learn": ("alpha",)}, 500, False),

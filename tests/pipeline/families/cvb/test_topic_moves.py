@@ -195,7 +195,7 @@ class Waiting:
         return float(global_state.sweeps < self.until)
 
 
-@pytest.mark.parametrize("options", [{"learn": ("pi",)}, {"learn": ("alpha", "gamma", "pi")}, {"hold": 200}], ids=str)
+@pytest.mark.parametrize("options", [{"learn": ("pi",)}, {"learn": ("alpha", "pi", "tau")}, {"hold": 200}], ids=str)
 def test_alpha__is_held_while_superfluous_topics_go(planted, options):
     """Before, it keeps its start, and shares of topics are learned; where alpha is learned, it begins there again."""
     _, states = lived(planted[0], {**OPTIONS, **options})
@@ -203,12 +203,13 @@ def test_alpha__is_held_while_superfluous_topics_go(planted, options):
     start, before, seen = first.global_state.alpha, False, set()
     for state in states:
         now, held = state.global_state, state.global_state.held.held_before > 0
-        opened, before = before or now.moves.opened, now.moves.opened
-        seen.add((held, opened))
+        superfluous, before = before or now.moves.superfluous, now.moves.superfluous
+        seen.add((held, superfluous))
         if held or "alpha" not in options.get("learn", ("pi",)):
             alive = now.moves.topic_alive.sum()
-            assert now.alpha == pytest.approx(rounds.SCHEDULE.held_prior * alive if held and opened else start)
+            assert now.alpha == pytest.approx(rounds.SCHEDULE.held_prior * alive if held and superfluous else start)
         if held:
+            assert now.tau_total == 0.0
             uniform = np.ptp(now.pi[now.moves.topic_alive]) < 1e-12
-            assert uniform == (opened or now.sweeps <= now.hold)
+            assert uniform == (superfluous or now.sweeps <= now.hold)
     assert seen == {(True, False), (True, True), (False, False)}

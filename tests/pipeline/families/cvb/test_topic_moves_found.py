@@ -58,11 +58,11 @@ def test_other_topics__are_merged_if_that_gains(gain, merged, alike):
     assert (accepted(alike, gain).moves_into.tolist() == [0, 0, 2]) is merged
 
 
-def accepted(alike, gain, score=-6.0, sweep=60.0):
+def accepted(alike, gain, score=-6.0, sweep=60.0, merges=4, deletes=2):
     """The moves after a round with one candidate, whose gain is in standard errors."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
-        rounds.initial_state(3, 200), ask=2, opened=True, merges=4, deletes=2, moves_best=-6.0,
+        rounds.initial_state(3, 200), ask=2, superfluous=True, merges=merges, deletes=deletes, moves_best=-6.0,
         merge_candidates=np.array([[0], [1]]), merge_alike=alike, delete_candidates=none,
     )  # fmt: skip
     before = initial(state)
@@ -101,10 +101,11 @@ def test_flat_topics__are_no_copies():
 
 
 @pytest.mark.parametrize(
-    ("moving", "opened", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)]
+    ("moving", "superfluous", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)]
 )
-def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, opened, momentum):
-    state = replace(initial(replace(rounds.initial_state(3, 200), moving=moving, opened=opened)), topic_moments=MOMENTS)
+def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, superfluous, momentum):
+    moves = replace(rounds.initial_state(3, 200), moving=moving, superfluous=superfluous)
+    state = replace(initial(moves), topic_moments=MOMENTS)
     block = CollapsedRows(word_active=np.ones((5, 3), dtype=np.float32), word_rest=np.zeros(5))
     model = Hdp().make_shard_model(Hdp.Options(topics=3))
     assert model.update_parameters(block, state).active.momentum == momentum
@@ -112,11 +113,11 @@ def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, opened, mome
 
 @pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, rounds.SCHEDULE.idle_rounds)])
 def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
-    state = replace(rounds.initial_state(3, 200), opened=True, split_tried=True, moves_idle=idle)
+    state = replace(rounds.initial_state(3, 200), superfluous=True, split_tried=True, moves_idle=idle)
     before = initial(state)
     found = rounds.next_state(before, replace(before, sweeps=sweep), Delta({})).moves
     assert found.moving
-    assert not found.opened
+    assert not found.superfluous
 
 
 @pytest.mark.parametrize(("gain", "superfluous"), [(1.9, False), (2.1, True)])
@@ -131,19 +132,37 @@ def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, 
     assert found.merges == 0
     assert found.topic_alive.all()
     assert not found.moving
-    assert found.opened == superfluous
+    assert found.superfluous == superfluous
     # Scores of later rounds, whose alpha is larger, are not compared with this one's.
     assert found.moves_best == rounds.WORST_SCORE
     assert found.moves_idle == (0 if superfluous else rounds.SCHEDULE.idle_rounds)
     assert found.split_tried == (not superfluous)
 
 
-@pytest.mark.parametrize("opened", [False, True])
-def test_deletions__are_proposed_once_there_are_superfluous_topics(opened):
-    before = initial(replace(rounds.initial_state(3, 200), opened=opened))
+@pytest.mark.parametrize(("iterations", "possible"), [(20, False), (61, False), (62, True)])
+def test_moves__are_possible_where_a_second_round_begins_in_time(iterations, possible):
+    assert rounds.possible(iterations) == possible
+
+
+@pytest.mark.parametrize("superfluous", [False, True])
+def test_deletions__are_proposed_once_there_are_superfluous_topics(superfluous):
+    before = initial(replace(rounds.initial_state(3, 200), superfluous=superfluous))
     found = rounds.next_state(before, replace(before, sweeps=45.0, topic_moments=MOMENTS), Delta({})).moves
     assert found.ask == 1
-    assert found.delete_candidates.tolist() == ([1, 2] if opened else [])
+    assert found.delete_candidates.tolist() == ([1, 2] if superfluous else [])
+
+
+def test_rounds_of_a_checkpoint_of_before__go_on():
+    """It does not say that the first round has found superfluous topics, but that they have moved."""
+    before = initial(replace(rounds.initial_state(3, 200), merges=2))
+    found = rounds.next_state(before, replace(before, sweeps=46.0), Delta({})).moves
+    assert found.superfluous
+
+
+def test_a_score_that_falls_without_moves__ends_nothing():
+    found = accepted(None, 0.6, score=-6.0051, sweep=47.0, merges=0, deletes=0)
+    assert found.moves_idle == 1
+    assert not found.split_tried
 
 
 def test_first_moves_that_lose__are_the_last():
@@ -159,7 +178,7 @@ def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle)
     """Until the score has come back; so many such rounds in a row are the last ones."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
-        rounds.initial_state(3, 200), ask=2, opened=True, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
+        rounds.initial_state(3, 200), ask=2, superfluous=True, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
         merge_candidates=np.array([[0], [1]]), delete_candidates=none,
     )  # fmt: skip
     before = initial(state)
