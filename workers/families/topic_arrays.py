@@ -84,6 +84,8 @@ COOLING = {
     **scalars("f8", "cooling_step", -1, 1),
     **scalars("i8", "cooling_sweeps cooling_first cooling_last", 0),
     "cooling_scores": numbers("f8", "2"),
+    # Not in checkpoints of earlier releases.
+    **optional({**scalars("f8", "cooling_sum", 0), **scalars("i8", "cooling_averaged", 0)}),
 }
 ACTIVE_SET_TRIAL = {
     **scalars("i8", "trial_sweeps", 0),

@@ -50,6 +50,8 @@ class CoolingState(State):
         Sweeps so far, and those after which the search begins and ends.
     cooling_scores : numpy.ndarray of float64, shape (2,)
         Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none.
+    cooling_sum, cooling_averaged : float, int
+        Sum of the powers of the last sweeps, and the number of these sweeps.
     """
 
     cooling_power: float
@@ -58,6 +60,8 @@ class CoolingState(State):
     cooling_first: int
     cooling_last: int
     cooling_scores: Vector = field(default_factory=lambda: np.zeros(2))
+    cooling_sum: float = 0.0
+    cooling_averaged: int = 0
 
 
 class SmallActiveSets(IntEnum):

@@ -38,13 +38,13 @@ FAMILIES = [
 
 def growing(corpus, family, options, **more):
     """A problem of `SHORT`, with its executor and first global state."""
-    return problem_of(corpus, family, options, iterations=60, growth=Growth.of(SHORT), **more)
+    return problem_of(corpus, family, options, iterations=80, growth=Growth.of(SHORT), **more)
 
 
 def first(problem, executor, global_state, iterations, checkpointer=None):
     """The states and progress of the first iterations of a fit with more, as moves of topics take many."""
     history = []
-    for state, progress in run(problem, executor, global_state, Limits(iterations=60), checkpointer):
+    for state, progress in run(problem, executor, global_state, Limits(iterations=80), checkpointer):
         history.append((state, progress))
         if state.iteration == iterations:
             break
