@@ -11,13 +11,22 @@ from llvmlite import binding
 
 from collapsium.workers.kernels import jit as module
 from collapsium.workers.kernels import moments, special
-from collapsium.workers.kernels.cvb import active, active_selection, active_sums, background, stochastic, words
+from collapsium.workers.kernels.cvb import (
+    active,
+    active_carry,
+    active_selection,
+    active_sums,
+    background,
+    stochastic,
+    words,
+)
 from collapsium.workers.kernels.cvb import dense as assign
 from collapsium.workers.kernels.networks import stirling
 from collapsium.workers.kernels.target import V3, target
 from tests.conftest import rest_long
 
-MODULES = (active, assign, background, active_selection, active_sums, moments, special, stirling, stochastic, words)
+SELECTED = active_selection, active_carry
+MODULES = (active, assign, background, *SELECTED, active_sums, moments, special, stirling, stochastic, words)
 
 
 def helpers():
@@ -42,11 +51,12 @@ def test_helpers__are_always_inlined():
             active.sweep_active,
             background.fold_rows,
             active_selection.select,
+            active_carry.carry,
             active_sums.active_tables,
             stirling.ratios_at,
             words.topic_totals,
         ],
-        retained=(1, 3, 4, 5),
+        retained=(1, 4, 5, 6),
     ),
     ids=lambda one: one.__name__,
 )

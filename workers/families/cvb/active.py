@@ -46,7 +46,7 @@ from collapsium.workers.families.cvb.states import (
 )
 from collapsium.workers.families.cvb.topic_moves import Moving, Statistics
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb import active, active_selection, background
+from collapsium.workers.kernels.cvb import active, active_carry, active_selection, background
 from collapsium.workers.kernels.cvb import active_sums as sums
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.records import (
@@ -72,7 +72,7 @@ KERNELS = (
     background.spread,
     background.fold_rows,
     active_selection.select,
-    active_selection.carry,
+    active_carry.carry,
     sums.active_probability,
 )
 
@@ -170,7 +170,7 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
         none = np.zeros(0, np.int32), np.zeros((0, topics), np.float32)  # no topic is dropped, and no row changes
         nothing = SweepRows(np.zeros((0, topics), np.int32), np.zeros(0, np.float32), np.zeros(0), np.zeros(0), *none)
         running = RunningCounts(np.zeros(topics), np.zeros(topics), nothing)
-        active_selection.carry(pairs, active_topics, blank, active_topics, running, recounted)
+        active_carry.carry(pairs, active_topics, blank, active_topics, running, recounted)
         state, pseudo = state._replace(counts=recounted.counts, background=recounted.background), None
     warming.count_active(pairs, active_topics, state, rows)
     age = max(before.age, SCHEDULE.annealing_sweeps)

@@ -16,7 +16,7 @@ from collapsium.workers.families.cvb.global_state import SmallActiveSets
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SMALL_SETS
 from collapsium.workers.families.document_pairs import pair_weights
-from collapsium.workers.kernels.cvb import active_selection
+from collapsium.workers.kernels.cvb import active_carry, active_selection
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
 from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.records import DocumentPairs
@@ -127,8 +127,7 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
         groups = (chunk.document + np.arange(chunk.documents)) % SCORED_GROUPS
         small = np.isin(groups, SMALL_SETS) | (settings.small_sets == SmallActiveSets.EVERYWHERE)
         room = np.where(small, max_small(room), room)
-    places = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
-    chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(chunk.documents, dtype=np.int64)
+    topic, sizes = buffers.empty(int(room.sum()), np.uint16), np.empty(chunk.documents, dtype=np.int64)
     active_selection.select(
         chunk.pairs,
         chunk.active,
@@ -136,10 +135,9 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
         parameters.priors,
         working.selection,
         np.maximum(parameters.topics, SELECTION.min_tokens),
-        active_selection.Selection(places, chosen, sizes),
+        active_selection.Selection(room, topic, sizes),
     )
-    within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
-    return chosen[within], sizes
+    return topic[: sizes.sum()].copy(), sizes
 
 
 def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> DocumentChunk:
@@ -164,8 +162,8 @@ def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> Docum
         return chunk
     active, starts = ActiveTopics(active_offsets, topic), starts_of(chunk.pairs.offsets, active_offsets)
     counts, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(chunk.state.background)
-    state = NewActiveState(starts, buffers.zeros(int(starts[-1]), np.uint16), counts, rest)
-    active_selection.carry(chunk.pairs, chunk.active, chunk.state, active, working.running, state)
+    state = NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest)
+    active_carry.carry(chunk.pairs, chunk.active, chunk.state, active, working.running, state)
     return replace(chunk, active=active, state=ActiveState(*state))
 
 
@@ -306,7 +304,7 @@ class LocalStateBuilder:
             pseudo = self._fixed[PSEUDO][chunk.document : chunk.document + chunk.documents]
             left = np.maximum(chunk.pseudo_counts(), 0.0)
             # Others differ by rounding.
-            pseudo[:] = np.where(left < pseudo - active_selection.MIN_PSEUDO_COUNT, left, pseudo)
+            pseudo[:] = np.where(left < pseudo - active_carry.MIN_PSEUDO_COUNT, left, pseudo)
         if self._writer is None:
             return
         self._sizes.append(np.diff(chunk.active.offsets))

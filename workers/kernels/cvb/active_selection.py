@@ -1,6 +1,6 @@
-"""Active-set selection: choose the active topics of documents, and carry responsibilities over to them.
+"""Active-set selection: choose the active topics of documents.
 
-`active` defines active topics and their responsibilities; `active_sums` sums over them.
+`active` defines active topics and their responsibilities, and `active_carry` carries these over to selected topics.
 """
 
 from __future__ import annotations
@@ -20,38 +20,29 @@ from collapsium.workers.kernels.argument_types import (
     OutUInt16Vector,
 )
 from collapsium.workers.kernels.cvb.active import (
-    AHEAD,
     CACHE_LINE,
-    FIELDS,
     ONE,
-    PLACES,
-    RATIO,
     ROUNDING,
     STEP,
-    UNIT,
-    UNITS,
     ZERO,
-    place_of,
-    rounding_of,
     steps_at,
 )
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
     DocumentWorkspace,
-    NewActiveState,
     Priors,
-    RunningCounts,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.lane_size import LANES
-from collapsium.workers.kernels.lanes import gather, load, prefetch, spread_evenly, sum_of
+from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, sum_of
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
-MIN_PSEUDO_COUNT = 0.5
-"""Excess of a document's count over its responsibilities that is no rounding, in tokens."""
+TOGETHER = 4
+"""Pairs that are processed together."""
 
-HALVINGS = 16  # of the interval of the limit where too many topics pass the threshold
+HALVINGS = 16
+"""Halvings of the interval of the limit, where too many topics pass the threshold."""
 
 
 class SelectionRows(NamedTuple):
@@ -77,15 +68,15 @@ class Selection(NamedTuple):
 
     Attributes
     ----------
-    room : int64, shape (documents + 1,)
-        Index in `topics` at which the room for each document's begins.
-    topics : uint16, shape (room,)
-        Filled with the topics, ascending in a document.
+    most : int64, shape (documents,)
+        Most topics of each document.
+    topics : uint16, shape (at least the sum of `most`,)
+        Filled with the topics, those of one document after those of another, ascending in a document.
     sizes : int64, shape (documents,)
         Filled with the number of topics of each document; an empty document has none.
     """
 
-    room: Int64Vector
+    most: Int64Vector
     topics: OutUInt16Vector
     sizes: OutInt64Vector
 
@@ -112,21 +103,45 @@ class _FlatRows(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums over the pairs of a document.
+    """Numbers of the topics of a document, and of pairs that are processed together.
 
     Attributes
     ----------
-    background : numpy.ndarray of float32, shape (at least pairs + 3,)
-        Background tokens of each pair, divided by their weight; zero on entry.
-    plain : numpy.ndarray of float32, shape (topics,)
-        Sums of the pairs' rows, with the background tokens as weights.
     ratio : numpy.ndarray of float32, shape (topics,)
         a_k / (B + E[n_k]).
+    active : numpy.ndarray of float32, shape (topics,)
+        The same of the document's active topics; zero of others.
+    units : numpy.ndarray of float32, shape (at least topics,)
+        The value of a step of the responsibility of each active topic in turn; zero beyond them.
+    plain : numpy.ndarray of float32, shape (topics,)
+        Sums of the pairs' rows, with the background tokens as weights.
+    known : numpy.ndarray of float32, shape (4,)
+        Sums of a_k E[n_kw] / (B + E[n_k]) over the active topics, of each pair.
+    background : numpy.ndarray of float32, shape (4,)
+        Background tokens of each pair, divided by their weight.
     """
 
-    background: Array
-    plain: Array
     ratio: Array
+    active: Array
+    units: Array
+    plain: Array
+    known: Array
+    background: Array
+
+
+class _Passing(NamedTuple):
+    """Topics above their thresholds.
+
+    Attributes
+    ----------
+    topics : numpy.ndarray of uint16, shape (topics + 1,)
+        The topics.
+    counts : numpy.ndarray of float32, shape (topics + 1,)
+        Their counts.
+    """
+
+    topics: Array
+    counts: Array
 
 
 @kernel
@@ -163,35 +178,35 @@ def select(
         Filled.
     """
     offsets, active_offsets, active_topics, topics = pairs.offsets, active.offsets, active.topics, priors.topics.size
-    room, selected, sizes = selection.room, selection.topics, selection.sizes
     least, count, ratio = threshold.astype(np.float32), np.empty(topics, np.float32), priors.topics / rows.totals
     flat = _FlatRows(topics, rows.expected.reshape(-1), priors.words, rows.background_weight)
-    most = (np.diff(offsets).max() if offsets.size > 1 else 0) + 3
-    sums = _Sums(np.empty(most, np.float32), np.empty(topics, np.float32), ratio.astype(np.float32))
-    groups = (topics + LANES - 1) // LANES
-    cells = np.zeros(groups * LANES * FIELDS, dtype=np.float32)
-    places = cells.view(np.int32)
-    work = DocumentWorkspace(places, cells, np.zeros(LANES, dtype=np.uint16), ONE, True)
-    at_end = DocumentWorkspace(places, cells, work.steps, ONE, False)
+    each, units = np.empty(TOGETHER, np.float32), np.empty(topics + LANES, np.float32)
+    plain, active_ratio = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    sums = _Sums(ratio.astype(np.float32), active_ratio, units, plain, np.empty(TOGETHER, np.float32), each)
+    passing = _Passing(np.empty(topics + 1, np.uint16), np.empty(topics + 1, np.float32))
+    nothing, at_end, chosen = np.zeros(0, np.float32), np.zeros(LANES, np.uint16), 0
+    inside = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, True)
+    last = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, False)
     for document in range(offsets.size - 1):
-        sizes[document] = 0
+        selection.sizes[document] = 0
         if offsets[document] == offsets[document + 1]:
             continue
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
         count[:] = ZERO
         if size < topics:
-            for j in range((size + LANES - 1) // LANES * LANES):
-                k = active_topics[begin + j] if j < size else 0
-                places[place_of(j) + PLACES] = k
-                cells[place_of(j) + RATIO] = sums.ratio[k] if j < size else ZERO
-                cells[place_of(j) + UNITS] = STEP if j < size else ZERO
+            sums.active[:], units[:], units[:size] = ZERO, ZERO, STEP
+            for j in range(size):
+                sums.active[active_topics[begin + j]] = sums.ratio[active_topics[begin + j]]
             if state.starts[document + 1] + LANES <= state.responsibilities.size:
-                _background_counts(document, size, pairs, state, work, flat, sums, count)
+                _background_counts(document, size, pairs, state, inside, flat, sums, count)
             else:
-                _background_counts(document, size, pairs, state, at_end, flat, sums, count)
+                _background_counts(document, size, pairs, state, last, flat, sums, count)
         for j in range(size):
             count[active_topics[begin + j]] = state.counts[begin + j]
-        sizes[document] = _pick(count, least, room[document + 1] - room[document], room[document], selected)
+        size = _pick(count, least, selection.most[document], passing)
+        selection.topics[chosen : chosen + size] = passing.topics[:size]
+        selection.sizes[document] = size
+        chosen += size
 
 
 @borrower
@@ -206,191 +221,115 @@ def _background_counts(
     count: Array,
 ) -> None:
     """Fill the background tokens of each topic in a document."""
-    begin, length = pairs.offsets[document], pairs.offsets[document + 1] - pairs.offsets[document]
-    each, at, bottom = sums.background, state.starts[document], ZERO
-    each[: length + 3] = ZERO
-    for pair in range(length):
-        ahead = min(begin + pair + AHEAD, pairs.position.size - 1)
-        for k in range(0, rows.topics, CACHE_LINE):
-            prefetch(rows.expected, np.int64(pairs.position[ahead]) * rows.topics + k)
-        row = np.int64(pairs.position[begin + pair])
-        held, known = _active_share(row, at, size, state.responsibilities, work, rows)
-        at += size
-        left = rows.background_weight[row] - known
-        if left > rows.background_weight[row] * ROUNDING:  # below, rounding alone: the background weighs nothing
-            tokens = np.float32(pairs.counts[begin + pair] * token_weight(pairs.weights, begin + pair))
-            each[pair] = tokens * max(ONE - held, ZERO) / left
-        bottom += each[pair] * np.float32(rows.word_prior[row])
+    begin, end, at, bottom = pairs.offsets[document], pairs.offsets[document + 1], state.starts[document], ZERO
+    position, active_ratio = pairs.position, ZERO
+    for k in range(count.size):
+        active_ratio += sums.active[k]
     sums.plain[:] = ZERO
-    for pair in range(0, length, 4):
-        _add_four(begin, pair, length - 1, pairs.position, rows.expected, each, sums.plain)
+    for pair in range(begin, end, TOGETHER):
+        for ahead in range(pair + TOGETHER, min(pair + 2 * TOGETHER, position.size)):
+            for k in range(0, rows.topics, CACHE_LINE):
+                prefetch(rows.expected, np.int64(position[ahead]) * rows.topics + k)
+        # The last ones of a document may be fewer; a row then stands for the missing ones, with no tokens.
+        first = (
+            np.int64(position[pair]) * rows.topics,
+            np.int64(position[min(pair + 1, end - 1)]) * rows.topics,
+            np.int64(position[min(pair + 2, end - 1)]) * rows.topics,
+            np.int64(position[min(pair + 3, end - 1)]) * rows.topics,
+        )
+        _active_products(first, rows.expected, sums)
+        sums.background[:] = ZERO
+        for i in range(min(TOGETHER, end - pair)):
+            row = np.int64(position[pair + i])
+            weight, b = rows.background_weight[row], np.float32(rows.word_prior[row])
+            left = weight - (sums.known[i] + active_ratio * b)
+            if left > weight * ROUNDING:  # below, rounding alone: the background weighs nothing
+                share = max(ONE - _held(at, size, state.responsibilities, sums.units, work), ZERO)
+                tokens = np.float32(pairs.counts[pair + i] * token_weight(pairs.weights, pair + i))
+                sums.background[i] = tokens * share / left
+                bottom += sums.background[i] * b
+            at += size
+        _add_rows(first, rows.expected, sums.background, sums.plain)
     for k in range(count.size):
         count[k] = sums.ratio[k] * (bottom + sums.plain[k])
 
 
 @borrower
-def _active_share(
-    row: int, at: int, size: int, responsibilities: Array, work: DocumentWorkspace, rows: _FlatRows
-) -> tuple[Number, Number]:
-    """Return the sums over a pair's active topics of the responsibilities and of a_k phi_kw."""
-    held, b = spread_evenly(ZERO), spread_evenly(np.float32(rows.word_prior[row]))
-    known = held
-    for group in range((size + LANES - 1) // LANES):
-        j = group * LANES
-        held = held + steps_at(responsibilities, at + j, size - j, work) * load(work.cells, j * FIELDS + UNITS)
-        cell = gather(rows.expected, row * rows.topics, work.cells, j * FIELDS + PLACES)
-        known = known + load(work.cells, j * FIELDS + RATIO) * (cell + b)
-    return sum_of(held), sum_of(known)
+def _active_products(first: tuple[int, int, int, int], flat: Array, sums: _Sums) -> None:
+    """Fill the products of the rows of pairs with the ratios of active topics."""
+    a, b, c, d = first
+    zero, complete = spread_evenly(ZERO), sums.active.size // LANES * LANES
+    e, f, g, h = zero, zero, zero, zero
+    for k in range(0, complete, LANES):
+        ratio = load(sums.active, k)
+        e, f = e + ratio * load(flat, a + k), f + ratio * load(flat, b + k)
+        g, h = g + ratio * load(flat, c + k), h + ratio * load(flat, d + k)
+    v, w, x, y = sum_of(e), sum_of(f), sum_of(g), sum_of(h)
+    for k in range(complete, sums.active.size):
+        v, w = v + sums.active[k] * flat[a + k], w + sums.active[k] * flat[b + k]
+        x, y = x + sums.active[k] * flat[c + k], y + sums.active[k] * flat[d + k]
+    sums.known[0], sums.known[1], sums.known[2], sums.known[3] = v, w, x, y
+
+
+@borrower
+def _held(at: int, size: int, responsibilities: Array, units: Array, work: DocumentWorkspace) -> Number:
+    """Return the sum of a pair's responsibilities."""
+    held = spread_evenly(ZERO)
+    for j in range(0, size, LANES):
+        held = held + steps_at(responsibilities, at + j, size - j, work) * load(units, j)
+    return sum_of(held)
 
 
 @helper
-def _add_four(begin: int, pair: int, last: int, position: Array, flat: Array, each: Array, plain: Array) -> None:
-    """Add up the rows of four pairs at a time, so that the sums are read and written once for four rows."""
-    topics = plain.size
-    r, s = position[begin + pair], position[begin + min(pair + 1, last)]
-    t, u = position[begin + min(pair + 2, last)], position[begin + min(pair + 3, last)]
-    e, f, g, h = each[pair], each[pair + 1], each[pair + 2], each[pair + 3]
-    a, b, c, d = np.int64(r) * topics, np.int64(s) * topics, np.int64(t) * topics, np.int64(u) * topics
+def _add_rows(first: tuple[int, int, int, int], flat: Array, each: Array, plain: Array) -> None:
+    """Add up the rows of pairs, so that the sums are read and written once for all of them."""
+    a, b, c, d = first
+    e, f, g, h = each[0], each[1], each[2], each[3]
     if a < 0 or b < 0 or c < 0 or d < 0:  # never so; it shows the compiler that no index counts from the end
         return
-    for k in range(topics):
+    for k in range(plain.size):
         plain[k] += e * flat[a + k] + f * flat[b + k] + g * flat[c + k] + h * flat[d + k]
 
 
 @helper
-def _pick(count: Array, least: Array, room: int, at: int, selected: Array) -> int:
-    """Fill in the topics above their thresholds, the largest where room is short, at least one; return their number."""
-    passing, largest = 0, 0
-    for k in range(count.size):
-        passing += count[k] > least[k]
-        if count[k] > count[largest]:
-            largest = k
-    if passing == 0:
-        selected[at] = largest
-        return 1
-    low, high = ZERO, count[largest]  # more than `room` pass above the one, no more above the other
-    ties = passing  # of those between the two, the number that find room
-    if passing > room:
-        ties = room
-        for _ in range(HALVINGS):
-            middle = np.float32(0.5) * (low + high)
-            # Counted in float32, eight at a time.
-            above = ZERO
-            for k in range(count.size):
-                above += ONE if count[k] > max(middle, least[k]) else ZERO
-            if above > room:
-                low = middle
-            else:
-                high, ties = middle, room - int(above)
-    # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
-    everything = room == count.size and 2 * passing > room
-    size = 0
-    for k in range(count.size):
-        is_active = everything
-        if not everything and count[k] > max(low, least[k]):
-            is_active = passing <= room or count[k] > high or ties > 0
-            ties -= is_active and passing > room and count[k] <= high
-        if is_active:
-            selected[at + size] = k
-            size += 1
-    return size
+def _pick(count: Array, least: Array, room: int, passing: _Passing) -> int:
+    """Find the topics above their thresholds, the largest where room is short, at least one; return their number.
 
-
-@kernel
-def carry(
-    pairs: DocumentPairs,
-    active: ActiveTopics,
-    before: ActiveState,
-    new_active: ActiveTopics,
-    running: RunningCounts,
-    after: NewActiveState,
-) -> None:
-    """Carry responsibilities over to new active topics; those of dropped topics go to the background.
-
-    Twin: `naive.active_topics.carry`.
-
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    active : ActiveTopics
-        Their active topics so far.
-    before : ActiveState
-        After the previous sweep.
-    new_active : ActiveTopics
-        Their active topics from now on.
-    running : RunningCounts
-        Tokens of dropped topics are moved to the background.
-    after : NewActiveState
-        Filled; its responsibilities are zero on entry.
+    Loops have no branches that depend on counts, which processors could not predict.
     """
-    offsets, position, responsibilities = pairs.offsets, pairs.position, before.responsibilities
-    active_offsets, active_topics, new_responsibilities = active.offsets, active.topics, after.responsibilities
-    new_offsets, new_topics = new_active.offsets, new_active.topics
-    topics, flat, background_change = running.ratio.size, running.rows.cells.reshape(-1), running.rows.background
-    place, count = np.empty(topics, np.int64), np.empty(topics)
-    # Without signs, so that the compiler knows that no index counts from the end.
-    source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
-    for document in range(offsets.size - 1):
-        old = active_topics[active_offsets[document] : active_offsets[document + 1]]
-        new = new_topics[new_offsets[document] : new_offsets[document + 1]]
-        _places(old, new, place)
-        stay, go = 0, 0
-        for j in range(old.size):
-            if place[j] >= 0:
-                source[stay], target[stay] = j, place[j]
-                stay += 1
-            else:
-                dropped[go] = j
-                go += 1
-        rest, at, there = 0.0, before.starts[document], after.starts[document]
-        count[:] = 0.0
-        for pair in range(offsets[document], offsets[document + 1]):
-            row, left = position[pair], np.int64(UNIT)
-            each = pairs.counts[pair] * token_weight(pairs.weights, pair) / UNIT
-            if at < 0 or there < 0:
+    topics, counts, number = passing.topics, passing.counts, 0
+    for k in range(count.size):
+        topics[number], counts[number] = k, count[k]
+        number += count[k] > least[k]
+    if number == 0:
+        topics[0] = np.argmax(count)
+        return 1
+    # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
+    if room == count.size and 2 * number > room:
+        for k in range(room):
+            topics[k] = k
+        return room
+    if number <= room:
+        return number
+    low, high, ties = ZERO, ZERO, room  # more than `room` are above the one, no more above the other
+    for i in range(number):
+        high = max(high, counts[i])
+    for _ in range(HALVINGS):
+        middle = np.float32(0.5) * (low + high)
+        # Counted in float32, eight at a time.
+        above = ZERO
+        for i in range(number):
+            above += ONE if counts[i] > middle else ZERO
+        if above > room:
+            low = middle
+        else:
+            high, ties = middle, room - int(above)  # of those between the two, the number that find room
+            if ties == 0:
                 break
-            ahead = np.int64(position[min(pair + AHEAD, position.size - 1)]) * topics
-            for i in range(go):
-                prefetch(flat, ahead + np.int64(old[dropped[i]]))
-            for i in range(stay):
-                new_responsibilities[there + target[i]] = responsibilities[at + source[i]]
-            for j in range(old.size):
-                count[j] += each * responsibilities[at + j]
-                left -= responsibilities[at + j]
-            for i in range(go):
-                steps = np.int64(responsibilities[at + dropped[i]])
-                if steps:
-                    add_tokens(row, np.int64(old[dropped[i]]), each * steps, -1, running, pairs.weights)
-                    background_change[row] += each * steps
-                    left += steps
-            rest += each * left
-            at += old.size
-            there += new.size
-        after.background[document] = np.float32(rest)
-        after.counts[new_offsets[document] : new_offsets[document + 1]] = ZERO
-        for i in range(stay):
-            # A start that stays in the prior has pseudo-counts, which no responsibilities account for.
-            here = before.counts[active_offsets[document] + source[i]]
-            own = here - count[source[i]] > MIN_PSEUDO_COUNT
-            after.counts[new_offsets[document] + target[i]] = here if own else np.float32(count[source[i]])
-
-
-@borrower
-def add_tokens(row: int, topic: Number, tokens: Number, sign: int, running: RunningCounts, weights: Array) -> None:
-    """Add tokens of a word to a topic (1), or take them (-1)."""
-    rows, unit = running.rows, running.rows.units[row]
-    rows.cells[row, topic] += sign * np.int32(tokens / unit + rounding_of(weights, unit))
-    rows.background_weight[row] += sign * running.ratio[topic] * tokens
-    if rows.long_place[row] >= 0:
-        rows.long_changes[rows.long_place[row], topic] += np.float32(sign * tokens)
-
-
-@helper
-def _places(old: Array, new: Array, place: Array) -> None:
-    """Fill the place of each of the old topics among the new ones; -1 for none."""
-    next_one = 0
-    for j in range(old.size):
-        while next_one < new.size and new[next_one] < old[j]:
-            next_one += 1
-        place[j] = next_one if next_one < new.size and new[next_one] == old[j] else -1
+    size = 0
+    for i in range(number):
+        tied = (counts[i] > low) & (counts[i] <= high) & (ties > 0)
+        topics[size] = topics[i]
+        size += (counts[i] > high) | tied
+        ties -= tied
+    return size

@@ -18,7 +18,7 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, UNIT, ZERO, steps_at
-from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT
+from collapsium.workers.kernels.cvb.active_carry import MIN_PSEUDO_COUNT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace, Priors, TopicCounts
 from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.lane_size import LANES

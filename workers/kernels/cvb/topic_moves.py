@@ -22,7 +22,7 @@ from collapsium.workers.kernels.argument_types import (
     OutUInt16Vector,
 )
 from collapsium.workers.kernels.cvb.active import UNIT
-from collapsium.workers.kernels.cvb.active_selection import MIN_PSEUDO_COUNT, add_tokens
+from collapsium.workers.kernels.cvb.active_carry import MIN_PSEUDO_COUNT, add_tokens
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RunningCounts
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import mixed

@@ -1,0 +1,296 @@
+"""Carry responsibilities over to newly selected active topics.
+
+`active` defines active topics and their responsibilities, and `active_selection` selects them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from collapsium.workers.kernels.argument_types import Array, Number
+from collapsium.workers.kernels.cvb.active import (
+    AHEAD,
+    CACHE_LINE,
+    ONE,
+    STEP,
+    UNIT,
+    ZERO,
+    rounding_of,
+    steps_at,
+)
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    DocumentWorkspace,
+    FlatRows,
+    NewActiveState,
+    RunningCounts,
+)
+from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.lane_size import LANES
+from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, store, sum_of
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
+
+MIN_PSEUDO_COUNT = 0.5
+"""Excess of a document's count over its responsibilities that is no rounding, in tokens."""
+
+EXACT_TOKENS = 512
+"""Tokens whose responsibilities add up exactly in float32: 2^24 steps."""
+
+
+class _Moves(NamedTuple):
+    """Places of a document's topics, among the old ones and among the new ones.
+
+    Places have no signs, so that the compiler knows that no index counts from the end. One place more than is counted
+    may be written.
+
+    Attributes
+    ----------
+    place : numpy.ndarray of int64, shape (topics,)
+        Place of each topic among the new ones; -1 for none.
+    source, target : numpy.ndarray of uint16, shape (topics + 1,)
+        Places of the topics that stay, among the old and among the new ones.
+    dropped : numpy.ndarray of uint16, shape (topics + 1,)
+        Places of topics that go, among the old ones.
+    topics : numpy.ndarray of uint16, shape (topics,)
+        The topics that go.
+    ratio : numpy.ndarray of float32, shape (topics,)
+        Their a_k / (B + E[n_k]) of S_w.
+    """
+
+    place: Array
+    source: Array
+    target: Array
+    dropped: Array
+    topics: Array
+    ratio: Array
+
+
+class _Counts(NamedTuple):
+    """Counts of a document's old topics.
+
+    Attributes
+    ----------
+    exact : numpy.ndarray of float64, shape (at least topics,)
+        Tokens.
+    short : numpy.ndarray of float32, shape (at least topics,)
+        Tokens that are not yet among them, at most `EXACT_TOKENS`.
+    units : numpy.ndarray of float32, shape (at least topics,)
+        The value of a step of a responsibility; zero beyond the topics.
+    """
+
+    exact: Array
+    short: Array
+    units: Array
+
+
+class _Sizes(NamedTuple):
+    """Numbers of a document's topics.
+
+    Attributes
+    ----------
+    old, new : int
+        Topics so far, and from now on.
+    stay, go : int
+        Topics that are among both, and among the old ones alone.
+    """
+
+    old: int
+    new: int
+    stay: int
+    go: int
+
+
+@kernel
+def carry(
+    pairs: DocumentPairs,
+    active: ActiveTopics,
+    before: ActiveState,
+    new_active: ActiveTopics,
+    running: RunningCounts,
+    after: NewActiveState,
+) -> None:
+    """Carry responsibilities over to new active topics; those of dropped topics go to the background.
+
+    Twin: `naive.active_topics.carry`.
+
+    Parameters
+    ----------
+    pairs : DocumentPairs
+        The documents.
+    active : ActiveTopics
+        Their active topics so far.
+    before : ActiveState
+        After the previous sweep.
+    new_active : ActiveTopics
+        Their active topics from now on.
+    running : RunningCounts
+        Tokens of dropped topics are moved to the background.
+    after : NewActiveState
+        Filled.
+    """
+    topics, rows, places = running.ratio.size, running.rows, running.ratio.size + LANES
+    words = rows.units, np.empty(0), rows.background_weight, rows.background, rows.long_place
+    flat = FlatRows(topics, rows.cells.reshape(-1), *words, rows.long_changes.reshape(-1))
+    source, target = np.empty(topics + 1, np.uint16), np.empty(topics + 1, np.uint16)
+    dropped = np.empty(topics + 1, np.uint16)
+    leaving = np.empty(topics, np.uint16), np.empty(topics, np.float32)
+    moves = _Moves(np.full(topics, -1), source, target, dropped, *leaving)
+    counts = _Counts(np.empty(places), np.empty(places, np.float32), np.empty(places, np.float32))
+    nothing, at_end = np.empty(0, np.float32), np.zeros(LANES, np.uint16)
+    inside = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, True)
+    last = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, False)
+    for document in range(pairs.offsets.size - 1):
+        first, new_first = active.offsets[document], new_active.offsets[document]
+        old = active.topics[first : active.offsets[document + 1]]
+        new = new_active.topics[new_first : new_active.offsets[document + 1]]
+        sizes = _compare(old, new, running.ratio, moves)
+        counts.exact[: old.size + LANES], counts.short[: old.size + LANES] = 0.0, ZERO
+        counts.units[: old.size], counts.units[old.size : old.size + LANES] = STEP, ZERO
+        if before.starts[document + 1] + LANES <= before.responsibilities.size:
+            rest = _carry_document(document, sizes, pairs, before, after, (moves, counts, inside), flat)
+        else:
+            rest = _carry_document(document, sizes, pairs, before, after, (moves, counts, last), flat)
+        after.background[document] = np.float32(rest)
+        after.counts[new_first : new_first + new.size] = ZERO
+        for i in range(sizes.stay):
+            # A start that stays in the prior has pseudo-counts, which no responsibilities account for.
+            here, count = before.counts[first + source[i]], counts.exact[source[i]]
+            own = here - count > MIN_PSEUDO_COUNT
+            after.counts[new_first + target[i]] = here if own else np.float32(count)
+
+
+@helper
+def _compare(old: Array, new: Array, ratio: Array, moves: _Moves) -> _Sizes:
+    """Find the topics that stay and go, without branches that processors could not predict."""
+    place, stay, go = moves.place, 0, 0
+    for i in range(new.size):
+        place[new[i]] = i
+    for j in range(old.size):
+        here = place[old[j]]
+        moves.source[stay], moves.target[stay], moves.dropped[go] = j, here, j
+        stay += here >= 0
+        go += here < 0
+    for i in range(new.size):
+        place[new[i]] = -1
+    for i in range(go):
+        moves.topics[i] = old[moves.dropped[i]]
+        moves.ratio[i] = ratio[moves.topics[i]]
+    return _Sizes(old.size, new.size, stay, go)
+
+
+@borrower
+def _carry_document(
+    document: int,
+    sizes: _Sizes,
+    pairs: DocumentPairs,
+    before: ActiveState,
+    after: NewActiveState,
+    work: tuple[_Moves, _Counts, DocumentWorkspace],
+    rows: FlatRows,
+) -> Number:
+    """Carry the responsibilities of a document's pairs over, and count them; return its background tokens."""
+    moves, counts, steps = work
+    responsibilities, new, position = before.responsibilities, after.responsibilities, pairs.position
+    at, there, rest, short = before.starts[document], after.starts[document], 0.0, 0
+    new[there : after.starts[document + 1]] = 0
+    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+        if at < 0 or there < 0:  # never so; it shows the compiler that no index counts from the end
+            break
+        ahead = np.int64(position[min(pair + AHEAD, position.size - 1)]) * rows.topics
+        if sizes.go * CACHE_LINE < rows.topics:
+            for i in range(sizes.go):
+                prefetch(rows.cells, ahead + np.int64(moves.topics[i]))
+        else:
+            for k in range(0, rows.topics, CACHE_LINE):
+                prefetch(rows.cells, ahead + k)
+        for i in range(sizes.stay):
+            new[there + moves.target[i]] = responsibilities[at + moves.source[i]]
+        tokens, own, gone = pairs.counts[pair], token_weight(pairs.weights, pair), ZERO
+        if pairs.weights.size or tokens > EXACT_TOKENS:
+            for j in range(sizes.old):
+                counts.exact[j] += tokens * own / UNIT * responsibilities[at + j]
+            held = _count(at, sizes.old, ZERO, responsibilities, counts, steps)
+        else:
+            if short + tokens > EXACT_TOKENS:
+                _flush(sizes.old, counts)
+                short = 0
+            short += tokens
+            held = _count(at, sizes.old, np.float32(tokens), responsibilities, counts, steps)
+        if sizes.go:
+            token = np.float32(tokens), np.float32(own)
+            gone = _drop(np.int64(position[pair]), at, sizes.go, token, responsibilities, moves, pairs.weights, rows)
+        rest += tokens * own * (1.0 - (held - gone))
+        at += sizes.old
+        there += sizes.new
+    _flush(sizes.old, counts)
+    return rest
+
+
+@borrower
+def _count(
+    at: int, size: int, tokens: Number, responsibilities: Array, counts: _Counts, work: DocumentWorkspace
+) -> Number:
+    """Add a pair's responsibilities to the counts; return their sum."""
+    held, each = spread_evenly(ZERO), spread_evenly(tokens)
+    for j in range(0, size, LANES):
+        q = steps_at(responsibilities, at + j, size - j, work) * load(counts.units, j)
+        store(counts.short, j, load(counts.short, j) + each * q)
+        held = held + q
+    return sum_of(held)
+
+
+@helper
+def _flush(size: int, counts: _Counts) -> None:
+    """Add the tokens that are not yet among the exact counts to them."""
+    for j in range(size):
+        counts.exact[j] += counts.short[j]
+        counts.short[j] = ZERO
+
+
+@borrower
+def _drop(
+    row: int,
+    at: int,
+    go: int,
+    token: tuple[Number, Number],
+    responsibilities: Array,
+    moves: _Moves,
+    weights: Array,
+    rows: FlatRows,
+) -> Number:
+    """Move a pair's tokens of topics that go to the background; return the sum of their responsibilities.
+
+    A pair's tokens and their weight are given. Cells are rounded as by the sweep that filled them.
+    """
+    tokens, own = token
+    first, step, unit, held, known = row * rows.topics, STEP * own, rows.units[row], 0, ZERO
+    units, half = tokens / unit, rounding_of(weights, unit)
+    if first < 0 or at < 0:  # never so
+        return ZERO
+    for i in range(go):
+        steps = responsibilities[at + moves.dropped[i]]
+        rows.cells[first + moves.topics[i]] -= np.int32(np.float32(steps) * step * units + half)
+        known += np.float32(steps) * moves.ratio[i]
+        held += steps
+    gone = np.float32(held) * STEP
+    rows.background_weight[row] -= float(tokens * step * known)
+    rows.background_change[row] += float(tokens) * float(own * gone)
+    if rows.long_place[row] >= 0:
+        long_first = np.int64(rows.long_place[row]) * rows.topics
+        for i in range(go):
+            q = np.float32(responsibilities[at + moves.dropped[i]]) * step
+            rows.long_changes[long_first + moves.topics[i]] -= tokens * q
+    return gone
+
+
+@borrower
+def add_tokens(row: int, topic: Number, tokens: Number, sign: int, running: RunningCounts, weights: Array) -> None:
+    """Add tokens of a word to a topic (1), or take them (-1)."""
+    rows, unit = running.rows, running.rows.units[row]
+    rows.cells[row, topic] += sign * np.int32(tokens / unit + rounding_of(weights, unit))
+    rows.background_weight[row] += sign * running.ratio[topic] * tokens
+    if rows.long_place[row] >= 0:
+        rows.long_changes[rows.long_place[row], topic] += np.float32(sign * tokens)
