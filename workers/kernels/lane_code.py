@@ -109,9 +109,9 @@ class _Code:
         zeros = ir.Constant(self.integers, [0] * LANES)
         return self.builder.shuffle_vector(one, self.nothing, zeros)
 
-    def gathered(self, vector: ir.VectorType) -> ir.Value:
+    def gathered(self) -> ir.Value:
         """Return the numbers of `cells`: single loads, as instructions that gather took 1.15 times as long (Zen 5)."""
-        gathered = ir.Constant(vector, ir.Undefined)
+        gathered = ir.Constant(self.integers, ir.Undefined)
         for lane, address in enumerate(self.cells()):
             gathered = self.builder.insert_element(gathered, self.builder.load(address), self.integer(lane))
         return gathered
@@ -141,7 +141,6 @@ def _intrinsics() -> dict[str, Callable[..., object]]:
         "store": (_store, lambda values, _first, _lanes: nothing(values, index, lanes)),
         "load_steps": (_load_steps, lambda values, _first: lanes(values, index)),
         "store_steps": (_store_steps, lambda values, _first, _lanes: nothing(values, index, lanes)),
-        "gather": (_gather, lambda values, _first, places, _at: lanes(values, index, places, index)),
         "load_counts": (_load_counts, lambda values, _first: lanes(values, index)),
         "gather_counts": (_gather_counts, lambda values, _first, places, _at: lanes(values, index, places, index)),
         "replace_counts": (
@@ -204,16 +203,12 @@ def _store_steps(code: _Code) -> None:
     code.store(code.builder.trunc(code.builder.fptosi(code.args[2], code.integers), code.halves), 2)
 
 
-def _gather(code: _Code) -> ir.Value:
-    return code.gathered(code.floats)
-
-
 def _load_counts(code: _Code) -> ir.Value:
     return code.builder.sitofp(code.load(code.integers, 4), code.floats)
 
 
 def _gather_counts(code: _Code) -> ir.Value:
-    return code.builder.sitofp(code.gathered(code.integers), code.floats)
+    return code.builder.sitofp(code.gathered(), code.floats)
 
 
 def _replace_counts(code: _Code) -> None:

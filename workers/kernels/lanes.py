@@ -83,12 +83,6 @@ def store_steps(values: Array, first: int, lanes: Lanes) -> None:
 
 
 @_operation
-def gather(values: Array, first: int, places: Array, at: int) -> Lanes:
-    """Return the numbers of a float32 array at `first` plus each of eight places: int32, or the bits of float32."""
-    return values[first + places[at : at + LANES].view(np.int32)]
-
-
-@_operation
 def load_counts(values: Array, first: int) -> Lanes:
     """Return eight numbers of an int32 array."""
     return values[first : first + LANES].astype(np.float32)
@@ -96,7 +90,7 @@ def load_counts(values: Array, first: int) -> Lanes:
 
 @_operation
 def gather_counts(values: Array, first: int, places: Array, at: int) -> Lanes:
-    """Return the numbers of an int32 array at the places of `gather`."""
+    """Return the numbers of an int32 array at `first` plus each of eight places: int32, or the bits of float32."""
     return values[first + places[at : at + LANES].view(np.int32)].astype(np.float32)
 
 
@@ -108,7 +102,7 @@ def replace_counts(values: Array, first: int, old: Lanes, new: Lanes) -> None:
 
 @_operation
 def scatter_counts(values: Array, first: int, places: Array, at: int, old: Lanes, new: Lanes) -> None:
-    """Do the same to numbers at the places of `gather`, one after another."""
+    """Do the same to numbers at the places of `gather_counts`, one after another."""
     added = new.astype(np.int32) - old.astype(np.int32)
     for place, number in zip(places[at : at + LANES].view(np.int32), added, strict=True):
         values[first + place] += number

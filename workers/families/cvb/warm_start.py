@@ -31,7 +31,7 @@ Vector = npt.NDArray[np.float64]
 MIN_SHARE = np.float32(1e-6)
 """Least share of an active topic in a document that begins with even topics, so that shares have a positive sum."""
 MIN_PSEUDO_COUNT = 1.0
-"""Smaller pseudo-counts of a start are left out: selections take them for rounding (`kernels.cvb.active_selection`)."""
+"""Smaller pseudo-counts of a start are left out: selections take them for rounding (`kernels.cvb.active_carry`)."""
 
 
 def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLocal | DenseLocal, Delta]:

@@ -28,7 +28,7 @@ from collapsium.workers.kernels.cvb.records import (
     NewActiveState,
     RunningCounts,
 )
-from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, store, sum_of
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
@@ -41,18 +41,17 @@ EXACT_TOKENS = 512
 
 
 class _Moves(NamedTuple):
-    """Places of a document's topics, among the old ones and among the new ones.
+    """Topics of a document that stay and that go, and their places among the old ones and among the new ones.
 
-    Places have no signs, so that the compiler knows that no index counts from the end. One place more than is counted
-    may be written.
+    Most places have no signs, so that the compiler knows that no index counts from the end.
 
     Attributes
     ----------
     place : numpy.ndarray of int64, shape (topics,)
-        Place of each topic among the new ones; -1 for none.
-    source, target : numpy.ndarray of uint16, shape (topics + 1,)
+        While topics are compared, the place of each among the new ones, -1 for none; else -1.
+    source, target : numpy.ndarray of uint16, shape (topics,)
         Places of the topics that stay, among the old and among the new ones.
-    dropped : numpy.ndarray of uint16, shape (topics + 1,)
+    dropped : numpy.ndarray of uint16, shape (topics,)
         Places of topics that go, among the old ones.
     topics : numpy.ndarray of uint16, shape (topics,)
         The topics that go.
@@ -134,8 +133,7 @@ def carry(
     topics, rows, places = running.ratio.size, running.rows, running.ratio.size + LANES
     words = rows.units, np.empty(0), rows.background_weight, rows.background, rows.long_place
     flat = FlatRows(topics, rows.cells.reshape(-1), *words, rows.long_changes.reshape(-1))
-    source, target = np.empty(topics + 1, np.uint16), np.empty(topics + 1, np.uint16)
-    dropped = np.empty(topics + 1, np.uint16)
+    source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
     leaving = np.empty(topics, np.uint16), np.empty(topics, np.float32)
     moves = _Moves(np.full(topics, -1), source, target, dropped, *leaving)
     counts = _Counts(np.empty(places), np.empty(places, np.float32), np.empty(places, np.float32))
@@ -162,7 +160,7 @@ def carry(
             after.counts[new_first + target[i]] = here if own else np.float32(count)
 
 
-@helper
+@borrower
 def _compare(old: Array, new: Array, ratio: Array, moves: _Moves) -> _Sizes:
     """Find the topics that stay and go, without branches that processors could not predict."""
     place, stay, go = moves.place, 0, 0
@@ -242,7 +240,7 @@ def _count(
     return sum_of(held)
 
 
-@helper
+@borrower
 def _flush(size: int, counts: _Counts) -> None:
     """Add the tokens that are not yet among the exact counts to them."""
     for j in range(size):
@@ -263,7 +261,7 @@ def _drop(
 ) -> Number:
     """Move a pair's tokens of topics that go to the background; return the sum of their responsibilities.
 
-    A pair's tokens and their weight are given. Cells are rounded as by the sweep that filled them.
+    A pair's tokens and their weight are given. Without weights, cells are rounded as by the sweep that filled them.
     """
     tokens, own = token
     first, step, unit, held, known = row * rows.topics, STEP * own, rows.units[row], 0, ZERO

@@ -39,7 +39,7 @@ from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, sum_
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 TOGETHER = 4
-"""Pairs that are processed together."""
+"""Pairs that are processed together; the functions that do so are written for this number."""
 
 HALVINGS = 16
 """Halvings of the interval of the limit, where too many topics pass the threshold."""
@@ -69,7 +69,7 @@ class Selection(NamedTuple):
     Attributes
     ----------
     most : int64, shape (documents,)
-        Most topics of each document.
+        Most topics of each document, 1 or more.
     topics : uint16, shape (at least the sum of `most`,)
         Filled with the topics, those of one document after those of another, ascending in a document.
     sizes : int64, shape (documents,)
@@ -134,9 +134,9 @@ class _Passing(NamedTuple):
 
     Attributes
     ----------
-    topics : numpy.ndarray of uint16, shape (topics + 1,)
+    topics : numpy.ndarray of uint16, shape (topics,)
         The topics.
-    counts : numpy.ndarray of float32, shape (topics + 1,)
+    counts : numpy.ndarray of float32, shape (topics,)
         Their counts.
     """
 
@@ -182,8 +182,9 @@ def select(
     flat = _FlatRows(topics, rows.expected.reshape(-1), priors.words, rows.background_weight)
     each, units = np.empty(TOGETHER, np.float32), np.empty(topics + LANES, np.float32)
     plain, active_ratio = np.empty(topics, np.float32), np.empty(topics, np.float32)
-    sums = _Sums(ratio.astype(np.float32), active_ratio, units, plain, np.empty(TOGETHER, np.float32), each)
-    passing = _Passing(np.empty(topics + 1, np.uint16), np.empty(topics + 1, np.float32))
+    ratio32 = ratio.astype(np.float32)
+    sums = _Sums(ratio32, active_ratio, units, plain, np.empty(TOGETHER, np.float32), each)
+    passing = _Passing(np.empty(topics, np.uint16), np.empty(topics, np.float32))
     nothing, at_end, chosen = np.zeros(0, np.float32), np.zeros(LANES, np.uint16), 0
     inside = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, True)
     last = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, False)
@@ -194,9 +195,9 @@ def select(
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
         count[:] = ZERO
         if size < topics:
-            sums.active[:], units[:], units[:size] = ZERO, ZERO, STEP
+            active_ratio[:], units[:], units[:size] = ZERO, ZERO, STEP
             for j in range(size):
-                sums.active[active_topics[begin + j]] = sums.ratio[active_topics[begin + j]]
+                active_ratio[active_topics[begin + j]] = ratio32[active_topics[begin + j]]
             if state.starts[document + 1] + LANES <= state.responsibilities.size:
                 _background_counts(document, size, pairs, state, inside, flat, sums, count)
             else:
@@ -295,7 +296,7 @@ def _add_rows(first: tuple[int, int, int, int], flat: Array, each: Array, plain:
 def _pick(count: Array, least: Array, room: int, passing: _Passing) -> int:
     """Find the topics above their thresholds, the largest where room is short, at least one; return their number.
 
-    Loops have no branches that depend on counts, which processors could not predict.
+    Loops over topics have no branches that depend on counts, which processors could not predict.
     """
     topics, counts, number = passing.topics, passing.counts, 0
     for k in range(count.size):

@@ -155,10 +155,11 @@ def test_select__of_equal_topics_takes_as_many_as_find_room(room):
     st.integers(0, 2**31),
 )
 def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
-    # Sums of steps are exact, but for those of a pair with more than 512 tokens. Weighted, they are rounded to steps.
+    # Sums of steps are exact; those of a word are rounded from 512 tokens on. Weighted, all are rounded to steps.
     rounded = (state.topics * state.shard.documents + 1) / UNIT
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=rounded)
     rounds = state.shard.weights is not None or state.shard.counts.max(initial=0) > active_carry.EXACT_TOKENS
+    same = close if state.shard.weights is not None else np.testing.assert_array_equal
     equal = close if rounds else np.testing.assert_array_equal
     noise, rows, documents = np.random.default_rng(seed), state.rows(extra), state.shard.documents
     new = [
@@ -182,12 +183,13 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
 
     carried = replace(state, lists=new_lists, topic=new_topic, share=share)
     for found, exact in zip((count, rest), carried.counts, strict=True):
-        equal(found, exact)
+        same(found, exact)
     owner = np.repeat(np.arange(documents), np.diff(new_lists))
     tokens = np.bincount(owner, weights=count, minlength=documents) + rest
     equal(tokens, state.shard.weighted_lengths)
     equal(row_change.sum(axis=1) + rest_change, 0.0)
-    assert (rows["active"] + row_change).min(initial=0.0) >= (0.0 if state.shard.weights is None else -rounded)
+    least = -rounded - 1e-6 * rows["active"].max(initial=0.0) if rounds else 0.0
+    assert (rows["active"] + row_change).min(initial=0.0) >= least
 
 
 @given(listed_shards(), st.sampled_from([0.0, 64.0]))
