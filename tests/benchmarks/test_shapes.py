@@ -157,6 +157,7 @@ def test_ensemble__gets_members_with_enough_iterations():
     assert plan.plan(200.0, even) == (5, 40)
     assert plan.plan(10.0, even) == (2, 5)
     assert plan.plan(1e4, even) == (8, 200)
+    assert plan.plan(200.0, even, 9.0) == (4, 41)
     # The first ten iterations take half of the time of fifty.
     assert plan.plan(200.0, [(1, 10.0), (10, 50.0), (50, 100.0)]) == (2, 50)
 

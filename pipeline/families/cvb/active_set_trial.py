@@ -119,7 +119,7 @@ def _in_trial(before: CollapsedGlobalState, state: ActiveSetTrial) -> bool:
     search, held = before.cooling, before.held
     if search is None or held is None or not before.searching or state.trial_sweeps >= SCHEDULE.sweeps:
         return False
-    if held.held_share > cooling.SCHEDULE.max_held or before.releasing:
+    if held.held_share > cooling.held_share(before.corpus_tokens) or before.releasing:
         return False
     return state.trial_sweeps > 0 or search.cooling_first <= search.cooling_sweeps <= _last_begin(search)
 

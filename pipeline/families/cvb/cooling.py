@@ -93,12 +93,12 @@ def initial_state(summary: Summary) -> CoolingState | None:
 
 def held_tokens(summary: Summary, seed: int) -> HeldTokens:
     """Return the tokens by which powers are compared; `seed` is the run's."""
-    share = _share(summary.tokens)
+    share = held_share(summary.tokens)
     return HeldTokens(moves_seed=np.array(seed), held_share=share, held_before=share)
 
 
-def _share(tokens: float) -> float:
-    """Return the share of a corpus's tokens that is held out."""
+def held_share(tokens: float) -> float:
+    """Return the share of a corpus's tokens that the search holds out."""
     return min(max(SCHEDULE.held_tokens / max(tokens, 1.0), SCHEDULE.held_share), SCHEDULE.max_held)
 
 
@@ -106,7 +106,7 @@ def resumed(after: GlobalStateT) -> GlobalStateT:
     """Return the global state, in which the search goes on with fewer tokens than were held out for moves of topics."""
     if after.cooling is None or after.held is None:
         return after
-    held = replace(after.held, held_share=_share(after.corpus_tokens))
+    held = replace(after.held, held_share=held_share(after.corpus_tokens))
     return replace(after, held=held, cooling=replace(after.cooling, cooling_scores=np.zeros(2)))
 
 

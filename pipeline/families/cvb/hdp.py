@@ -84,10 +84,10 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
     )
     moves: bool | None = Field(
         None,
-        description="merge, delete and split topics; a move is accepted if it predicts "
-        f"{moves.SCHEDULE.held_share:.0%} of the tokens better, which are left out of the counts for that "
-        "(default: true with active "
-        f"responsibilities and {moves.SCHEDULE.min_sweeps} iterations or more, except in a warm start)",
+        description="merge, delete and split topics; a move is accepted if it predicts held-out training tokens "
+        f"better ({moves.SCHEDULE.held_tokens:,.0f}, or {moves.SCHEDULE.most_held:.0%} of a smaller corpus), which "
+        "count again afterwards (default: true with active responsibilities and "
+        f"{moves.SCHEDULE.min_sweeps} iterations or more, except in a warm start)",
     )
     learn: tuple[Learned, ...] | None = Field(
         None,
@@ -131,7 +131,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         mean, geometric = _initial_alpha(options)
         moving, counts = _initial_moves(summary, options), collapsed.initial_counts(summary, options, stream)
         if moving is not None:
-            counts["held"] = moves.held_tokens(stream.seed)
+            counts["held"] = moves.held_tokens(summary.tokens, stream.seed)
         global_state = HdpGlobalState(
             **counts,
             hold=hold,
@@ -206,18 +206,19 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
-        if global_state.moves is None or not moves.holds_out(global_state.held):
+        held, tokens = global_state.held, global_state.corpus_tokens
+        if held is None or global_state.moves is None or not moves.for_moves(held.held_share, tokens):
             # Moves release the tokens that they hold out themselves.
             after = cooling.released(after)
         if sums is None:
             return after
         step = delta.read(StepSums)
         after = replace(after, sweeps=after.sweeps + max(0.0 if step is None else step.batches, 1.0))
-        if global_state.moves is not None:
-            after, held = moves.next_state(global_state, after, delta), global_state.held
-            if moves.holds_out(held):
+        if held is not None and global_state.moves is not None:
+            after = moves.next_state(global_state, after, delta)
+            if moves.for_moves(held.held_share, tokens):
                 return _while_held_out(global_state, after, sums, options)
-            if held is not None and held.held_before >= moves.SCHEDULE.held_share:
+            if moves.for_moves(held.held_before, tokens):
                 # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)

@@ -25,8 +25,12 @@ Ints = npt.NDArray[np.int64]
 class MoveSchedule:
     """Rounds of merges, deletions and splits; the values were tuned on corpora drawn from known topics."""
 
-    held_share: float = 0.1
-    """Share of the tokens that are held out of the counts, to score moves."""
+    held_tokens: float = 100_000.0
+    """Tokens to hold out of the counts, to score moves: more of them decide no better, and topics learn without them."""
+    least_held: float = 0.01
+    """Share of the tokens that is held out, at least: twice that of the search for the power."""
+    most_held: float = 0.1
+    """Share of the tokens that is held out, at most."""
     held_prior: float = 0.05
     """Parameter alpha pi_k of each topic, from the first round on that finds superfluous topics."""
     begin: int = 40
@@ -86,14 +90,15 @@ WORST_SCORE = -1e6
 """Score below all others, in nats a token."""
 
 
-def held_tokens(seed: int) -> HeldTokens:
-    """Return the tokens by which moves are scored; `seed` is the run's."""
-    return HeldTokens(moves_seed=np.array(seed), held_share=SCHEDULE.held_share, held_before=SCHEDULE.held_share)
+def held_tokens(tokens: float, seed: int) -> HeldTokens:
+    """Return the tokens by which moves are scored, of a corpus of `tokens`; `seed` is the run's."""
+    share = min(max(SCHEDULE.held_tokens / max(tokens, 1.0), SCHEDULE.least_held), SCHEDULE.most_held)
+    return HeldTokens(moves_seed=np.array(seed), held_share=share, held_before=share)
 
 
-def holds_out(held: HeldTokens | None) -> bool:
-    """Return whether tokens are held out for moves; the search for the power holds out fewer."""
-    return held is not None and held.held_share >= SCHEDULE.held_share
+def for_moves(held_share: float, tokens: float) -> bool:
+    """Return whether so large a share of a corpus's tokens is held out for moves: the search for the power has less."""
+    return held_share > cooling.held_share(tokens)
 
 
 def initial_state(topics: int, iterations: int) -> MovesState:
@@ -153,7 +158,7 @@ def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> H
     into, split = np.arange(topics), np.full(topics, -1)
     state = replace(state, ask=0, moving=False, moves_into=into, moves_split=split)
     after = replace(after, moves=state)
-    if not holds_out(held):
+    if not for_moves(held.held_share, after.corpus_tokens):
         return after
     if old.merges + old.deletes and not old.superfluous:
         # A checkpoint of an earlier release does not say so.

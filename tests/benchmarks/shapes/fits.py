@@ -34,7 +34,7 @@ class EnsemblePlan:
     share: float = 0.8
     """Share of the time that is planned for, as the speed of a shared machine changes."""
 
-    def plan(self, seconds, fit):
+    def plan(self, seconds, fit, beyond=0.0):
         """Return members and the iterations of each: as many members as get the least iterations, at least two.
 
         Parameters
@@ -43,10 +43,12 @@ class EnsemblePlan:
             The time.
         fit : sequence of (int, float)
             Iterations of a fit by itself and the seconds until their ends; first iterations take longer than later ones.
+        beyond : float
+            Seconds in which each member writes its last checkpoint and its model.
         """
         iterations, ends = zip(*fit, strict=True)
         for members in range(self.most_members, 1, -1):
-            each = int(np.interp(self.share * seconds / members, ends, iterations))
+            each = int(np.interp(self.share * seconds / members - beyond, ends, iterations))
             if each >= self.least_iterations:
                 break
         return members, each
@@ -161,6 +163,7 @@ class Setting:
         run, seen, events = self._fit(cell, {"iterations": cell.contestant.iterations, **cell.contestant.options})
         points = _points(scored_events(_without_scoring(events)), "iteration", "elapsed")
         record = {"points": points, "iterations": points[-1]["iteration"] if points else None}
+        record["seconds_beyond"] = _beyond(events)
         sweeps = [_work(event) for event in events if event["event"] == "iteration"]
         # The second half of the iterations, whose responsibilities are no longer those of the first sweeps.
         speed = statistics.median(sweeps[len(sweeps) // 2 :]) if sweeps else None
@@ -179,17 +182,19 @@ class Setting:
         seconds = statistics.median(one["seconds"] for one in of(contestant.within))
         # The median fit of the rounds.
         single = sorted(of(contestant.of), key=lambda one: one["seconds"])[(len(of(contestant.of)) - 1) // 2]
-        members, iterations = PLAN.plan(seconds, [(one["iteration"], one["seconds"]) for one in single["points"]])
+        points = [(one["iteration"], one["seconds"]) for one in single["points"]]
+        members, iterations = PLAN.plan(seconds, points, single["seconds_beyond"])
         limits = {"restarts": members, "iterations": iterations, "score_every": iterations}
         run, seen, events = self._fit(cell, {**limits, **contestant.options})
         ends = [event["elapsed"] for event in _lines(run / JOURNAL) if event["event"] == "end" and "members" in event]
+        scoring = sum(_scoring(event) for event in events)
         record = {"points": [], "members": members, "iterations": iterations, "within_seconds": seconds}
         try:
             if not seen.error:
                 heldout = part_of(self.corpora, cell.corpus, "test")
                 result = json.loads(command("evaluate", run, "--heldout", heldout, "--json"))
                 record["averaged"] = result["score"]
-                record["points"] = [{"iteration": iterations, "seconds": sum(ends), "score": result["score"]}]
+                record["points"] = [{"iteration": iterations, "seconds": sum(ends) - scoring, "score": result["score"]}]
         finally:
             shutil.rmtree(run, ignore_errors=True)
         return {**record, **_costs(seen, events)}
@@ -222,6 +227,16 @@ def _work(event):
     return sum(value for name, value in seconds.items() if name != "score")
 
 
+def _scoring(event):
+    return event.get("seconds", {}).get("score", 0.0)
+
+
+def _beyond(events):
+    """Return the seconds from the end of a fit's last iteration to its own."""
+    times = [[event["elapsed"] for event in events if event["event"] == kind] for kind in ("iteration", "end")]
+    return times[1][-1] - times[0][-1] if all(times) else 0.0
+
+
 def scored_events(events):
     """Return the events of a fit that have a score of all documents.
 
@@ -235,7 +250,7 @@ def _without_scoring(events):
     """Return events whose elapsed seconds leave scoring out, as those of peers do."""
     scoring, result = 0.0, []
     for event in events:
-        scoring += event.get("seconds", {}).get("score", 0.0)
+        scoring += _scoring(event)
         result.append({**event, "elapsed": event["elapsed"] - scoring})
     return result
 

@@ -132,7 +132,7 @@ def test_fits_of_large_corpora_with_many_topics__try_small_active_sets(options, 
 
 def test_a_trial__waits_for_moves_of_topics():
     state = state_before(moves=True, family="hdp", iterations=100)
-    assert state.held.held_share > cooling.SCHEDULE.max_held
+    assert state.held.held_share > cooling.held_share(state.corpus_tokens)
     for _ in range(20):
         state = swept(state, [-7.0] * 4)
     assert state.trial.trial_sweeps == 0

@@ -141,7 +141,8 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
         assert before is None or not held.any() or np.array_equal(held, before)
         before = held if held.any() else before
     tokens = missing(problem)
-    assert abs(before.sum() / tokens - rounds.SCHEDULE.held_share) < 4 * math.sqrt(rounds.SCHEDULE.held_share / tokens)
+    share = rounds.SCHEDULE.most_held
+    assert abs(before.sum() / tokens - share) < 4 * math.sqrt(share / tokens)
     assert not held.any()
 
 

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit, simulate, split
 from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.cvb import cooling
 from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.pipeline.families.cvb.hdp import Hdp
 from collapsium.workers.arrays.delta import Delta, fresh
@@ -45,6 +48,14 @@ def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
     assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
 
 
+@hypothesis.given(tokens=st.integers(1, 10**12))
+def test_moves__hold_out_more_than_the_search_for_the_power(tokens):
+    share, fewer = rounds.held_tokens(tokens, 1).held_share, cooling.held_share(tokens)
+    assert rounds.for_moves(share, tokens) and not rounds.for_moves(fewer, tokens) and not rounds.for_moves(0.0, tokens)
+    assert 0.01 <= share <= 0.1
+    assert min(tokens // 10, 100_000) <= share * tokens <= max(100_000, tokens / 100)
+
+
 @pytest.mark.parametrize(("gain", "merged"), [(-0.9, True), (-1.1, False), (0.6, True)])
 def test_copies_of_a_topic__are_merged_unless_that_surely_loses(gain, merged):
     found = accepted(np.array([True]), gain)
@@ -77,7 +88,7 @@ def accepted(alike, gain, score=-6.0, sweep=60.0, merges=4, deletes=2):
 def initial(state):
     """The first global state of a fit of three topics, whose moves are given."""
     options = Hdp.Options(topics=3)
-    return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(1))
+    return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(60, 1))
 
 
 def test_counts__are_foreseen_as_moves_will_leave_them():
@@ -205,7 +216,7 @@ def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
     given["start"] = "random"
     for name in ("with", "without"):
         fit(tmp_path / "train", tmp_path / name, moves=name == "with", **given)
-    held = rounds.SCHEDULE.held_share * Corpus(tmp_path / "train").manifest.tokens
+    held = rounds.SCHEDULE.most_held * Corpus(tmp_path / "train").manifest.tokens
     assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.SCHEDULE.max_fall / np.sqrt(
         held
     )
