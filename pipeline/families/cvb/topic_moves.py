@@ -26,7 +26,7 @@ class MoveSchedule:
     """Rounds of merges, deletions and splits; the values were tuned on corpora drawn from known topics."""
 
     held_tokens: float = 100_000.0
-    """Tokens to hold out of the counts, to score moves: more of them decide no better, and topics learn without them."""
+    """Tokens to hold out of the counts, to score moves: more decide no better, and topics learn without them."""
     least_held: float = 0.01
     """Share of the tokens that is held out, at least: twice that of the search for the power."""
     most_held: float = 0.1
