@@ -19,7 +19,7 @@ from collapsium.workers.arrays.state import State
 from collapsium.workers.shard_loading import load_shard
 
 # Fields of events that depend on time and machine, and differ in a run that was resumed.
-TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
+TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "saving_seconds", "dashboard", "planned", "workers")
 # Top words are written where there is time to.
 TIMES += ("tokens_a_second", "sweeps", "top_words", "processes", "generation")
 TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")

@@ -254,6 +254,7 @@ class ActiveRun:
         """Save the last state, as a checkpoint and as the model."""
         if checkpointer.last is None:
             raise RuntimeError("the loop gave no state")
+        began = time.perf_counter()
         checkpointer.save_last()
         state = folded_in(problem, executor, checkpointer.last.state)
         seen = self._processors.seen
@@ -263,6 +264,7 @@ class ActiveRun:
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         reason = self._stop_reason if early and self._stop_reason else DONE[early]
         end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
+        end["saving_seconds"] = time.perf_counter() - began
         end.update(self._final_words(problem, executor, state))
         self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
         return Model(self._target.folder.url)

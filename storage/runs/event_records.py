@@ -72,6 +72,7 @@ class Event(BaseModel):
     workers: Count = 0
     dashboard: str | None = None
     compile_seconds: Number = 0.0
+    saving_seconds: Number = 0.0
     compiled: Count = 0
     kernels: Count = 0
     score: Number = 0.0

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from collapsium.pipeline.families.cvb import cooling
+from collapsium.pipeline.families.cvb.topic_moves import is_held_for_moves
 from collapsium.workers.families.cvb.active_topics import SELECTION
 from collapsium.workers.families.cvb.global_state import (
     ActiveSetTrial,
@@ -119,7 +119,7 @@ def _in_trial(before: CollapsedGlobalState, state: ActiveSetTrial) -> bool:
     search, held = before.cooling, before.held
     if search is None or held is None or not before.searching or state.trial_sweeps >= SCHEDULE.sweeps:
         return False
-    if held.held_share > cooling.held_share(before.corpus_tokens) or before.releasing:
+    if is_held_for_moves(held.held_share, before.corpus_tokens) or before.releasing:
         return False
     return state.trial_sweeps > 0 or search.cooling_first <= search.cooling_sweeps <= _last_begin(search)
 

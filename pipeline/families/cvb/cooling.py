@@ -66,7 +66,8 @@ class CoolingSchedule:
     held_tokens: float = 20_000.0
     """Tokens to hold out, at least."""
     held_share: float = 0.005
-    """Share of the tokens to hold out, at least: large corpora have more to spare, by which scores are less noisy."""
+    """Share of the tokens to hold out, at least: large corpora have more to spare, by which scores are less noisy.
+    Moves of topics hold out more, by which the two are told apart."""
     max_held: float = 0.05
     """Share of the tokens that is held out, at most."""
 

@@ -7,7 +7,7 @@ alpha, beta, gamma ~ Gamma(shape, rate), tau ~ Dir. Truncated at K topics, neste
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,9 @@ MIN_SHARE = 1e-200
 """Least G[pi_k], whose logarithm the bound and the tables take."""
 
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
+LEARNED: tuple[Learned, ...] = get_args(Learned)
+SHARES: tuple[Learned, ...] = ("gamma", "pi")
+"""Learned while tokens are held out for moves, until superfluous topics are found."""
 
 
 class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
@@ -84,10 +87,10 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
     )
     moves: bool | None = Field(
         None,
-        description="merge, delete and split topics; a move is accepted if it predicts held-out training tokens "
-        f"better ({moves.SCHEDULE.held_tokens:,.0f}, or {moves.SCHEDULE.most_held:.0%} of a smaller corpus), which "
-        "count again afterwards (default: true with active responsibilities and "
-        f"{moves.SCHEDULE.min_sweeps} iterations or more, except in a warm start)",
+        description="merge, delete and split topics; a move is accepted if it predicts "
+        f"{moves.SCHEDULE.max_held_share:.0%} of the tokens better, or {moves.SCHEDULE.held_tokens:,.0f} of a large "
+        "corpus, which are left out of the counts for that (default: true with active "
+        f"responsibilities and {moves.SCHEDULE.min_sweeps} iterations or more, except in a warm start)",
     )
     learn: tuple[Learned, ...] | None = Field(
         None,
@@ -207,7 +210,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
         held, tokens = global_state.held, global_state.corpus_tokens
-        if held is None or global_state.moves is None or not moves.for_moves(held.held_share, tokens):
+        if held is None or global_state.moves is None or not moves.is_held_for_moves(held.held_share, tokens):
             # Moves release the tokens that they hold out themselves.
             after = cooling.released(after)
         if sums is None:
@@ -216,13 +219,13 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         after = replace(after, sweeps=after.sweeps + max(0.0 if step is None else step.batches, 1.0))
         if held is not None and global_state.moves is not None:
             after = moves.next_state(global_state, after, delta)
-            if moves.for_moves(held.held_share, tokens):
-                return _while_held_out(global_state, after, sums, options)
-            if moves.for_moves(held.held_before, tokens):
+            if moves.is_held_for_moves(held.held_share, tokens):
+                return _while_held_out(global_state, after, sums, delta, options)
+            if moves.is_held_for_moves(held.held_before, tokens):
                 # In the first sweep of all tokens, alpha begins anew.
                 mean, geometric = _initial_alpha(options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)
-        return _learned(global_state, after, sums, delta, options)
+        return _learned(global_state, after, sums, delta, options, LEARNED)
 
     def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
         """Return the second-order bound, in nats, less the divergence of learned hyperparameters; order 0 has none."""
@@ -329,52 +332,47 @@ def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
 
 
 def _while_held_out(
-    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, options: HdpOptions
+    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
 ) -> HdpGlobalState:
     """Return the global state while tokens are held out: superfluous topics would raise alpha, which blurs them."""
     old, now = global_state.moves, after.moves
     if old is None or now is None or not (old.superfluous or now.superfluous):
-        return _with_shares(global_state, after, sums, options)
+        return _learned(global_state, after, sums, delta, options, SHARES)
     alive = now.topic_alive
     share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
     return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=np.maximum(share, MIN_SHARE))
 
 
-def _with_shares(
-    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, options: HdpOptions
+def _learned(
+    global_state: HdpGlobalState,
+    after: HdpGlobalState,
+    sums: SweepSums,
+    delta: Delta,
+    options: HdpOptions,
+    learnable: tuple[Learned, ...],
 ) -> HdpGlobalState:
-    """Return the global state with the posteriors of pi and gamma, if they are learned."""
+    """Return the global state with the posteriors of those hyperparameters that are learned and learnable now."""
     if after.sweeps <= global_state.hold:
         return after
-    if "pi" in options.learned and sums.tables is not None:
+    learned, words, tables = set(options.learned) & set(learnable), delta.read(WordSums), sums.tables
+    if "pi" in learned and tables is not None:
         alive = np.ones(options.topics, dtype=bool) if global_state.moves is None else global_state.moves.topic_alive
-        after = _with_sticks(after, sums.tables, global_state.gamma, alive)
-    if "gamma" in options.learned and after.stick_posterior.size:
+        after = _with_sticks(after, tables, global_state.gamma, alive)
+    if "gamma" in learned and after.stick_posterior.size:
         sticks = after.stick_posterior
         log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
         posterior = np.array([options.gamma_shape + len(sticks), options.gamma_rate - log_rest.sum()])
         after = replace(after, gamma_posterior=posterior, gamma=float(posterior[0] / posterior[1]))
-    return after
-
-
-def _learned(
-    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
-) -> HdpGlobalState:
-    """Return the global state with the posteriors of the hyperparameters that are learned."""
-    if after.sweeps <= global_state.hold:
-        return after
-    after = _with_shares(global_state, after, sums, options)
-    words, tables = delta.read(WordSums), sums.tables
-    if "alpha" in options.learned and tables is not None:
+    if "alpha" in learned and tables is not None:
         posterior = np.array([options.alpha_shape + tables.sum(), options.alpha_rate - sums.log_eta])
         mean, geometric = float(posterior[0] / posterior[1]), geometric_mean(posterior)
         after = replace(after, alpha_posterior=posterior, alpha=mean, alpha_geometric=geometric)
-    if "beta" in options.learned and words is not None:
+    if "beta" in learned and words is not None:
         log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
         posterior = np.array([options.beta_shape + words.tables_of_words, options.beta_rate - log_xi.sum()])
         mean, geometric = float(posterior[0] / posterior[1]), geometric_mean(posterior)
         after = replace(after, beta_posterior=posterior, beta=mean, beta_geometric=geometric)
-    if "tau" in options.learned and words is not None:
+    if "tau" in learned and words is not None:
         after = replace(after, tau_total=options.tau + words.tables_of_words)
     return after
 

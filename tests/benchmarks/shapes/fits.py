@@ -34,7 +34,7 @@ class EnsemblePlan:
     share: float = 0.8
     """Share of the time that is planned for, as the speed of a shared machine changes."""
 
-    def plan(self, seconds, fit, beyond=0.0):
+    def plan(self, seconds, fit, saving=0.0):
         """Return members and the iterations of each: as many members as get the least iterations, at least two.
 
         Parameters
@@ -43,12 +43,12 @@ class EnsemblePlan:
             The time.
         fit : sequence of (int, float)
             Iterations of a fit by itself and the seconds until their ends; first iterations take longer than later ones.
-        beyond : float
-            Seconds in which each member writes its last checkpoint and its model.
+        saving : float
+            Seconds in which a fit writes its last checkpoint and its model.
         """
         iterations, ends = zip(*fit, strict=True)
         for members in range(self.most_members, 1, -1):
-            each = int(np.interp(self.share * seconds / members - beyond, ends, iterations))
+            each = int(np.interp(self.share * seconds / members - saving, ends, iterations))
             if each >= self.least_iterations:
                 break
         return members, each
@@ -163,7 +163,7 @@ class Setting:
         run, seen, events = self._fit(cell, {"iterations": cell.contestant.iterations, **cell.contestant.options})
         points = _points(scored_events(_without_scoring(events)), "iteration", "elapsed")
         record = {"points": points, "iterations": points[-1]["iteration"] if points else None}
-        record["seconds_beyond"] = _beyond(events)
+        record["saving_seconds"] = sum(event.get("saving_seconds", 0.0) for event in events)
         sweeps = [_work(event) for event in events if event["event"] == "iteration"]
         # The second half of the iterations, whose responsibilities are no longer those of the first sweeps.
         speed = statistics.median(sweeps[len(sweeps) // 2 :]) if sweeps else None
@@ -183,7 +183,7 @@ class Setting:
         # The median fit of the rounds.
         single = sorted(of(contestant.of), key=lambda one: one["seconds"])[(len(of(contestant.of)) - 1) // 2]
         points = [(one["iteration"], one["seconds"]) for one in single["points"]]
-        members, iterations = PLAN.plan(seconds, points, single["seconds_beyond"])
+        members, iterations = PLAN.plan(seconds, points, single.get("saving_seconds", 0.0))
         limits = {"restarts": members, "iterations": iterations, "score_every": iterations}
         run, seen, events = self._fit(cell, {**limits, **contestant.options})
         ends = [event["elapsed"] for event in _lines(run / JOURNAL) if event["event"] == "end" and "members" in event]
@@ -228,13 +228,8 @@ def _work(event):
 
 
 def _scoring(event):
+    """Return the seconds in which an iteration was scored."""
     return event.get("seconds", {}).get("score", 0.0)
-
-
-def _beyond(events):
-    """Return the seconds from the end of a fit's last iteration to its own."""
-    times = [[event["elapsed"] for event in events if event["event"] == kind] for kind in ("iteration", "end")]
-    return times[1][-1] - times[0][-1] if all(times) else 0.0
 
 
 def scored_events(events):

@@ -30,15 +30,17 @@ def expected(small, tmp_path_factory):
 
 
 class Computed(distributed.SchedulerPlugin):
-    """Counts how often each task was computed."""
+    """Counts how often each task was computed, and the tasks of each worker."""
 
     name = "computed"
 
     def __init__(self):
-        self.times = Counter()
+        self.times, self.workers = Counter(), Counter()
 
     def transition(self, key, start, finish, *args, **kwargs):
-        self.times[str(key)] += (start, finish) == ("processing", "memory")
+        if (start, finish) == ("processing", "memory"):
+            self.times[str(key)] += 1
+            self.workers[kwargs["worker"]] += 1
 
 
 @pytest.fixture
@@ -157,6 +159,7 @@ def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_pa
 
         model = fit(small[0], tmp_path / "run", scheduler=cluster, sinks=[scale], **OPTIONS)
     assert (sizes[0], max(sizes), sizes[-1]) == (1, 4, 1)
+    assert len(computed.workers) == 4, "workers that join compute"
     np.testing.assert_array_equal(rows(model), expected)
     assert [key for key, times in computed.times.items() if times > 1] == []
     assert max(pauses[1:]) < 10
@@ -185,19 +188,23 @@ def test_workers_that_are_retired__hand_over_what_they_hold(small, tmp_path, exp
 
 
 def test_fits_that_share_a_scheduler__do_not_disturb_one_another(small, tmp_path, expected, cluster):
+    """Nor if they differ in their seed alone, so that tasks of one, by the same names, would be those of the other."""
     computed, found = Computed(), {}
     cluster.scheduler.add_plugin(computed)
 
-    def run(place):
-        found[place] = rows(fit(small[0], tmp_path / place / "run", scheduler=cluster, **OPTIONS))
+    def run(place, seed):
+        found[place] = rows(fit(small[0], tmp_path / place / "run", scheduler=cluster, seed=seed, **OPTIONS))
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in ("one", "other")]
+    threads = [threading.Thread(target=run, args=given) for given in (("one", 0), ("same", 0), ("other", 1))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    alone = rows(fit(small[0], tmp_path / "alone", scheduler="serial", seed=1, **OPTIONS))
+    assert not np.array_equal(alone, expected)
     np.testing.assert_array_equal(found["one"], expected)
-    np.testing.assert_array_equal(found["other"], expected)
+    np.testing.assert_array_equal(found["same"], expected)
+    np.testing.assert_array_equal(found["other"], alone)
     assert [key for key, times in computed.times.items() if times > 1] == []
 
 

@@ -73,6 +73,23 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert state.global_state.held.held_tokens == 0.0
 
 
+def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
+    """As of large corpora, where it is hardly more than the search for the power holds out."""
+    monkeypatch.setattr(rounds, "SCHEDULE", replace(rounds.SCHEDULE, max_held_share=0.06))
+    problem, states = lived(planted[0])
+    seen = []
+    for state in states:
+        held = state.global_state.held
+        seen.append((held.held_share, held.held_before > held.held_share, state.global_state.alpha))
+    check_counts(problem, state)
+    assert [one for one, _ in itertools.groupby(share for share, _, _ in seen)] == [0.06, 0.0]
+    assert sum(releasing for _, releasing, _ in seen) == 1
+    assert state.global_state.moves.merges > 0
+    # It begins anew, where it was that of the topics that were left.
+    assert min(alpha for _, _, alpha in seen) < 1.0
+    assert state.global_state.alpha == 1.0
+
+
 @pytest.mark.parametrize("shards", [1, 11])
 def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
     rows = planted_rows(8, documents=120, words=30, topics=3, tokens=60)
@@ -141,7 +158,7 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
         assert before is None or not held.any() or np.array_equal(held, before)
         before = held if held.any() else before
     tokens = missing(problem)
-    share = rounds.SCHEDULE.most_held
+    share = rounds.SCHEDULE.max_held_share
     assert abs(before.sum() / tokens - share) < 4 * math.sqrt(share / tokens)
     assert not held.any()
 

@@ -51,9 +51,9 @@ def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
 @hypothesis.given(tokens=st.integers(1, 10**12))
 def test_moves__hold_out_more_than_the_search_for_the_power(tokens):
     share, fewer = rounds.held_tokens(tokens, 1).held_share, cooling.held_share(tokens)
-    assert rounds.for_moves(share, tokens)
-    assert not rounds.for_moves(fewer, tokens)
-    assert not rounds.for_moves(0.0, tokens)
+    assert rounds.is_held_for_moves(share, tokens)
+    assert not rounds.is_held_for_moves(fewer, tokens)
+    assert not rounds.is_held_for_moves(0.0, tokens)
     assert share * tokens == pytest.approx(np.clip(100_000, tokens / 100, tokens / 10))
 
 
@@ -217,7 +217,7 @@ def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
     given["start"] = "random"
     for name in ("with", "without"):
         fit(tmp_path / "train", tmp_path / name, moves=name == "with", **given)
-    held = rounds.SCHEDULE.most_held * Corpus(tmp_path / "train").manifest.tokens
+    held = rounds.SCHEDULE.max_held_share * Corpus(tmp_path / "train").manifest.tokens
     assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.SCHEDULE.max_fall / np.sqrt(
         held
     )
