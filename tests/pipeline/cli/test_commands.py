@@ -2,9 +2,12 @@ import json
 import sys
 from dataclasses import replace
 
+import distributed
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from collapsium.pipeline import Model
 from collapsium.pipeline.cli.app import COMMANDS
 from collapsium.storage.runs.run import Run
 from tests.conftest import write_corpus
@@ -27,6 +30,22 @@ def test_help__of_a_family_lists_its_options(capsys, family):
     assert f"options of {family}" in out
     assert "--topics" in out
     assert "--order 0|2" in out
+
+
+@pytest.mark.xdist_group("clusters")
+@pytest.mark.parametrize("kind", ["address", "file"])
+def test_fit__takes_an_address_or_a_scheduler_file(kind, small, capsys, tmp_path):
+    known, path = fitted(tmp_path / "known", small, "--iterations", 3), tmp_path / "scheduler.json"
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        path.write_text(json.dumps({"address": cluster.scheduler_address}))
+        scheduler = cluster.scheduler_address if kind == "address" else path
+        words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--iterations", 3, "--quiet"]
+        assert command(capsys, *words, "--scheduler", scheduler)[0] == 0
+    np.testing.assert_array_equal(Model(tmp_path / "run").rows(0).word_topic, Model(known).rows(0).word_topic)
+    names = [event["scheduler"] for event in Run(tmp_path / "run").events() if event["event"] == "cluster"]
+    assert names == [str(scheduler)]
 
 
 def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
