@@ -72,6 +72,8 @@ class SummaryRule:
     """Words that explain a topic in a document."""
     candidate_words: int = 200
     """Most frequent words of a document, from which these are selected."""
+    words_together: int = 512
+    """Words whose probabilities are computed together: those of all words would take more memory than a sweep."""
     values: int = 100
     """Labels of a field."""
     min_proportion: float = 0.01
@@ -381,9 +383,10 @@ def _block_probabilities(model: Model, number: int, words: Ints, topics: Ints) -
     """Return the probabilities of words of a block, which may be repeated, under topics of each."""
     if not words.size:
         return np.zeros((0, SHOWN_TOPICS))
-    needed = np.unique(words)
-    place = np.zeros(needed[-1] + 1, dtype=np.int64)
-    place[needed] = np.arange(needed.size)
-    rows = model.rows(number).of_words(needed, complete=True)
-    table = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
-    return np.asarray(table[place[words][:, None], topics], dtype=np.float64)
+    needed, rows, probability = np.unique(words), model.rows(number), np.empty(topics.shape)
+    for first in range(0, needed.size, RULE.words_together):
+        part = needed[first : first + RULE.words_together]
+        table = model.shard_model.probabilities(rows.of_words(part, complete=True), model.global_state)["word_topic"]
+        of_part = np.flatnonzero((words >= part[0]) & (words <= part[-1]))
+        probability[of_part] = table[np.searchsorted(part, words[of_part])[:, None], topics[of_part]]
+    return probability
