@@ -45,6 +45,7 @@ def test_one_label_a_document__leaves_nothing_to_sample(tmp_path):
     fit(corpus, tmp_path / "run", family="labeled-lda", scheduler="serial")
     end = Run(tmp_path / "run").events()[-1]
     assert (end["event"], end["reason"], end["iteration"]) == ("end", "converged", 1)
+    assert 0.0 < end["saving_seconds"] < 60.0
     assert resume(tmp_path / "run", scheduler="serial").record.iterations == 1
     model = fit(corpus, tmp_path / "more", family="partially-labeled-lda", iterations=3, scheduler="serial")
     assert model.record.iterations == 3
