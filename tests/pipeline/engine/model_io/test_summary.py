@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, verify
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine.model_io import summary
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.families.registry import load_family
@@ -31,6 +33,14 @@ def test_summary__is_made_again_from_the_corpus_alike(small, run):
     assert again == read_summary(model.folder, model.record)
     with pytest.raises(MismatchError, match="not the corpus that the model was fitted to"):
         summary_of(model, Corpus(small[1]), open_executor("serial"))
+
+
+def test_summary__does_not_depend_on_the_words_that_are_computed_together(small, run, monkeypatch):
+    monkeypatch.setattr(summary, "RULE", replace(summary.RULE, words_together=3))
+    model = Model(run)
+    again = summary_of(model, Corpus(small[0]), open_executor("serial"))
+    assert any(example.words for topic in again.topics for example in topic.examples)
+    assert again == read_summary(model.folder, model.record)
 
 
 def test_summary__of_another_model_or_damaged_is_refused(run, tmp_path, capsys):
