@@ -84,7 +84,7 @@ test-all: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/numpydoc lint $$(find pipeline workers storage -name '*.py')
+	$(BIN)/python -m tests.docstrings
 	$(BIN)/python -m tests.language
 
 build/typed/collapsium:

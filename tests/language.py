@@ -1,7 +1,7 @@
 """Refuse, as part of `make lint`, what a machine can find of an unclear manner: `python -m tests.language [FOLDER...]`.
 
 First lines of docstrings that are not sentences about what the caller gets, words that are not the field's as names or in prose,
-modules over 400 lines, and functions longer than a screen.
+and functions longer than a screen.
 """
 
 import ast
@@ -21,7 +21,6 @@ DOCUMENTS = (
     "CHANGELOG.md",
     "deploy/DEPLOY.md",
 )
-MODULE_LINES = 400
 SCREEN_LINES = 60
 """Lines of a function without its docstring."""
 
@@ -104,8 +103,6 @@ def faults_of_module(path: Path) -> Iterator[str]:
     """Yield a line for each fault of a Python module."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    if len(text.splitlines()) > MODULE_LINES:
-        yield f"1: over {MODULE_LINES} lines"
     for line, docstring in docstrings_of(tree):
         first = docstring.splitlines()[0]
         if OPENINGS.match(first):
