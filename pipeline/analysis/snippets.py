@@ -13,6 +13,14 @@ import pyarrow.compute as pc
 from collapsium.pipeline.corpora.recorded_reading import recorded_reading
 from collapsium.pipeline.formatting import plain
 from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.corpus.word_rule import (
+    FIRST_RULE,
+    RULE,
+    composed,
+    lower_case,
+    with_plain_apostrophes,
+    word_pattern,
+)
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, kind_of_name
@@ -20,7 +28,6 @@ from collapsium.storage.readers.texts.batches import FIXED, are_numbered, fields
 from collapsium.storage.readers.texts.blocks import cut_blocks, find_files
 from collapsium.storage.readers.texts.gathering import Batch
 from collapsium.storage.readers.texts.segment import HEADINGS
-from collapsium.storage.readers.texts.text import WORD
 from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest.normal_forms import form_of
@@ -34,7 +41,6 @@ MAX_LETTERS = 1 << 20
 """Characters of a document that are searched, to bound time."""
 
 _SPACE = re.compile(r"\s+")
-_FIND = re.compile(WORD)
 
 Snippet = list[str]
 Form = Callable[[str], str]
@@ -95,11 +101,12 @@ def example_snippets(
                 continue
             own = [names[word] for word in example.words]
             weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(own, 2.0)}
+            text = texts[one.id] if options.word_rule == FIRST_RULE else composed(texts[one.id])
             # A text without the example's words is another document with the same id.
-            if options.tokenizer is None and not has_words(texts[one.id], own, form):
+            if options.tokenizer is None and not has_words(text, own, form, options.word_rule):
                 strange.add(one.id)
             else:
-                snippets[topic.id, example.document] = passage(texts[one.id], weights, form)
+                snippets[topic.id, example.document] = passage(text, weights, form, options.word_rule)
     missing = sorted({one.id for one in summary.examples} - {summary.examples[number].id for _, number in snippets})
     if not snippets and summary.examples:
         raise InputError(
@@ -148,7 +155,7 @@ def texts_of(
     rule = options.segments if options.segments is not None and not options.segments.startswith(HEADINGS) else None
     bare = ReadOptions(
         id=options.id, text=options.text, segments=rule, bad_bytes="replace", labels=FIXED.get(kind, ()),
-        max_decompressed=options.max_decompressed,
+        max_decompressed=options.max_decompressed, word_rule=options.word_rule,
     )  # fmt: skip
     texts: dict[str, str] = {}
     read = 0
@@ -207,17 +214,19 @@ def _take(ids: pa.Array, batch: Batch, requested: Mapping[str, int], texts: dict
                 texts[name] = parts[number - 1].as_py()[:MAX_LETTERS]
 
 
-def passage(text: str, weights: Mapping[str, float], form: Form | None = None) -> Snippet:
+def passage(text: str, weights: Mapping[str, float], form: Form | None = None, rule: int = RULE) -> Snippet:
     """Return the passage of a text with the largest total weight of some words.
 
     Parameters
     ----------
     text : str
-        The text.
+        The text, composed where the rule is not the first.
     weights : mapping of str to float
         Weights of lower-case words; phrases are two words joined by ``_``.
     form : callable, optional
         Function from a word to its normal form, where words were normalised; a word matches by itself or by its form.
+    rule : int, optional
+        Version of the word rule.
 
     Returns
     -------
@@ -226,7 +235,7 @@ def passage(text: str, weights: Mapping[str, float], form: Form | None = None) -
         is the beginning of the text.
     """
     text = plain(_SPACE.sub(" ", text[:MAX_LETTERS]).strip())
-    hits = _hits(text, weights, form)
+    hits = _hits(text, weights, form, rule)
     best, start, score, low = 0.0, 0, 0.0, 0
     counts: dict[str, int] = {}
     for number, (_, end, word) in enumerate(hits):
@@ -251,21 +260,22 @@ def passage(text: str, weights: Mapping[str, float], form: Form | None = None) -
     return parts
 
 
-def has_words(text: str, words: Sequence[str], form: Form | None = None) -> bool:
-    """Return whether a text has at least half of some words; `form` is as for `passage`."""
-    return 2 * len({word for _, _, word in _hits(text, dict.fromkeys(words, 1.0), form)}) >= len(set(words))
+def has_words(text: str, words: Sequence[str], form: Form | None = None, rule: int = RULE) -> bool:
+    """Return whether a text has at least half of some words; `form` and `rule` are as for `passage`."""
+    return 2 * len({word for _, _, word in _hits(text, dict.fromkeys(words, 1.0), form, rule)}) >= len(set(words))
 
 
-def _hits(text: str, weights: Mapping[str, float], form: Form | None) -> list[tuple[int, int, str]]:
+def _hits(text: str, weights: Mapping[str, float], form: Form | None, rule: int) -> list[tuple[int, int, str]]:
     """Return start, end and name of each occurrence of the words; the words of a phrase are separate occurrences."""
     hits: list[tuple[int, int, str]] = []
     firsts = {word.partition(JOIN)[0] for word in weights if JOIN in word}
     known = {*weights, *(part for word in weights for part in word.split(JOIN))}
     previous: tuple[int, int, str] | None = None
-    for match in _FIND.finditer(text):
-        word = match[0].lower()
+    searched = text if rule == FIRST_RULE else with_plain_apostrophes(text)
+    for match in word_pattern(rule).finditer(searched):
+        word = lower_case(match[1], rule)
         word = word if form is None or word in known else form(word)
-        span = (match.start(), match.end())
+        span = match.span(1)
         joined = "" if previous is None or previous[2] not in firsts else f"{previous[2]}{JOIN}{word}"
         if joined in weights and previous is not None:
             if not hits or hits[-1][:2] != previous[:2]:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import LogLines
+from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import json_text
 
 if TYPE_CHECKING:
+    from collapsium.pipeline.corpora import text_sources
     from collapsium.storage.building.ingest_record import Report
+else:
+    text_sources = LazyModule("collapsium.pipeline.corpora.text_sources")
 
 
 def print_error(text: str, form: str | None = None) -> None:
@@ -40,6 +44,10 @@ def print_report(report: Report, unit: str = "document") -> None:
             print(f"  {counted(number, unit)} {remark}")
     if report.unmatched_rows:
         print(f"  {counted(report.unmatched_rows, 'id')} in side files without a document")
+    if report.unspaced_tokens:
+        print(f"  {text_sources.unspaced_notice(report, '--tokenizer MODULE:FUNCTION')}")
+    if report.attachments:
+        print(f"  {counted(report.attachments, 'encoded attachment')} left out")
     if report.phrases:
         print(f"  {counted(report.phrases, 'phrase')} of two words")
     if report.segments:

@@ -32,6 +32,7 @@ from collapsium.storage.building.split import Held, split_corpus, split_corpus_d
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
+from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
@@ -213,7 +214,7 @@ def chosen_words(options: ReadOptions) -> ReadOptions:
     Returns
     -------
     ReadOptions
-        Options with languages and words separate, and with the library of the normal forms.
+        Options with languages and words separate, with the library of the normal forms and the newest word rule.
 
     Raises
     ------
@@ -224,7 +225,8 @@ def chosen_words(options: ReadOptions) -> ReadOptions:
         raise OptionError(f"expected a whole number of 1 or more, found {options.min_letters!r}", "min_letters")
     languages, words = parse_stop_words(options.stop_words)
     library = None if options.normalise is None else library_of(options.normalise)
-    return replace(options, stop_words=languages, stop_list=(*options.stop_list, *words), normalised_by=library)
+    stop_list = (*options.stop_list, *words)
+    return replace(options, stop_words=languages, stop_list=stop_list, normalised_by=library, word_rule=RULE)
 
 
 def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | None) -> None:

@@ -21,7 +21,7 @@ def _words(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else tuple(value) if isinstance(value, list) else value
 
 
-READ = ("stop_list", "normalised_by", "optional")
+READ = ("stop_list", "normalised_by", "word_rule", "optional")
 """Fields of `ReadOptions` that follow from other options."""
 READING = tuple(one.name for one in fields(ReadOptions) if one.name not in READ)
 """Options of reading that may be named."""

@@ -13,6 +13,7 @@ from collapsium.storage.building.ingest_record import History, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.corpus.vocabulary import Vocabulary
+from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format
@@ -28,6 +29,8 @@ OF_SOURCES = (
 )  # fmt: skip
 """Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
 OF_STOP_WORDS = ("stop_words", "stop_list")
+NOT_COMPARED = (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by", "word_rule")
+"""Options that may differ, are compared in another way, or follow from the release."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ def history_for(recorded: History | None, kind: str) -> History:
     History
         The reading for the format.
     """
-    record = recorded or History("")
+    record = recorded or History("", ReadOptions(word_rule=RULE))
     options = record.options
     if kind in FIXED and kind != record.kind:
         options = replace(
@@ -230,7 +233,7 @@ def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]
     _require_stop_words_as_recorded(recorded.name, options, arguments)
     for one in fields(ReadOptions):
         value, recorded_value = arguments.get(one.name), getattr(options, one.name)
-        if one.name in (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by") or value in (None, ()) or value == recorded_value:
+        if one.name in NOT_COMPARED or value in (None, ()) or value == recorded_value:
             continue
         flag = one.name
         how = "without it" if recorded_value is None else f"with `{flag}` {recorded_value}"

@@ -27,6 +27,7 @@ from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
 from collapsium.storage.choices import BAD_BYTES, SCORES
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.vocabulary import Vocabulary
+from collapsium.storage.corpus.word_rule import lookup_keys
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
@@ -216,7 +217,7 @@ def _write(
     numberings = numberings_of(sources, counted.notes, tagged=False)
     require_distinct_ids(counted.notes, numberings)
     require_seen(sources, history, counted)
-    report = report_of(sources, counted)
+    report = report_of(sources, counted, history.options.tokenizer)
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
     drop_stopped(sieve, counted.spelled, stops)
     stopped = sieve.dropped
@@ -228,9 +229,10 @@ def _write(
     if words.recorded:
         sieve.drop_frequent(history.cuts, history.frequent)
     cuts = Cuts() if words.recorded else history.cuts
-    vocabulary, dropped, frequent = _pruned(sieve, counted, cuts, fixed, stops, sources.name)
+    rule = history.options.word_rule
+    vocabulary, dropped, frequent = _pruned(sieve, counted, cuts, fixed, stops, sources.name, rule)
     frequent = history.frequent if words.recorded else frequent
-    write_vocabulary(scratch, vocabulary.words, stops)
+    write_vocabulary(scratch, lookup_keys(vocabulary.words, rule), stops)
     counted, unmatched = write_side_tables(scratch, counted, numberings, sides)
     rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
     tokens = sum(row.tokens for row in rows)
@@ -262,16 +264,17 @@ def leave_phrases(scratch: Folder, phrasing: Phrasing | None) -> None:
 
 
 def _pruned(
-    sieve: Sieve, counted: Counted, cuts: Cuts, fixed: list[str] | None, stops: StopWords, name: str
+    sieve: Sieve, counted: Counted, cuts: Cuts, fixed: list[str] | None, stops: StopWords, name: str, rule: int
 ) -> tuple[Vocabulary, list[Dropped], tuple[str, ...]]:
     """Prune the words of the texts without stop words, or a fixed vocabulary, which keeps its order."""
     spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
     dropped = sieve.dropped
     if fixed is not None:
         words = pa.array(fixed, pa.string())
-        sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
-        place = np.asarray(pc.fill_null(pc.index_in(words, value_set=spelled), -1), dtype=np.int64)
-        place[stops.dropped(words)] = -1
+        keys = pa.array(lookup_keys(fixed, rule), pa.string())
+        sieve.drop_named(NOT_IN_VOCABULARY, keys, others=True)
+        place = np.asarray(pc.fill_null(pc.index_in(keys, value_set=spelled), -1), dtype=np.int64)
+        place[stops.dropped(keys)] = -1
         documents, tokens = (np.append(counts, 0)[place] for counts in (documents, tokens))
         spelled, sieve = words, Sieve(words, documents, tokens)
     before = int(sieve.retained.sum())

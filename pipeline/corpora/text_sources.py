@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow.compute as pc
+
 from collapsium.pipeline.corpora.passes import Counted
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.storage.building.ingest_record import History, Report
@@ -16,6 +19,15 @@ from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks,
 from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.readers.texts.spans import Span
 from collapsium.workers.ingest.tasks import ChunkRecord
+
+# In texts that a segmenter has cut, few words have more than 4 characters in Chinese and Japanese, or 8 in scripts that
+# write vowels as marks.
+_UNSPACED_SCRIPT = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_SEVERAL_WORDS = r"[\p{Han}\p{Hiragana}\p{Katakana}]{5}|[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{9}"
+MIN_UNSPACED_SHARE = 0.01
+"""Share of all tokens from which long ones are mentioned."""
+MIN_LONG_SHARE = 0.25
+"""Share of long tokens among those of such scripts from which texts count as not cut into words."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,7 @@ def numberings_of(
     return numberings
 
 
-def report_of(sources: Sources, counted: Counted) -> Report:
+def report_of(sources: Sources, counted: Counted, tokenizer: str | None) -> Report:
     """Return the report on the first pass.
 
     Parameters
@@ -124,6 +136,8 @@ def report_of(sources: Sources, counted: Counted) -> Report:
         The files.
     counted : Counted
         Result of the first pass.
+    tokenizer : str or None
+        The user's function that cuts texts into words.
 
     Returns
     -------
@@ -141,6 +155,33 @@ def report_of(sources: Sources, counted: Counted) -> Report:
         source_words=len(counted.words),
         source_tokens=sum(note.tokens for note in notes),
         segments=sum(note.segments for note in notes),
+        attachments=sum(note.attachments for note in notes),
+        unspaced_tokens=0 if tokenizer is not None else unspaced_tokens(counted),
+    )
+
+
+def unspaced_tokens(counted: Counted) -> int:
+    """Return the number of tokens that are several words each, because their script has no spaces between words.
+
+    Texts that a segmenter has cut have long words too, so tokens count only where at least a quarter of those in such
+    scripts are long; a few foreign names in other texts do not count at all.
+    """
+    words, tokens = counted.spelled, counted.column("tokens")
+    unspaced = np.asarray(pc.match_substring_regex(words, _UNSPACED_SCRIPT), dtype=bool)
+    long = np.asarray(pc.match_substring_regex(words, _SEVERAL_WORDS), dtype=bool)
+    of_long = int(tokens[long].sum())
+    few = of_long < MIN_UNSPACED_SHARE * tokens.sum() or of_long < MIN_LONG_SHARE * tokens[unspaced].sum()
+    return 0 if few else of_long
+
+
+def unspaced_notice(report: Report, option: str) -> str | None:
+    """Return a line for texts whose words are not separated by spaces; None for others."""
+    if not report.unspaced_tokens:
+        return None
+    share = report.unspaced_tokens / max(report.source_tokens, 1)
+    return (
+        f"{report.unspaced_tokens:,} tokens ({share:.0%}) are whole phrases, because their script (such as Chinese, "
+        f"Japanese, Thai, Lao or Khmer) has no spaces between words; {option} names a function that cuts them"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,9 +21,13 @@ from collapsium.storage.runs.run import CORPUS, RECORD
 
 if TYPE_CHECKING:
     from collapsium.pipeline.corpora import ingest as ingesting
+    from collapsium.pipeline.corpora import text_sources
+    from collapsium.storage.building import ingest_record
 else:
     # Fits of corpora on disk need no readers of texts.
     ingesting = LazyModule("collapsium.pipeline.corpora.ingest")
+    text_sources = LazyModule("collapsium.pipeline.corpora.text_sources")
+    ingest_record = LazyModule("collapsium.storage.building.ingest_record")
 
 PREFIX = "collapsium-"
 
@@ -74,6 +79,10 @@ class RunFolder:
             try:
                 with named_texts(path):
                     ingesting.ingest(path, corpus, format="parquet", scheduler=self._scheduler, **options)
+                history = ingest_record.read_history(Folder(corpus))
+                notice = None if history is None else text_sources.unspaced_notice(history.report, "`tokenizer`")
+                if notice is not None:
+                    warnings.warn(notice, UserWarning, stacklevel=2)
             except BaseException:
                 # Other files in the folder belong to another fit that began at the same time.
                 Folder(self.run).remove(known=())

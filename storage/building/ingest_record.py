@@ -14,6 +14,7 @@ import pydantic
 
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.choices import SCORES
+from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
@@ -23,7 +24,7 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 6
-_SOMETIMES = ("unmatched_rows", "segments")
+_SOMETIMES = ("unmatched_rows", "segments", "attachments", "unspaced_tokens")
 """Counts of a report that are omitted if they are 0."""
 
 _LISTS = ("labels", "covariates")
@@ -72,6 +73,10 @@ class Report(ShortRepr):
         Ids in side files that no document has.
     segments : int
         Segments of the documents; 0 without segments.
+    attachments : int
+        Encoded attachments that were left out.
+    unspaced_tokens : int
+        Tokens that are runs of several words, in scripts without spaces between words.
     """
 
     files: int = 0
@@ -89,6 +94,8 @@ class Report(ShortRepr):
     dropped: tuple[Dropped, ...] = ()
     unmatched_rows: int = 0
     segments: int = 0
+    attachments: int = 0
+    unspaced_tokens: int = 0
 
     @property
     def unknown_tokens(self) -> int:
@@ -229,10 +236,10 @@ def _read(kind: type[Part], record: object) -> Part:
 
 def _reading_of(record: Mapping[str, object]) -> ReadOptions:
     options = _read(ReadOptions, {name: value for name, value in record.items() if name != "format"})
-    for name, most in (("min_letters", MAX_LETTERS), ("index_base", 1)):
+    for name, least, most in (("min_letters", 0, MAX_LETTERS), ("index_base", 0, 1), ("word_rule", FIRST_RULE, RULE)):
         value = getattr(options, name)
-        if value is not None and not 0 <= value <= most:
-            raise ValueError(f"expected {name} from 0 to {most}, found {value}")
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"expected {name} from {least} to {most}, found {value}")
     return options
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from collapsium.storage.corpus.manifest import VocabularyRecord
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.corpus.shard_columns import number_column, text_column
+from collapsium.storage.corpus.word_rule import RULE, spelled
 from collapsium.storage.errors import DamagedError, InputError, near
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet.bounded_file import BoundedFile
@@ -103,6 +104,20 @@ def named_unknown(unknown: Sequence[str], words: Sequence[str]) -> str:
         named.append(f"{word!r}{near(word, alike, 2)}")
     more = f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
     return f"{', '.join(named)}{more}"
+
+
+def as_spelled_in(vocabulary: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return words as a vocabulary spells them, where it has them in another Unicode form or with other apostrophes.
+
+    Distinct words stay distinct, so that no two of them count as one word of the vocabulary.
+    """
+    exact, by_spelling = set(vocabulary), {spelled(word, RULE): word for word in vocabulary}
+    taken, spellings = set(words), []
+    for word in words:
+        own = word if word in exact else by_spelling.get(spelled(word, RULE), word)
+        spellings.append(word if own in taken else own)
+        taken.add(own)
+    return spellings
 
 
 def words_digest(words: list[str]) -> str:

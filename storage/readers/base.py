@@ -16,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, words_of_column
+from collapsium.storage.corpus.word_rule import spelled
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.names import is_name
@@ -175,29 +176,43 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
     return words_of_column(path, data, limit) if data.startswith(PARQUET_MAGIC) else read_words(path, data)
 
 
+def required_names(options: ReadOptions) -> list[str] | None:
+    """Return the entries of the option `vocabulary` as they are written; None if the option is not set."""
+    if isinstance(options.vocabulary, tuple):
+        return list(options.vocabulary)
+    return None if options.vocabulary is None else read_vocabulary_file(options.vocabulary, options.max_decompressed)
+
+
 def required_words(options: ReadOptions) -> list[str] | None:
-    """Return the words of the option `vocabulary`.
-
-    Parameters
-    ----------
-    options : ReadOptions
-        Options of reading.
-
-    Returns
-    -------
-    list of str or None
-        The words; None if the option is not set.
+    """Return the words of the option `vocabulary`, as the word rule spells them; None if the option is not set.
 
     Raises
     ------
     AbsentError
         The file does not exist.
     InputError
-        The file is not a vocabulary.
+        The file is not a vocabulary, or two of its words differ only in what the word rule makes the same.
     """
-    if isinstance(options.vocabulary, tuple):
-        return list(options.vocabulary)
-    return None if options.vocabulary is None else read_vocabulary_file(options.vocabulary, options.max_decompressed)
+    names = required_names(options)
+    if names is None:
+        return None
+    return _spelled(options.vocabulary if isinstance(options.vocabulary, str) else "vocabulary", names, options)
+
+
+def _spelled(path: str, names: list[str], options: ReadOptions) -> list[str]:
+    """Return the words of a vocabulary as the word rule spells them, all distinct."""
+    words = [spelled(name, options.word_rule) for name in names]
+    if len(set(words)) < len(words):
+        first: dict[str, str] = {}
+        for name, word in zip(names, words, strict=True):
+            if word in first:
+                raise InputError(
+                    path,
+                    f"the words {first[word]!a} and {name!a} are one word, {word!r}: they differ only in their "
+                    "Unicode form, apostrophes or invisible characters; keep one of them",
+                )
+            first[word] = name
+    return words
 
 
 def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[str]:
@@ -231,7 +246,8 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
     folder = Folder(head or ".")
     for name in names:
         if folder.exists(name):
-            return read_vocabulary_file(f"{head}/{name}" if head else name, options.max_decompressed)
+            path_of_words = f"{head}/{name}" if head else name
+            return _spelled(path_of_words, read_vocabulary_file(path_of_words, options.max_decompressed), options)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
     raise NoVocabularyError(path, f"expected a vocabulary; name one with `vocabulary` FILE{looked}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.short_repr import ShortRepr
 
 
@@ -51,6 +52,9 @@ class ReadOptions(ShortRepr):
     segments : str or None
         Rule that cuts texts into segments, see `collapsium.storage.readers.texts.segment.cutter_of`; by default texts
         are not cut.
+    word_rule : int
+        Version of `collapsium.storage.corpus.word_rule`. `ingest` takes the newest; a record without a version means
+        the first.
     optional : tuple of str
         Fields of titles, dates, labels and covariates that may be absent from all records.
     """
@@ -74,4 +78,5 @@ class ReadOptions(ShortRepr):
     max_decompressed: int | None = None
     index_base: int | None = None
     segments: str | None = None
+    word_rule: int = FIRST_RULE
     optional: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium.storage.corpus.word_rule import lower_case
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.stopwords import stop_words
 from collapsium.workers.ingest.tokenize import tokenize
@@ -60,9 +61,13 @@ class StopWords:
         MissingError
             The lists of languages are not installed.
         """
-        entries = stop_words(options.stop_words).union(options.stop_list)
+        entries = frozenset(
+            lower_case(entry, options.word_rule) for entry in stop_words(options.stop_words).union(options.stop_list)
+        )
         simple = sorted(entry for entry in entries if not _is_compound(entry))
-        tokenized = tokenize(pa.array(simple, pa.large_string()), options.tokenizer).words.to_pylist()
+        tokenized = tokenize(
+            pa.array(simple, pa.large_string()), options.tokenizer, options.word_rule
+        ).words.to_pylist()
         return StopWords(tuple(sorted(entries.union(tokenized))), options.min_letters or 0)
 
     def sparing(self, words: pa.Array) -> StopWords:

@@ -53,6 +53,8 @@ class ChunkRecord:
         Files, and the number of documents from each.
     missing, replaced, skipped : int
         Documents without a text, with bytes that were not UTF-8, and skipped because the corpus has them.
+    attachments : int
+        Encoded attachments that were left out.
     there : tuple of str
         Some ids that the corpus has already.
     seen : frozenset of str
@@ -79,6 +81,7 @@ class ChunkRecord:
     columns: tuple[tuple[str, str], ...] = ()
     sided: bool = False
     segments: int = 0
+    attachments: int = 0
 
     @property
     def documents(self) -> int:
@@ -134,6 +137,7 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
                 tokens=chunk.numbers.size,
                 columns=chunk.columns,
                 segments=segments,
+                attachments=documents.attachments,
             )
         )
     return BlockRead(tuple(records), sum_counts(tables))

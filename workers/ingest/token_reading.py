@@ -76,7 +76,7 @@ def read_tokens(texts: pa.Array, request: ReadRequest) -> Tokens:
     MissingError
         The library of the normal forms is not installed.
     """
-    tokens = tokenize(texts, request.options.tokenizer)
+    tokens = tokenize(texts, request.options.tokenizer, request.options.word_rule)
     if request.options.normalise is not None:
         require_library(request.options.normalise, request.options.normalised_by)
         tokens = normalised(tokens, request.options.normalise, request.stops)

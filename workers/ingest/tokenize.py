@@ -1,14 +1,14 @@
 """Split texts into numbered words, with work in Python for each distinct run of letters, not for each token.
 
 A kernel splits text into runs of bytes that words can contain. The pattern of words, which is matched in Python, sees
-distinct runs alone, a small part of all. The words are those of scikit-learn's analyzer.
+distinct runs alone, a small part of all. By the first version of the word rule, the words are those of scikit-learn's
+analyzer.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE, composed, lower_case, spelled, word_pattern
 from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
-from collapsium.storage.readers.texts.text import WORD
 from collapsium.storage.readers.texts.values import clean
 from collapsium.workers.kernels.text import expand_runs, number_runs
 
@@ -53,7 +53,7 @@ class Tokens:
     offsets: npt.NDArray[np.int64]
 
 
-def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
+def tokenize(texts: pa.Array, tokenizer: str | None = None, rule: int = RULE) -> Tokens:
     """Return the words of texts.
 
     Parameters
@@ -63,6 +63,8 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
     tokenizer : str, optional
         ``module:function``, from a text to a list of words; by default words of two characters or more in lower case,
         the first a letter.
+    rule : int, optional
+        Version of the word rule.
 
     Returns
     -------
@@ -75,8 +77,8 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
         The function does not exist, fails, or returns something else than a list of words.
     """
     if tokenizer is not None:
-        return _by_function(texts, tokenizer)
-    parts = [_by_runs(piece) for piece in _pieces(texts)]
+        return _by_function(texts, tokenizer, rule)
+    parts = [_by_runs(piece, rule) for piece in _pieces(texts)]
     if len(parts) == 1:
         return parts[0]
     words = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *(part.words for part in parts)]))
@@ -108,7 +110,7 @@ def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
     return np.frombuffer(buffer, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
 
 
-def _by_runs(texts: pa.Array) -> Tokens:
+def _by_runs(texts: pa.Array, rule: int) -> Tokens:
     if pc.any(pc.match_substring(texts, _SIGMA)).as_py():
         texts = pa.array([text.lower() if _SIGMA in text else text for text in texts.to_pylist()], pa.large_string())
     texts = pc.ascii_lower(texts)
@@ -120,7 +122,7 @@ def _by_runs(texts: pa.Array) -> Tokens:
     room = np.array([_SLOTS], dtype=np.int64)
     distinct = number_runs(data, offsets, _inside(), room, numbers, ends, first, length)
     numbers = numbers[: int(ends[-1]) if ends.size else 0]
-    words, places, counts = _words_of(_runs_at(data, first[:distinct], length[:distinct]))
+    words, places, counts = _words_of(_runs_at(data, first[:distinct], length[:distinct]), rule)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
     tokens = np.empty(int(counts[numbers].sum()), dtype=np.int32)
     lengths = np.empty(len(texts), dtype=np.int64)
@@ -145,12 +147,13 @@ def _inside() -> npt.NDArray[np.uint8]:
     return inside
 
 
-def _words_of(runs: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _words_of(runs: pa.Array, rule: int) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the distinct words of distinct runs, the words' indices run by run, and the number of words by run."""
     is_word = pc.match_substring_regex(runs, "^[a-z]{2,}$")
     plain, others = runs.filter(is_word), runs.filter(pc.invert(is_word))
-    find = re.compile(WORD).findall
-    words_of_others = [find(text) for text in "\n".join(others.to_pylist()).lower().split("\n")] if len(others) else []
+    find = word_pattern(rule).findall
+    lines = lower_case("\n".join(others.to_pylist()), rule).split("\n") if len(others) else []
+    words_of_others = [find(line) for line in lines]
     rest = pa.array([word for words in words_of_others for word in words], pa.string())
     words = pc.unique(pa.concat_arrays([plain, rest]))
     is_plain = np.asarray(is_word, dtype=bool)
@@ -166,19 +169,20 @@ def _words_of(runs: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDAr
     return words, places, counts
 
 
-def _by_function(texts: pa.Array, tokenizer: str) -> Tokens:
+def _by_function(texts: pa.Array, tokenizer: str, rule: int) -> Tokens:
     function = load_tokenizer(tokenizer)
     numbering: dict[str, int] = {}
     parts, lengths = [np.zeros(0, dtype=np.int32)], [0]
     for text in texts:
         try:
-            words = function(text.as_py())
+            words = function(text.as_py() if rule == FIRST_RULE else composed(text.as_py()))
         # The function is the user's, and may raise anything.
         except Exception as error:
             raise OptionError(f"{tokenizer!r} failed: {type(error).__name__}: {error}", "tokenizer") from error
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise OptionError(f"expected a list of words, found {type(words).__name__} from {tokenizer!r}", "tokenizer")
-        numbers = [numbering.setdefault(clean(word), len(numbering)) for word in words if word]
+        spellings = [spelled(clean(word), rule) for word in words]
+        numbers = [numbering.setdefault(spelling, len(numbering)) for spelling in spellings if spelling]
         parts.append(np.array(numbers, dtype=np.int32))
         lengths.append(len(numbers))
     return Tokens(pa.array(numbering, pa.string()), np.concatenate(parts), np.cumsum(lengths, dtype=np.int64))

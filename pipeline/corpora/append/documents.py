@@ -90,7 +90,7 @@ class DocumentAddition:
                 history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
             )
             counted = read_all(self._executor, sources.blocks(history.kind), request, progress, self._judge)
-            self.report = report_of(sources, counted)
+            self.report = report_of(sources, counted, history.options.tokenizer)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
         self._judge_numbered()
         require_distinct_ids(counted.notes, self._numberings)

@@ -12,7 +12,7 @@ from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.corpus.vocabulary import named_unknown
+from collapsium.storage.corpus.vocabulary import as_spelled_in, named_unknown
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.plain_tokens import WordWeights
@@ -68,7 +68,7 @@ def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
         return None
     vocabulary = corpus.vocabulary.words
     known = set(vocabulary)
-    unknown = [word for word in table.words if word not in known]
+    unknown = [word for word in as_spelled_in(vocabulary, table.words) if word not in known]
     if not unknown:
         return None
     named = named_unknown(unknown, vocabulary)
@@ -135,7 +135,7 @@ def _formula(weights: str | WeightTable, vocabulary: Vocabulary, documents: int,
     # idf is log(D / D_w), of D documents of which D_w have word w; Sparck Jones (1972). The entropy's is
     # 1 + sum_d p_dw log p_dw / log D, with p_dw the share of w's tokens that document d has; Dumais (1991).
     if isinstance(weights, WeightTable):
-        named = dict(zip(weights.words, weights.weights, strict=True))
+        named = dict(zip(as_spelled_in(vocabulary.words, weights.words), weights.weights, strict=True))
         return np.array([named.get(word, 1.0) for word in vocabulary.words])
     if documents < 2:
         return np.ones(len(vocabulary.words))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.vocabulary import as_spelled_in
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
 
@@ -27,7 +28,7 @@ class RelabelledSource:
 
     def __init__(self, source: Source, words: Sequence[str]) -> None:
         self.name, self._source, self._words = source.name, source, list(words)
-        spelled = pa.array(source.words(), pa.string())
+        spelled = pa.array(as_spelled_in(self._words, source.words()), pa.string())
         place = pc.fill_null(pc.index_in(spelled, value_set=pa.array(self._words, pa.string())), -1)
         self._number = np.asarray(place, dtype=np.int32)
         self._unknown = np.zeros(len(spelled), dtype=np.int64)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
+from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.values import clean
@@ -36,6 +37,8 @@ class Fields:
         Rule that cuts texts into segments.
     optional : frozenset of str
         Fields that may be absent from all records.
+    word_rule : int
+        Version of the word rule.
     """
 
     id: str
@@ -47,6 +50,7 @@ class Fields:
     covariates: tuple[tuple[str, str], ...]
     segments: str | None = None
     optional: frozenset[str] = frozenset()
+    word_rule: int = FIRST_RULE
 
     @staticmethod
     def of(options: ReadOptions) -> Fields:
@@ -75,6 +79,7 @@ class Fields:
             covariates,
             options.segments,
             frozenset(options.optional),
+            options.word_rule,
         )
 
     @property

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError
+from collapsium.storage.readers.texts.attachments import without_attachments
 from collapsium.storage.readers.texts.fields import ABSENT, Fields, id_of, require_columns, require_field
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
 from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text
@@ -31,8 +33,9 @@ class Batch(ShortRepr):
         Texts of the documents or of their segments, without nulls.
     extras : dict of str to pyarrow.Array
         Additional columns of the corpus except the segments.
-    missing, replaced : int
-        Number of documents without a text, and with bytes that were not UTF-8.
+    missing, replaced, attachments : int
+        Number of documents without a text, of documents with bytes that were not UTF-8, and of encoded attachments that
+        were left out.
     origins : tuple of (str, int)
         Files of the documents, in order, with the number of documents of each.
     seen : frozenset of str
@@ -49,12 +52,13 @@ class Batch(ShortRepr):
     origins: tuple[tuple[str, int], ...]
     seen: frozenset[str] = frozenset()
     segments: npt.NDArray[np.int64] | None = None
+    attachments: int = 0
 
     def __len__(self) -> int:
         return len(self.texts) if self.segments is None else self.segments.size
 
     def take(self, keep: pa.Array) -> Batch:
-        """Return the documents for which `keep` is true; `missing`, `replaced` and `seen` still cover all documents."""
+        """Return the documents for which `keep` is true; its counts and `seen` still cover all documents."""
         flags = iter(keep.to_pylist())
         origins = tuple((path, sum(next(flags) for _ in range(count))) for path, count in self.origins)
         extras = {name: column.filter(keep) for name, column in self.extras.items()}
@@ -65,7 +69,7 @@ class Batch(ShortRepr):
         else:
             chosen = np.asarray(keep, dtype=bool)
             texts, segments = texts.filter(pa.array(np.repeat(chosen, segments))), segments[chosen]
-        return Batch(ids, texts, extras, self.missing, self.replaced, origins, self.seen, segments)
+        return replace(self, ids=ids, texts=texts, extras=extras, origins=origins, segments=segments)
 
 
 class Into(Protocol):
@@ -108,7 +112,7 @@ class Gathering:
         self._origins: list[tuple[str, int]] = []
         self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("id", "text")}
         self._seen: set[str] = set()
-        self._missing = self.replaced = self.bytes = 0
+        self._missing = self.replaced = self.bytes = self._attachments = 0
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -159,6 +163,7 @@ class Gathering:
             self._missing += 1
             text = ""
         if isinstance(text, str):
+            text = self._without_attachments(text)
             return [text] if cut is None else cut(text)
         require_field(path, record, field, "text", where)
         if not isinstance(text, list):
@@ -170,7 +175,15 @@ class Gathering:
         if wrong is not None:
             more = f"found {type(wrong).__name__} in it"
             raise InputError(path, f"expected a list of strings in field {field!r} (`text`), {more}", where())
-        return [part or "" for part in text]
+        return [self._without_attachments(part or "") for part in text]
+
+    def _without_attachments(self, text: str) -> str:
+        """Return a text without encoded attachments, which are counted; the first word rule leaves them in."""
+        if self._fields.word_rule == FIRST_RULE:
+            return text
+        text, attachments = without_attachments(text)
+        self._attachments += attachments
+        return text
 
     def _add_further(self, path: str, record: Mapping[str, object], where: Callable[[], str]) -> None:
         fields, columns = self._fields, self._columns
@@ -199,6 +212,6 @@ class Gathering:
         extras = {name: pa.array(self._columns[name], kind) for name, kind in self._kinds.items()}
         origins, seen = tuple(self._origins), frozenset(self._seen)
         segments = None if self._cut is None else np.array(self._segments, dtype=np.int64)
-        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen, segments)
+        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen, segments, self._attachments)
         self._begin()
         return made

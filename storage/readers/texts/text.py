@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS, Documents
+from collapsium.storage.corpus.word_rule import FIRST_RULE, word_pattern
 from collapsium.storage.errors import AbsentError, InputError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.lazy_module import LazyModule
@@ -29,7 +30,6 @@ else:
     sklearn_text = LazyModule("sklearn.feature_extraction.text")
 
 CHUNK_PAIRS = 1_000_000  # pairs
-WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two or more characters, the first a letter
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +68,7 @@ def tokenizer(stop_words: str = "english") -> Callable[[str], list[str]]:
         Function from a text to its words, in order.
     """
     analyzer: Callable[[str], list[str]] = sklearn_text.CountVectorizer(
-        token_pattern=WORD, stop_words=None if stop_words == "none" else stop_words
+        token_pattern=word_pattern(FIRST_RULE).pattern, stop_words=None if stop_words == "none" else stop_words
     ).build_analyzer()
     return analyzer
 

@@ -16,7 +16,7 @@ from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.vectors import MOST_COLUMNS, Vectors
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError, OptionError, suggestion
-from collapsium.storage.readers.base import required_words
+from collapsium.storage.readers.base import required_names
 from collapsium.storage.readers.read_options import ReadOptions
 
 CHUNK_VALUES = 4_000_000
@@ -211,7 +211,7 @@ class DenseSource:
         self.file, self.named = self.name, bool(names)
         self.numbered = any(file.layout.id is None for file in files)
         self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
-        words = required_words(options)
+        words = required_names(options)
         if words is not None:
             self._columns = words
             if len(self._columns) != width:

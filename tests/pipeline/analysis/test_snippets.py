@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, append, fit, flatten, ingest, report
 from collapsium.pipeline.analysis.snippets import LENGTH, passage
 from collapsium.pipeline.cli.main import main
+from collapsium.storage.corpus.word_rule import composed
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.storage.runs.summary import read_summary
 
@@ -185,3 +186,8 @@ def test_report_of_normalised_words__marks_those_that_have_the_forms(tmp_path, w
     assert marked == {*themes[0], *themes[1], "ponder", "bankrupt"}
     vocabulary = set(Model(tmp_path / "run").vocabulary.words)
     assert not vocabulary & {"harvests", "ponies", "dollars", "economies"}
+
+
+def test_passages__mark_words_in_every_unicode_form_and_spelling():
+    text = composed("The cafe\u0301 is closed, don\u2019t wait by the ca\u00adfe\u0301.")
+    assert passage(text, {"caf\u00e9": 1.0, "don't": 1.0})[1::2] == ["caf\u00e9", "don\u2019t", "caf\u00e9"]

@@ -23,13 +23,13 @@ from collapsium.storage.building.ingest import ingest as ingest_in_turn
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.word_rule import RULE, word_pattern
 from collapsium.storage.errors import AbsentError, InputError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import guess_format, open_source
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts import batches, blocks, lines, tables
 from collapsium.storage.readers.texts.spans import Span
-from collapsium.storage.readers.texts.text import WORD
 
 ROWS = [
     {
@@ -257,7 +257,7 @@ def test_vocabulary__is_that_of_count_vectorizer(tmp_path):
     texts = [" ".join(f"w{chr(97 + n)}" for n in generator.integers(0, 20, 12) ** 2 // 20) for _ in range(30)]
     path = put_lines(tmp_path / "x.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)])
     ingest(path, tmp_path / "c", min_documents=4, max_document_share=0.6, stop_words="none")
-    vectorizer = CountVectorizer(token_pattern=WORD, min_df=4, max_df=0.6)
+    vectorizer = CountVectorizer(token_pattern=word_pattern(RULE).pattern, min_df=4, max_df=0.6)
     matrix = vectorizer.fit_transform(texts)
     assert Corpus(tmp_path / "c").vocabulary.words == vectorizer.get_feature_names_out().tolist()
     names = vectorizer.get_feature_names_out()

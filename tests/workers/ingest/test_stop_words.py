@@ -9,6 +9,7 @@ from collapsium.pipeline import append, ingest
 from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import ReadOptions
@@ -26,7 +27,8 @@ CONTRACTED = [
 
 def kept(texts, **options):
     words = tokenize(pa.array(texts, pa.large_string()), options.get("tokenizer")).words
-    return sorted(words.filter(pa.array(~StopWords.of(ReadOptions(**options)).dropped(words))).to_pylist())
+    stops = StopWords.of(ReadOptions(**options, word_rule=RULE))
+    return sorted(words.filter(pa.array(~stops.dropped(words))).to_pylist())
 
 
 def write(path, *texts):

@@ -3,14 +3,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE, lower_case, word_pattern
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.texts.text import tokenizer
 from collapsium.workers.ingest import tokenize as tokenizing
 from collapsium.workers.ingest.tokenize import tokenize
 
-letters = st.sampled_from(
-    [*"abcABC019_'\u2019-.,:^ \n\t\u00a0", "\u03a3", "\u03b1", "\u0130", "\u00df", "\u4e2d", "e\u0301"]
-)
+ASCII_AND_SPACES = "abcABC019_'-.,:^= \n\t\u00a0"
+LETTERS = ["\u03a3", "\u03b1", "\u0130", "\u00df", "\u4e2d", "e\u0301", "\u0915\u093f", "\u1100\u1161", "I\u0307"]
+SIGNS = ["\u2019", "\u02bc", "\u00ad", "\u2060", "\u200c", "\u200d", "\u0338", "\u2764\ufe0f"]
+letters = st.sampled_from([*ASCII_AND_SPACES, *LETTERS, *SIGNS])
 texts = st.lists(st.one_of(st.lists(letters, max_size=20).map("".join), st.text(max_size=12)), max_size=5)
 
 
@@ -21,7 +23,7 @@ def words_of(found):
 
 
 @pytest.mark.parametrize("piece", [1, 1 << 24])
-def test_words__are_those_of_scikit_learn(piece, monkeypatch):
+def test_words_of_the_first_rule__are_those_of_scikit_learn(piece, monkeypatch):
     monkeypatch.setattr(tokenizing, "PIECE", piece)
     analyzer = tokenizer("none")
 
@@ -29,9 +31,35 @@ def test_words__are_those_of_scikit_learn(piece, monkeypatch):
     @example(["\u0391\u03a3.\u0391 \u0391\u03a3. \u0391\u03a3", "It's the  Na\u00efve_x 3d d3 \u2019tis"])
     def equal(given_texts):
         clean = [text.encode("utf-8", "replace").decode() for text in given_texts]
-        assert words_of(tokenize(pa.array(clean, pa.large_string()))) == [analyzer(text) for text in clean]
+        found = tokenize(pa.array(clean, pa.large_string()), rule=FIRST_RULE)
+        assert words_of(found) == [analyzer(text) for text in clean]
 
     equal()
+
+
+@given(texts)
+@example(
+    [
+        "\u0391\u03a3.\u0391 \u0391\u03a3. \u0391\u03a3",
+        "It's the  Na\u00efve_x 3d d3 \u2019tis",
+        "=\u0338ab a\u00ad\u0301b",
+    ]
+)
+def test_words__are_those_of_the_whole_text_in_lower_case(given_texts):
+    """Runs of bytes are an economy: the rule applied to a whole text gives the same words."""
+    clean = [text.encode("utf-8", "replace").decode() for text in given_texts]
+    expected = [word_pattern(RULE).findall(lower_case(text, RULE)) for text in clean]
+    assert words_of(tokenize(pa.array(clean, pa.large_string()))) == expected
+
+
+def test_a_tokenizer_of_ones_own__gets_composed_text_and_yields_words_in_one_spelling():
+    found = tokenize(pa.array(["cafe\u0301 co\u00adop don\u2019t"], pa.large_string()), f"{__name__}:composed_words")
+    assert words_of(found) == [["caf\u00e9", "coop", "don't"]]
+
+
+def composed_words(text):
+    assert "\u0301" not in text
+    return text.split()
 
 
 def test_words__of_a_part_of_an_array():
