@@ -11,8 +11,9 @@ LEAST_BASE64 = 180
 # Whole lines of uuencode, of 61 characters each, that are an attachment also without its first and last line.
 LEAST_UUENCODED = 3
 
-# A cheap search that nearly all texts fail.
-_SUSPECT = re.compile(r"(?:^|\n)(?:M[ -`]{60}|[A-Za-z0-9+/]{60}|=ybegin |begin [0-7]{3,4} )")
+# Cheap searches that nearly all texts fail: the second one skips from one line end to the next.
+_SUSPECT = r"(?:M[ -`]{60}|[A-Za-z0-9+/]{60}|=ybegin |begin [0-7]{3})"
+_SUSPECT_FIRST_LINE, _SUSPECT_LINE = re.compile(_SUSPECT), re.compile(r"\n" + _SUSPECT)
 _DATA_ADDRESS = re.compile(r"\bdata:[\w.+/-]*(?:;[\w=.-]+)*;base64,[A-Za-z0-9+/=%]+")
 _UUENCODED_BEGIN = re.compile(r"begin [0-7]{3,4} \S.*")
 _FULL_UUENCODED = re.compile(r"M[ -`]{60,61}")
@@ -27,7 +28,7 @@ def without_attachments(text: str) -> tuple[str, int]:
     removed = 0
     if ";base64," in text:
         text, removed = _DATA_ADDRESS.subn("", text)
-    if _SUSPECT.search(text) is None:
+    if _SUSPECT_FIRST_LINE.match(text) is None and _SUSPECT_LINE.search(text) is None:
         return text, removed
     lines, retained, place = text.split("\n"), list[str](), 0
     bare = [line.rstrip("\r") for line in lines]
