@@ -17,7 +17,14 @@ from collapsium.pipeline.corpora.options import (
     VectorOptions,
     WordOptions,
 )
-from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading, vocabulary_of
+from collapsium.pipeline.corpora.recorded_reading import (
+    RecordedReading,
+    format_of,
+    history_like,
+    recorded_reading,
+    vocabulary_of,
+    with_index_base,
+)
 from collapsium.pipeline.corpora.side_files import read_side_files
 from collapsium.pipeline.corpora.text_ingest import ingest_texts, phrasing_of
 from collapsium.pipeline.executors.base import TLS
@@ -26,7 +33,7 @@ from collapsium.pipeline.options import Options, keywords, names_of, require_kin
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.building.ingest import ingest as ingest_source
 from collapsium.storage.building.ingest import ingest_vectors
-from collapsium.storage.building.ingest_record import History
+from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.building.label_split import split_labels
 from collapsium.storage.building.split import Held, split_corpus, split_corpus_documents
 from collapsium.storage.building.vocabulary_cuts import Cuts
@@ -38,10 +45,8 @@ from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.open import (
     TEXTS,
     ReadOptions,
-    guess_format,
     open_source,
     open_vectors,
-    resolved_index_base,
 )
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.stopwords import parse_stop_words
@@ -165,14 +170,15 @@ def ingest(
             )
         recorded = recorded_reading(options.like)
         return _ingest_as(recorded, paths, corpus, options.format, reading, side_files, {**how, **executor})
-    kind = options.format or guess_format(paths[0])
+    kind, guesses = format_of(paths, options.format)
     columns, reading, side_record = read_side_files(side_files, paths, kind, reading)
     _require_own(kind, reading, cuts, words.phrases)
-    history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record)
+    report = Report(guesses=guesses)
+    history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record, report=report)
     how["sides"] = columns
     if kind == "vectors":
         return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
-    history = replace(history, options=resolved_index_base(paths, kind, reading))
+    history = with_index_base(history, paths)
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, **executor, **how)
     source, history = open_source(paths, kind, history.options), replace(history, fixed_vocabulary=True)

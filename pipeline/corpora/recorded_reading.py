@@ -9,13 +9,14 @@ from typing import Any
 
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.storage.building.ingest_record import History, read_history
+from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format
+from collapsium.storage.readers.guesses import Guess, settled
+from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, resolved_index_base
 from collapsium.storage.readers.texts.batches import FIXED
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.texts.stopwords import DEFAULT as STOP_WORDS
@@ -194,34 +195,62 @@ def history_like(
         An option contradicts the recorded tokenization, or the record names a function or regular expression that the
         user does not name.
     """
-    history = history_for(recorded.history, _kind(recorded, paths, format))
+    kind, guesses = _kind(recorded, paths, format)
+    history = history_for(recorded.history, kind)
     _require_as_recorded(recorded, arguments)
     named = {name: value for name, value in arguments.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
         raise OptionError(f"the words of texts are looked up in the vocabulary of {recorded.name}", "vocabulary")
     options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
+    options = settled(options, history.report.guesses)
     fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
     flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
     optional = tuple(text.partition("=")[2] or text for text in flat)
     return replace(
-        history, options=replace(options, optional=optional), fixed_vocabulary=True, side_files=None, appended=()
+        history,
+        options=replace(options, optional=optional),
+        fixed_vocabulary=True,
+        side_files=None,
+        appended=(),
+        report=Report(guesses=guesses),
     )
 
 
-def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> str:
-    """Return the format of new sources."""
+def format_of(paths: Sequence[str], format: str | None, recorded: str | None = None) -> tuple[str, tuple[Guess, ...]]:
+    """Return the format of sources, with the guess if no option names it.
+
+    Later sources whose names imply no format have the recorded one if that is a format of texts.
+    """
+    if format is not None:
+        return format, ()
+    try:
+        kind = guess_format(paths[0])
+    except OptionError:
+        if recorded not in TEXTS:
+            raise
+        kind = recorded
+    return kind, (Guess("format", kind, "format"),)
+
+
+def with_index_base(history: History, paths: Sequence[str]) -> History:
+    """Return a reading with the first index of SVMlight files, and with the guess if no option names it."""
+    options = resolved_index_base(list(paths), history.kind, history.options)
+    if options.index_base == history.options.index_base:
+        return history
+    guess = Guess("first index", str(options.index_base), "index_base")
+    report = replace(history.report, guesses=(*history.report.guesses, guess))
+    return replace(history, options=options, report=report)
+
+
+def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> tuple[str, tuple[Guess, ...]]:
+    """Return the format of new sources, with the guess if no option names it."""
     recorded_kind = "" if recorded.history is None else recorded.history.kind
     if recorded.holds == VECTORS:
-        return "vectors"
-    try:
-        kind = format or guess_format(paths[0])
-    except OptionError:
-        if recorded_kind not in TEXTS:
-            raise
-        kind = recorded_kind
+        return "vectors", ()
+    kind, guesses = format_of(paths, format, recorded_kind)
     if kind not in FORMATS or kind == "vectors":
         raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
-    return kind
+    return kind, guesses
 
 
 def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]) -> None:

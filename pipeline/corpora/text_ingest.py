@@ -216,7 +216,7 @@ def _write(
     numberings = numberings_of(sources, counted.notes, tagged=False)
     require_distinct_ids(counted.notes, numberings)
     require_seen(sources, history, counted)
-    report = report_of(sources, counted)
+    report = report_of(sources, counted, history, sides)
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
     drop_stopped(sieve, counted.spelled, stops)
     stopped = sieve.dropped

@@ -10,7 +10,9 @@ from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import distinct
+from collapsium.storage.readers.guesses import distinct_guesses
 from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.readers.texts.batches import are_numbered
 from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks, find_files
 from collapsium.storage.readers.texts.fields import Fields
@@ -115,7 +117,7 @@ def numberings_of(
     return numberings
 
 
-def report_of(sources: Sources, counted: Counted) -> Report:
+def report_of(sources: Sources, counted: Counted, history: History, sides: Sides | None) -> Report:
     """Return the report on the first pass.
 
     Parameters
@@ -124,6 +126,10 @@ def report_of(sources: Sources, counted: Counted) -> Report:
         The files.
     counted : Counted
         Result of the first pass.
+    history : History
+        Its report has the guesses that were made before the files were read.
+    sides : Sides or None
+        Content of the side files.
 
     Returns
     -------
@@ -141,6 +147,9 @@ def report_of(sources: Sources, counted: Counted) -> Report:
         source_words=len(counted.words),
         source_tokens=sum(note.tokens for note in notes),
         segments=sum(note.segments for note in notes),
+        guesses=distinct_guesses(
+            history.report.guesses, *(note.guesses for note in notes), () if sides is None else sides.guesses
+        ),
     )
 
 

@@ -19,12 +19,16 @@ from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
 from collapsium.storage.readers.dropped_words import Dropped
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr, short
 
-FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 6
-_SOMETIMES = ("unmatched_rows", "segments")
-"""Counts of a report that are omitted if they are 0."""
+FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7
+OLDEST = 6
+"""Version of release 0.1, whose reports have no guesses."""
+
+_SOMETIMES = ("unmatched_rows", "segments", "guesses")
+"""Fields of a report that are omitted if they are 0 or empty."""
 
 _LISTS = ("labels", "covariates")
 _NEVER = ("vocabulary", "max_decompressed", "optional")
@@ -72,6 +76,8 @@ class Report(ShortRepr):
         Ids in side files that no document has.
     segments : int
         Segments of the documents; 0 without segments.
+    guesses : tuple of Guess
+        What the readers found out about the input by themselves.
     """
 
     files: int = 0
@@ -89,6 +95,7 @@ class Report(ShortRepr):
     dropped: tuple[Dropped, ...] = ()
     unmatched_rows: int = 0
     segments: int = 0
+    guesses: tuple[Guess, ...] = ()
 
     @property
     def unknown_tokens(self) -> int:
@@ -266,7 +273,7 @@ def read_history(folder: Folder) -> History | None:
     """
     if not folder.exists(FILE):
         return None
-    record = read_record(folder, FILE, KIND, VERSION, oldest=VERSION)
+    record = read_record(folder, FILE, KIND, VERSION, oldest=OLDEST)
     path = f"{folder.url}/{FILE}"
     try:
         reading, cuts = record["reading"], dict(record["cuts"])

@@ -48,6 +48,10 @@ class ReadOptions(ShortRepr):
         Limit of the decompressed bytes of each compressed file; see `open_input`.
     index_base : int or None
         First index of SVMlight files, 0 or 1; by default 0 if a file has the index 0, else 1.
+    encoding : str or None
+        Encoding of files of text without a byte order mark, by default UTF-8.
+    separator : str or None
+        Separator of tables, a character or ``tab``; by default it is found in the first line of each file.
     segments : str or None
         Rule that cuts texts into segments, see `collapsium.storage.readers.texts.segment.cutter_of`; by default texts
         are not cut.
@@ -73,5 +77,7 @@ class ReadOptions(ShortRepr):
     header: str | None = None
     max_decompressed: int | None = None
     index_base: int | None = None
+    encoding: str | None = None
+    separator: str | None = None
     segments: str | None = None
     optional: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
 from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.side_files.table import merged
 from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
@@ -65,6 +66,8 @@ class ChunkRecord:
         Whether a separate table has the documents' metadata from side files.
     segments : int
         Segments of the documents; 0 where there are none.
+    guesses : tuple of Guess
+        Guesses about the files.
     """
 
     name: str
@@ -79,6 +82,7 @@ class ChunkRecord:
     columns: tuple[tuple[str, str], ...] = ()
     sided: bool = False
     segments: int = 0
+    guesses: tuple[Guess, ...] = ()
 
     @property
     def documents(self) -> int:
@@ -134,6 +138,7 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
                 tokens=chunk.numbers.size,
                 columns=chunk.columns,
                 segments=segments,
+                guesses=documents.guesses,
             )
         )
     return BlockRead(tuple(records), sum_counts(tables))

@@ -20,6 +20,7 @@ from collapsium.pipeline.corpora.passes import (
     write_shards,
     write_side_tables,
 )
+from collapsium.pipeline.corpora.recorded_reading import with_index_base
 from collapsium.pipeline.corpora.text_ingest import drop_stopped, leave_phrases
 from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
 from collapsium.pipeline.executors.base import Executor
@@ -34,7 +35,8 @@ from collapsium.storage.errors import MismatchError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY
-from collapsium.storage.readers.open import TEXTS, open_source, resolved_index_base
+from collapsium.storage.readers.guesses import distinct_guesses
+from collapsium.storage.readers.open import TEXTS, open_source
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.units import Counting
 from collapsium.workers.ingest import tasks as reading
@@ -90,7 +92,7 @@ class DocumentAddition:
                 history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
             )
             counted = read_all(self._executor, sources.blocks(history.kind), request, progress, self._judge)
-            self.report = report_of(sources, counted)
+            self.report = report_of(sources, counted, history, self._sides)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
         self._judge_numbered()
         require_distinct_ids(counted.notes, self._numberings)
@@ -126,7 +128,8 @@ class DocumentAddition:
         notes: list[ChunkRecord] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
-        options = resolved_index_base(paths, self._history.kind, self._history.options)
+        self._history = with_index_base(self._history, paths)
+        options = self._history.options
         for path, stem in zip(paths, distinct(paths), strict=True):
             source = open_source([path], self._history.kind, options)
             spelled = pa.array(source.words(), pa.string())
@@ -158,6 +161,7 @@ class DocumentAddition:
             skipped_documents=skipped,
             source_words=len(counted.words),
             source_tokens=sum(note.tokens for note in notes),
+            guesses=distinct_guesses(self._history.report.guesses, () if self._sides is None else self._sides.guesses),
         )
         return counted
 

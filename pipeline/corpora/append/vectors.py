@@ -37,6 +37,7 @@ from collapsium.storage.corpus.writer import SIZES, VectorWriter, WrittenVectors
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.readers.guesses import distinct_guesses, settled
 from collapsium.storage.readers.open import open_vectors
 from collapsium.storage.readers.side_files.table import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
@@ -84,7 +85,8 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
                 "leaves vectors out, and side files have a line for each vector; use side files with ids",
                 "skip_existing",
             )
-        options = replace(own_history.options, max_decompressed=addition.max_decompressed)
+        options = settled(own_history.options, own_history.report.guesses)
+        options = replace(options, max_decompressed=addition.max_decompressed)
         sources = open_vectors(paths, options, tagged=True)
         _require_columns(corpus, sources)
         clean_hidden(corpus)
@@ -97,7 +99,8 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
         clean(corpus)
         written, unmatched = _write(corpus, corpus.folder, sources, sides, selection, progress)
         manifest = _manifest(corpus, written)
-        report = replace(selection.report(len(paths)), unmatched_rows=unmatched)
+        guesses = distinct_guesses(() if sides is None else sides.guesses, sources.guesses)
+        report = replace(selection.report(len(paths)), unmatched_rows=unmatched, guesses=guesses)
         lock.require()
         own_history = replace(own_history, appended=(*own_history.appended, report))
         own_history.write(corpus.folder)

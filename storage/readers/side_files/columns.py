@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.list_columns import label_lists, once
 from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side
 from collapsium.storage.readers.side_files.table import Side
@@ -211,12 +212,15 @@ class SideFileContents:
         ``NAME=FIELD`` of the chosen fields, so that later files are read the same way.
     fields : frozenset of str
         All fields of the files' records.
+    guesses : tuple of Guess
+        Guesses that were made about the files.
     """
 
     files: tuple[Side, ...]
     labels: tuple[str, ...]
     covariates: tuple[str, ...]
     fields: frozenset[str]
+    guesses: tuple[Guess, ...] = ()
 
 
 def read_sides(
@@ -259,6 +263,7 @@ def read_sides(
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.labels)),
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.covariates)),
         frozenset(field for file in files if file.ids is not None for field in file.fields),
+        distinct_guesses(*(file.guesses for file in files)),
     )
 
 

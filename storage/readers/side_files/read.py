@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.batches import GATHER
@@ -31,6 +32,7 @@ class _Records:
         self.ids: list[str] = []
         self.columns: dict[str, list[object]] = {}
         self.replaced = 0
+        self.guesses: dict[Guess, None] = {}
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         self._choose_id(path, names, lambda: "")
@@ -79,6 +81,8 @@ class SideFile(ShortRepr):
         Values of each field, one for each record; files of lines have one field, a list of labels for each line.
     texts : bool
         True if all values are texts, even numbers, as in comma-separated values.
+    guesses : tuple of Guess
+        Guesses that were made about the file.
     """
 
     path: str
@@ -86,6 +90,7 @@ class SideFile(ShortRepr):
     ids: list[str] | None
     fields: dict[str, list[object]]
     texts: bool = False
+    guesses: tuple[Guess, ...] = ()
 
 
 def read_side(source: str, options: ReadOptions) -> SideFile:
@@ -122,7 +127,7 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
                 pass
         if not records.ids:
             raise InputError(path, "expected records with ids, found none")
-        return SideFile(path, name, records.ids, records.fields(), kind == "csv")
+        return SideFile(path, name, records.ids, records.fields(), kind == "csv", tuple(records.guesses))
     if kind not in (None, "text"):
         raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
     if len(files) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.errors import InputError
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.texts.fields import ABSENT, Fields, id_of, require_columns, require_field
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
 from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text
@@ -39,6 +40,8 @@ class Batch(ShortRepr):
         Fields of labels, covariates, titles and dates that at least one record has.
     segments : numpy.ndarray of int64, shape (documents,), or None
         Number of texts of each document; None if documents are not cut into segments.
+    guesses : tuple of Guess
+        Guesses about the files that were made while these documents were read.
     """
 
     ids: pa.Array | None
@@ -49,12 +52,13 @@ class Batch(ShortRepr):
     origins: tuple[tuple[str, int], ...]
     seen: frozenset[str] = frozenset()
     segments: npt.NDArray[np.int64] | None = None
+    guesses: tuple[Guess, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts) if self.segments is None else self.segments.size
 
     def take(self, keep: pa.Array) -> Batch:
-        """Return the documents for which `keep` is true; `missing`, `replaced` and `seen` still cover all documents."""
+        """Return the documents for which `keep` is true; all counts and guesses still cover all documents."""
         flags = iter(keep.to_pylist())
         origins = tuple((path, sum(next(flags) for _ in range(count))) for path, count in self.origins)
         extras = {name: column.filter(keep) for name, column in self.extras.items()}
@@ -65,16 +69,18 @@ class Batch(ShortRepr):
         else:
             chosen = np.asarray(keep, dtype=bool)
             texts, segments = texts.filter(pa.array(np.repeat(chosen, segments))), segments[chosen]
-        return Batch(ids, texts, extras, self.missing, self.replaced, origins, self.seen, segments)
+        return replace(self, ids=ids, texts=texts, extras=extras, origins=origins, segments=segments)
 
 
 class Into(Protocol):
     """Interface of collectors of the records of a file.
 
-    ``replaced`` counts documents with bytes that were not UTF-8.
+    ``replaced`` counts documents with bytes that were not UTF-8; the keys of ``guesses`` are what the reader found out
+    about the file by itself.
     """
 
     replaced: int
+    guesses: dict[Guess, None]
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         """Return the columns of a table to read."""
@@ -109,6 +115,7 @@ class Gathering:
         self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("id", "text")}
         self._seen: set[str] = set()
         self._missing = self.replaced = self.bytes = 0
+        self.guesses: dict[Guess, None] = {}
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -199,6 +206,6 @@ class Gathering:
         extras = {name: pa.array(self._columns[name], kind) for name, kind in self._kinds.items()}
         origins, seen = tuple(self._origins), frozenset(self._seen)
         segments = None if self._cut is None else np.array(self._segments, dtype=np.int64)
-        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen, segments)
+        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen, segments, tuple(self.guesses))
         self._begin()
         return made

@@ -17,6 +17,7 @@ from collapsium.storage.corpus.vectors import MOST_COLUMNS, Vectors
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.base import required_words
+from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.read_options import ReadOptions
 
 CHUNK_VALUES = 4_000_000
@@ -68,10 +69,12 @@ class Layout:
 class DenseFile(Protocol):
     """One file of dense vectors.
 
-    ``name`` is its name in error messages, ``fields`` are the label fields, and ``layout`` describes the columns.
+    ``name`` is its name in error messages, ``fields`` are the label fields, ``layout`` describes the columns, and
+    ``guesses`` is what the reader found out about the file by itself.
     """
 
     name: str
+    guesses: tuple[Guess, ...]
     fields: tuple[str, ...]
     layout: Layout
 
@@ -174,7 +177,7 @@ class DenseSource:
     """Files of dense vectors, read one after another.
 
     ``named`` is true if a file names its columns, ``numbered`` if the vectors of a file have no ids; ``file`` is the
-    name of the file that is being read.
+    name of the file that is being read, and ``guesses`` are those about all files.
 
     Parameters
     ----------
@@ -210,6 +213,7 @@ class DenseSource:
                 )
         self.file, self.named = self.name, bool(names)
         self.numbered = any(file.layout.id is None for file in files)
+        self.guesses = distinct_guesses(*(file.guesses for file in files))
         self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
         words = required_words(options)
         if words is not None:

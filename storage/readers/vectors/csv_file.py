@@ -14,6 +14,7 @@ import pyarrow.csv
 
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.vectors.base import VectorChunk, layout_of
 
@@ -50,6 +51,8 @@ class TableFile:
         with reading(path), open_input(path, self._limit) as handle:
             first = self._fields(self._first_line(handle))
         self._header = self._is_header(first, options)
+        guessed = options.header is None and not _named(first, options)
+        self.guesses: tuple[Guess, ...] = (Guess("header", HEADERS[not self._header], "header"),) if guessed else ()
         self._width = len(first)
         self.layout = layout_of(options, first if self._header else (), self._width, path)
         self.fields = tuple(field for field, _ in self.layout.labels)

@@ -252,6 +252,7 @@ def test_the_command__says_what_it_made(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path / 'c'}: 2 vectors of 2 columns, 1 shard",
         "the same in all vectors: x1 (1 column, kept)",
+        "  guessed: header no (--header)",
     ]
     assert main(["ingest", path, str(tmp_path / "d"), "--format", "vectors", "--labels", "-1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["vectors"]["constant"] == [0]
