@@ -57,5 +57,8 @@ def print_report(report: Report, unit: str = "document") -> None:
         print(f"  {counted(report.segments, 'segment')}, {report.segments / max(report.documents, 1):.1f} a document")
     if report.guesses:
         print(f"  guessed: {', '.join(guesses_of(report))}")
+    for one in report.left_out:
+        some = f"{', '.join(one.names)}{', ...' if one.files > len(one.names) else ''}"
+        print(f"  {counted(one.files, 'file')} left out, {one.why}: {some}")
     for rule in report.dropped:
         print(f"  dropped: {counted(rule.words, 'word')} with {counted(rule.tokens, 'token')} ({rule.rule})")

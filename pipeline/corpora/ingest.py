@@ -23,7 +23,7 @@ from collapsium.pipeline.corpora.recorded_reading import (
     history_like,
     recorded_reading,
     vocabulary_of,
-    with_index_base,
+    with_guesses_of_counts,
 )
 from collapsium.pipeline.corpora.side_files import read_side_files
 from collapsium.pipeline.corpora.text_ingest import ingest_texts, phrasing_of
@@ -40,6 +40,7 @@ from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.errors import OptionError, suggestion
+from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.open import (
@@ -48,6 +49,7 @@ from collapsium.storage.readers.open import (
     open_source,
     open_vectors,
 )
+from collapsium.storage.readers.separators import checked_separator
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.stopwords import parse_stop_words
 from collapsium.storage.units import Counting, parse_size, silent
@@ -178,9 +180,9 @@ def ingest(
     how["sides"] = columns
     if kind == "vectors":
         return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
-    history = with_index_base(history, paths)
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, **executor, **how)
+    history = with_guesses_of_counts(history, paths)
     source, history = open_source(paths, kind, history.options), replace(history, fixed_vocabulary=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
 
@@ -228,7 +230,13 @@ def chosen_words(options: ReadOptions) -> ReadOptions:
     """
     if options.min_letters is not None and options.min_letters < 1:
         raise OptionError(f"expected a whole number of 1 or more, found {options.min_letters!r}", "min_letters")
-    languages, words = parse_stop_words(options.stop_words)
+    options = replace(
+        options,
+        encoding=checked_encoding(options.encoding),
+        separator=checked_separator(options.separator),
+        label_separator=checked_separator(options.label_separator, "label_separator"),
+    )
+    languages, words = parse_stop_words(options.stop_words, options.encoding)
     library = None if options.normalise is None else library_of(options.normalise)
     return replace(options, stop_words=languages, stop_list=(*options.stop_list, *words), normalised_by=library)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, with_index_base
+from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, with_guesses_of_counts
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler
@@ -97,7 +97,7 @@ def ingest_like(
     if history.kind == "vectors":
         return _ingest_vectors(recorded, paths, corpus, history, how)
     if history.kind not in TEXTS:
-        history = with_index_base(history, paths)
+        history = with_guesses_of_counts(history, paths)
         source = RelabelledSource(_counted(recorded, paths, history), recorded.vocabulary.words)
         return ingest_source(source, corpus, history=_plain(history), **how)
     how |= {"scheduler": scheduler, "workers": workers, "tls": tls}

@@ -15,6 +15,7 @@ from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.base import encoding_guesses
 from collapsium.storage.readers.guesses import Guess, settled
 from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, resolved_index_base
 from collapsium.storage.readers.texts.batches import FIXED
@@ -25,7 +26,8 @@ from collapsium.storage.runs.run import Run
 
 FIELDS = ("title", "date", "labels", "covariates")
 OF_SOURCES = (
-    "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed",
+    "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed", "encoding",
+    "separator", "label_separator",
 )  # fmt: skip
 """Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
 OF_STOP_WORDS = ("stop_words", "stop_list")
@@ -224,7 +226,7 @@ def format_of(paths: Sequence[str], format: str | None, recorded: str | None = N
     if format is not None:
         return format, ()
     try:
-        kind = guess_format(paths[0])
+        kind = guess_format(paths, recorded)
     except OptionError:
         if recorded not in TEXTS:
             raise
@@ -232,13 +234,13 @@ def format_of(paths: Sequence[str], format: str | None, recorded: str | None = N
     return kind, (Guess("format", kind, "format"),)
 
 
-def with_index_base(history: History, paths: Sequence[str]) -> History:
-    """Return a reading with the first index of SVMlight files, and with the guess if no option names it."""
+def with_guesses_of_counts(history: History, paths: Sequence[str]) -> History:
+    """Return a reading of word counts with the first index of SVMlight files, and with all guesses."""
     options = resolved_index_base(list(paths), history.kind, history.options)
-    if options.index_base == history.options.index_base:
-        return history
-    guess = Guess("first index", str(options.index_base), "index_base")
-    report = replace(history.report, guesses=(*history.report.guesses, guess))
+    guesses = encoding_guesses(paths)
+    if options.index_base != history.options.index_base:
+        guesses += (Guess("first index", str(options.index_base), "index_base"),)
+    report = replace(history.report, guesses=(*history.report.guesses, *guesses))
     return replace(history, options=options, report=report)
 
 

@@ -12,11 +12,12 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.guesses import distinct_guesses
 from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.readers.texts.batches import are_numbered
-from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks, find_files
+from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
 from collapsium.storage.readers.texts.fields import Fields
-from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.texts.spans import LeftOut, Span
 from collapsium.workers.ingest.tasks import ChunkRecord
 
 
@@ -34,21 +35,24 @@ class Sources:
         Their name in errors.
     numbered : bool
         True if their documents have no ids.
+    left_out : tuple of LeftOut
+        Files of folders that are not read.
     """
 
     paths: list[str]
     files: list[Span]
     name: str
     numbered: bool
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
 
-    def blocks(self, kind: str) -> Iterator[Block]:
+    def blocks(self, kind: str, options: ReadOptions) -> Iterator[Block]:
         """Cut the files into blocks."""
-        return cut_blocks(self.files, kind)
+        return cut_blocks(self.files, kind, options)
 
 
 def find_sources(paths: list[str], history: History, scheduler: Scheduler) -> Sources:
@@ -75,11 +79,11 @@ def find_sources(paths: list[str], history: History, scheduler: Scheduler) -> So
     InputError
         The first file lacks a column that an option names.
     """
-    files = find_files(paths, history.kind, kind_of_name)
+    files, left_out = chosen_files(paths, history.kind, kind_of_name)
     if is_elsewhere(scheduler):
         files = absolute(files)
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    return Sources(paths, files, name, are_numbered(files, history.kind, history.options))
+    return Sources(paths, files, name, are_numbered(files, history.kind, history.options), left_out)
 
 
 def numberings_of(
@@ -147,6 +151,7 @@ def report_of(sources: Sources, counted: Counted, history: History, sides: Sides
         source_words=len(counted.words),
         source_tokens=sum(note.tokens for note in notes),
         segments=sum(note.segments for note in notes),
+        left_out=sources.left_out,
         guesses=distinct_guesses(
             history.report.guesses, *(note.guesses for note in notes), () if sides is None else sides.guesses
         ),

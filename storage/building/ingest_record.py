@@ -21,13 +21,14 @@ from collapsium.storage.io.records import dump, read_record
 from collapsium.storage.readers.dropped_words import Dropped
 from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.spans import LeftOut
 from collapsium.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7
 OLDEST = 6
 """Version of release 0.1, whose reports have no guesses."""
 
-_SOMETIMES = ("unmatched_rows", "segments", "guesses")
+_SOMETIMES = ("unmatched_rows", "segments", "guesses", "left_out")
 """Fields of a report that are omitted if they are 0 or empty."""
 
 _LISTS = ("labels", "covariates")
@@ -78,6 +79,8 @@ class Report(ShortRepr):
         Segments of the documents; 0 without segments.
     guesses : tuple of Guess
         What the readers found out about the input by themselves.
+    left_out : tuple of LeftOut
+        Files of folders that were not read.
     """
 
     files: int = 0
@@ -96,6 +99,7 @@ class Report(ShortRepr):
     unmatched_rows: int = 0
     segments: int = 0
     guesses: tuple[Guess, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def unknown_tokens(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from collapsium.storage.readers.read_options import ReadOptions
 
-FOLLOWED = ("separator", "header")
+FOLLOWED = ("separator", "label_separator", "header")
 """Options that a guess about the first documents settles for later ones, which are not guessed anew."""
 
 

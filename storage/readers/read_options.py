@@ -52,6 +52,8 @@ class ReadOptions(ShortRepr):
         Encoding of files of text without a byte order mark, by default UTF-8.
     separator : str or None
         Separator of tables, a character or ``tab``; by default it is found in the first line of each file.
+    label_separator : str or None
+        Separator of labels in side files of lines; by default it is found in the lines.
     segments : str or None
         Rule that cuts texts into segments, see `collapsium.storage.readers.texts.segment.cutter_of`; by default texts
         are not cut.
@@ -79,5 +81,6 @@ class ReadOptions(ShortRepr):
     index_base: int | None = None
     encoding: str | None = None
     separator: str | None = None
+    label_separator: str | None = None
     segments: str | None = None
     optional: tuple[str, ...] = ()

@@ -12,7 +12,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from collapsium.pipeline.corpora.append.additions import LOCK, Added, Addition, clean, clean_hidden, scratch_inside
+from collapsium.pipeline.corpora.append.additions import (
+    LOCK,
+    Added,
+    Addition,
+    clean,
+    clean_hidden,
+    layout_of,
+    scratch_inside,
+)
 from collapsium.pipeline.corpora.append.documents import DocumentAddition
 from collapsium.pipeline.corpora.append.vectors import append_vectors
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
@@ -86,6 +94,9 @@ def append(
         tls,
         SideFileRequest(sides.label_files, sides.label_names),
         options.headings,
+        options.encoding,
+        options.separator,
+        sides.label_separator,
     )
     return append_with_report(corpus, sources, addition, progress).manifest
 
@@ -177,6 +188,6 @@ def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition
                 f"expected the value that {corpus.url} was made with, found {value}; it was made {made}", parameter=name
             )
     history = history_for(own_history, kind)
-    options = settled(history.options, own_history.report.guesses)
+    options = settled(replace(history.options, **layout_of(addition)), own_history.report.guesses)
     report = Report(guesses=guesses)
     return replace(history, options=replace(options, max_decompressed=addition.max_decompressed), report=report)

@@ -22,6 +22,7 @@ from collapsium.pipeline.corpora.append.additions import (
     Addition,
     clean,
     clean_hidden,
+    layout_of,
     refuse_known,
     scratch_inside,
 )
@@ -77,16 +78,14 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
         corpus = Corpus(corpus.url)
         corpus.folder = corpus.folder.fenced(lock)
         own_history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
-        sides = read_appended_side_files(
-            addition.side_files, own_history.side_files, own_history.options, corpus.manifest.fields
-        )
+        options = settled(replace(own_history.options, **layout_of(addition)), own_history.report.guesses)
+        options = replace(options, max_decompressed=addition.max_decompressed)
+        sides = read_appended_side_files(addition.side_files, own_history.side_files, options, corpus.manifest.fields)
         if sides is not None and sides.by_order and addition.skip_existing:
             raise OptionError(
                 "leaves vectors out, and side files have a line for each vector; use side files with ids",
                 "skip_existing",
             )
-        options = settled(own_history.options, own_history.report.guesses)
-        options = replace(options, max_decompressed=addition.max_decompressed)
         sources = open_vectors(paths, options, tagged=True)
         _require_columns(corpus, sources)
         clean_hidden(corpus)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_near
+from collapsium.storage.readers.base import INT32_MAX, open_text, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
 CHUNK_PAIRS = 1_000_000  # pairs
@@ -45,7 +45,7 @@ def index_base(paths: Sequence[str], options: ReadOptions) -> int:
     if options.index_base is not None:
         return options.index_base
     for path in paths:
-        with reading(path), open_input(path, options.max_decompressed) as handle:
+        with reading(path), open_text(path, options) as handle:
             if any(_ZERO.search(line.partition(b"#")[0]) for line in handle):
                 return 0
     return 1
@@ -68,7 +68,7 @@ class SVMlightSource:
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
-        self.name, self._limit = path, options.max_decompressed
+        self.name, self._options = path, options
         self._first = index_base([path], options)
         self._words = vocabulary_near(path, ["vocab.txt"], options)
 
@@ -81,7 +81,7 @@ class SVMlightSource:
         rows: list[dict[int, int]] = []
         labels: list[list[str]] = []
         waiting, written = 0, 0
-        with reading(self.name), open_input(self.name, self._limit) as handle:
+        with reading(self.name), open_text(self.name, self._options) as handle:
             for line, data in enumerate(handle, start=1):
                 text = data.partition(b"#")[0].split()
                 if not text:

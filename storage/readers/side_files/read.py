@@ -8,16 +8,21 @@ from dataclasses import dataclass
 
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.compression import PACKED
 from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.separators import TAB_AND_SEMICOLON
 from collapsium.storage.readers.texts.batches import GATHER
 from collapsium.storage.readers.texts.blocks import find_files
-from collapsium.storage.readers.texts.fields import id_of, named
+from collapsium.storage.readers.texts.fields import Fields, id_of, named
 from collapsium.storage.readers.texts.lines import decoded, lines_of
-from collapsium.storage.readers.texts.spans import PACKED, Span
+from collapsium.storage.readers.texts.spans import Span
 from collapsium.storage.readers.texts.values import clean
 from collapsium.storage.short_repr import ShortRepr
+
+SIGNS = {TAB_AND_SEMICOLON: r"[\t;]", ",": ",", "tab": r"\t", "space": r"\s+"}
+"""Separators of labels in a line, as they are named, and their patterns; the first that occurs is the one."""
 
 RECORDS = ("csv", "jsonl", "parquet")
 """Formats of side files that have an id in each row."""
@@ -26,8 +31,11 @@ RECORDS = ("csv", "jsonl", "parquet")
 class _Records:
     """Collects the records of a side file as a list of values for each field."""
 
+    beside = True
+
     def __init__(self, options: ReadOptions) -> None:
         self._id_option = options.id
+        self._named = {field for field, flag in Fields.of(options).flags.items() if flag in ("labels", "covariates")}
         self.id = ""
         self.ids: list[str] = []
         self.columns: dict[str, list[object]] = {}
@@ -36,7 +44,9 @@ class _Records:
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         self._choose_id(path, names, lambda: "")
-        return names
+        # Columns without a name, such as the index of pandas, and doubled ones are of use only if they are named.
+        needed = {self.id, *self._named}
+        return [name for name in dict.fromkeys(names) if name in needed or (name and names.count(name) == 1)]
 
     def _choose_id(self, path: str, names: Collection[str], where: Callable[[], str]) -> None:
         """Set the field of the ids to the option `id` if the file has that field, or else to ``id``."""
@@ -132,7 +142,8 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
         raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
     if len(files) > 1:
         raise InputError(path, f"expected one file with a line a document, found {len(files):,} files")
-    return SideFile(path, name, None, {name or stem_of(path): [*_labels_of_lines(files[0], options)]})
+    labels, guesses = _labels_of_lines(files[0], options)
+    return SideFile(path, name, None, {name or stem_of(path): [*labels]}, guesses=guesses)
 
 
 def named_file(source: str, flag: str) -> tuple[str, str]:
@@ -171,20 +182,25 @@ def stem_of(path: str) -> str:
     return name.rpartition(".")[0] or name
 
 
-def _text_lines(span: Span, options: ReadOptions) -> list[str]:
+def _text_lines(span: Span, options: ReadOptions, guesses: dict[Guess, None] | None = None) -> list[str]:
     records = _Records(options)
     lines = []
-    for number, (line, where) in enumerate(lines_of(span, options)):
-        line = line.removeprefix(b"\xef\xbb\xbf") if not number else line
+    for line, where in lines_of(span, options, guesses):
         lines.append(clean(decoded(line, span.path, options, records, where)).strip())
     return lines
 
 
-def _labels_of_lines(span: Span, options: ReadOptions) -> list[list[str]]:
+def _labels_of_lines(span: Span, options: ReadOptions) -> tuple[list[list[str]], tuple[Guess, ...]]:
     """Return the labels of each line, split at tabs or semicolons, else at commas, else at white space."""
-    lines = _text_lines(span, options)
-    sign = next((one for one in ("[\t;]", ",") if any(re.search(one, line) for line in lines)), r"\s+")
-    return [[part.strip() for part in re.split(sign, line) if part.strip()] for line in lines]
+    guesses: dict[Guess, None] = {}
+    lines = _text_lines(span, options, guesses)
+    named = options.label_separator
+    if named is None:
+        found = (sign for sign, pattern in SIGNS.items() if any(re.search(pattern, line) for line in lines))
+        named = next(found, "space")
+        guesses[Guess("label_separator", named, "label_separator")] = None
+    pattern = SIGNS.get(named) or re.escape(named)
+    return [[part.strip() for part in re.split(pattern, line) if part.strip()] for line in lines], tuple(guesses)
 
 
 def read_names(source: str, options: ReadOptions) -> tuple[str, str, list[str]]:

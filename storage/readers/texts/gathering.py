@@ -76,11 +76,12 @@ class Into(Protocol):
     """Interface of collectors of the records of a file.
 
     ``replaced`` counts documents with bytes that were not UTF-8; the keys of ``guesses`` are what the reader found out
-    about the file by itself.
+    about the file by itself, and ``beside`` is true for side files.
     """
 
     replaced: int
     guesses: dict[Guess, None]
+    beside: bool
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         """Return the columns of a table to read."""
@@ -99,6 +100,8 @@ class Gathering:
     numbered : bool, optional
         True if documents are numbered later and get no ids here.
     """
+
+    beside = False
 
     def __init__(self, fields: Fields, numbered: bool = False) -> None:
         self._fields, self._numbered = fields, numbered

@@ -1,4 +1,4 @@
-"""Reader of comma-separated values, a vector a line, with or without a header."""
+"""Reader of separated values, a vector a line, with or without a header."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.base import head_of, open_text, reading
 from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.separators import separator_line, separator_of, shown
 from collapsium.storage.readers.vectors.base import VectorChunk, layout_of
 
 BLOCK = 1 << 23
@@ -28,7 +29,7 @@ _LENGTH = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 class TableFile:
-    """One file of comma-separated values, plain or compressed.
+    """One file of separated values, plain or compressed.
 
     Parameters
     ----------
@@ -47,12 +48,23 @@ class TableFile:
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
-        self.name, self._limit = path, options.max_decompressed
-        with reading(path), open_input(path, self._limit) as handle:
-            first = self._fields(self._first_line(handle))
+        self.name, self._options = path, options
+        found: dict[Guess, None] = {}
+        with reading(path), open_text(path, options, found) as handle:
+            named, self._above = separator_line(head_of(handle))
+            handle.read(self._above)
+            line = self._first_line(handle)
+        columns = {text.partition("=")[2] or text for text in (*options.labels, options.id or "")}
+        self._separator, guess = separator_of(path, line.decode("utf-8", "replace"), options.separator, columns)
+        if named is not None and options.separator is None:
+            self._separator, guess = named, Guess("separator", shown(named), "separator")
+        if guess is not None:
+            found[guess] = None
+        first = self._fields(line)
         self._header = self._is_header(first, options)
-        guessed = options.header is None and not _named(first, options)
-        self.guesses: tuple[Guess, ...] = (Guess("header", HEADERS[not self._header], "header"),) if guessed else ()
+        if options.header is None and not _named(first, options):
+            found[Guess("header", HEADERS[not self._header], "header")] = None
+        self.guesses = tuple(found)
         self._width = len(first)
         self.layout = layout_of(options, first if self._header else (), self._width, path)
         self.fields = tuple(field for field, _ in self.layout.labels)
@@ -65,7 +77,7 @@ class TableFile:
             if line.strip():
                 self._require_line(line)
                 return line
-        raise InputError(self.name, "expected lines of numbers with commas between, the file is empty")
+        raise InputError(self.name, "expected lines of numbers, the file is empty")
 
     def _require_line(self, line: bytes) -> None:
         if len(line) >= MOST_LINE and not line.endswith(b"\n"):
@@ -73,9 +85,11 @@ class TableFile:
 
     def _fields(self, line: bytes) -> list[str]:
         try:
-            return [field.strip() for field in next(csv.reader([line.decode("utf-8-sig")]))]
+            return [field.strip() for field in next(csv.reader([line.decode()], delimiter=self._separator))]
         except (UnicodeDecodeError, csv.Error, StopIteration) as error:
-            raise InputError(self.name, f"expected UTF-8 text with commas between values ({error})") from None
+            raise InputError(
+                self.name, f"expected UTF-8 text with {self._separator!r} between values ({error})"
+            ) from None
 
     def _is_header(self, first: list[str], options: ReadOptions) -> bool:
         if options.header is not None:
@@ -99,8 +113,9 @@ class TableFile:
             A line has more or fewer values than the first, or a value is not a number.
         """
         rows = 0
-        with reading(self.name), open_input(self.name, self._limit) as handle:
-            rest = b"" if self._header else self._first_line(handle).removeprefix(b"\xef\xbb\xbf")
+        with reading(self.name), open_text(self.name, self._options) as handle:
+            handle.read(self._above)
+            rest = b"" if self._header else self._first_line(handle)
             if self._header:
                 self._first_line(handle)
             while block := rest + handle.read(BLOCK):
@@ -122,7 +137,7 @@ class TableFile:
                 pyarrow.csv.ReadOptions(
                     use_threads=False, block_size=len(block) + 1, column_names=[str(n) for n in range(self._width)]
                 ),
-                pyarrow.csv.ParseOptions(delimiter=","),
+                pyarrow.csv.ParseOptions(delimiter=self._separator),
                 pyarrow.csv.ConvertOptions(column_types=self._types, null_values=[], strings_can_be_null=False),
             )
         except (pa.ArrowException, ValueError) as error:
@@ -146,7 +161,7 @@ class TableFile:
             value = " ".join(value[:60].split())
             return InputError(self.name, f"expected {expected}, found {value}", f"{where}column {int(column) + 1}")
         return InputError(
-            self.name, f"expected lines of numbers with commas between ({' '.join(message[:200].split())})"
+            self.name, f"expected lines of numbers with {self._separator!r} between ({' '.join(message[:200].split())})"
         )
 
 

@@ -1,0 +1,88 @@
+"""Find the separator of a table in its first line."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection
+
+from collapsium.storage.errors import OptionError
+from collapsium.storage.readers.guesses import Guess
+
+SEPARATORS = (",", "\t", ";", "|")
+TAB_AND_SEMICOLON = "tab and ;"
+"""Separators of labels in a line of a side file, where it has any of the two."""
+
+NAMES = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
+_TABS = (".tsv", ".tab")
+_LINE = re.compile(rb'"?sep=(\\t|[^\r\n])"?[,;\t ]*(?:\r\n?|\n)', re.IGNORECASE)
+"""The line by which Excel tells the separator, above the header."""
+
+
+def checked_separator(value: str | None, option: str = "separator") -> str | None:
+    """Return a separator as it is recorded: a character, ``tab`` or ``space``; raise `OptionError` for others."""
+    if value is None:
+        return None
+    found = {"\\t": "\t", **NAMES}.get(value, value)
+    if option == "label_separator" and found in (" ", "space", TAB_AND_SEMICOLON):
+        return "space" if found == " " else found
+    if len(found) != 1 or found in '"\r\n' or found.isalnum():
+        raise OptionError(f"expected a character such as ; or |, or tab, found {value!r}", option)
+    return shown(found)
+
+
+def shown(separator: str) -> str:
+    """Return a separator as people write it."""
+    return "tab" if separator == "\t" else separator
+
+
+def separator_line(head: bytes) -> tuple[str | None, int]:
+    """Return the separator that Excel's line ``sep=;`` tells, and the length of that line; None and 0 without it."""
+    match = _LINE.match(head)
+    if match is None:
+        return None, 0
+    sign = match[1].decode("latin-1")
+    return ("\t" if sign == "\\t" else sign), match.end()
+
+
+def separator_of(
+    path: str, line: str, option: str | None, wanted: Collection[str] = (), *, beside: bool = False
+) -> tuple[str, Guess | None]:
+    """Return the separator of a table, and the guess if neither the option nor the name tells it.
+
+    Parameters
+    ----------
+    path : str
+        The file; names such as ``x.tsv`` tell tabs if there are any.
+    line : str
+        Its first line.
+    option : str or None
+        The option `separator`.
+    wanted : collection of str
+        Names of columns that are needed; the separator that gives most of them is the one.
+    beside : bool, optional
+        True for side files, of which the option is followed only if it gives as many of these columns as any other.
+
+    Returns
+    -------
+    separator : str
+        One character.
+    guess : Guess or None
+        The guess.
+    """
+    if "\t" in line and any(ending in path.lower().rpartition("/")[2] for ending in _TABS):
+        return "\t", None
+    named = None if option is None else NAMES.get(option, option)
+    if named is not None and not beside:
+        return named, None
+
+    def worth(separator: str) -> tuple[int, bool, int]:
+        try:
+            names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+        except csv.Error:
+            return -1, False, 0
+        return len({*names} & {*wanted}), separator == named, len(names)
+
+    # The first of equals is taken, which is the comma.
+    found = max(dict.fromkeys([*SEPARATORS, *([] if named is None else [named])]), key=worth)
+    return found, Guess("separator of side files" if beside else "separator", shown(found), "separator")
