@@ -343,7 +343,7 @@ def distinct(paths: list[str]) -> list[str]:
         if len(set(stems)) == len(stems):
             return stems
     again = next(path for number, path in enumerate(paths) if path in paths[:number])
-    raise InputError(again, "the same source is given twice")
+    raise InputError(again, "the same file is given twice")
 
 
 class reading:  # noqa: N801 - used as a statement: `with reading(path):`

@@ -27,6 +27,7 @@ _BZ2_BLOCK, _BZ2_END = b"1AY&SY", b"\x17rE8P\x90"
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"\xfd7zXZ\0", "xz"),
+    (b"]\0\0", "lzma"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\x04\x22\x4d\x18", "lz4"),
     (b"PK\x03\x04", "zip"),
@@ -115,8 +116,6 @@ def unpacked(handle: IO[bytes], head: bytes, path: str, limit: int) -> IO[bytes]
     """
     kind, name = packing_of(head), path.lower()
     named = next((named for ending, named in _NAMES.items() if name.endswith(ending)), None)
-    if kind is None and named == "lzma" and head.startswith(b"]"):
-        kind = named
     if kind is None:
         if named is not None:
             fault = "the compressed file is empty, so it was cut short" if not head else (
@@ -129,6 +128,7 @@ def unpacked(handle: IO[bytes], head: bytes, path: str, limit: int) -> IO[bytes]
     if kind == "zip":
         member = _only_member(handle, path)
         if member is None:
+            handle.seek(0)
             return handle
         stream: IO[bytes] = member
     elif kind in _OPEN:
@@ -168,7 +168,9 @@ def _only_member(handle: IO[bytes], path: str) -> IO[bytes] | None:
     names = [one.filename for one in files]
     if "[Content_Types].xml" in names:
         raise InputError(path, "is a document or workbook of an office program; save it as text or CSV")
-    some = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
+    if not names:
+        raise InputError(path, "expected a file in the archive, found none")
+    some = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
     raise InputError(path, f"is an archive of {len(files):,} files{some}; unpack it and name its folder or files")
 
 

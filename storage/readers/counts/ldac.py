@@ -52,13 +52,7 @@ class LDACSource:
         rows: list[npt.NDArray[np.int64]] = []
         waiting, written = 0, 0
         with reading(self.name), open_text(self.name, self._options) as handle:
-            blank = 0
             for line, text in enumerate(handle, start=1):
-                if not text.strip():
-                    blank = blank or line
-                    continue
-                if blank:
-                    raise self._error(blank, "expected a document, 0 if it is empty, found an empty line")
                 rows.append(self._parse(text, line))
                 waiting += rows[-1].shape[1]
                 if waiting >= CHUNK_PAIRS:
@@ -73,11 +67,11 @@ class LDACSource:
         return Documents(numbered_ids(self._first_id + after, len(rows)), offsets, words, counts)
 
     def _parse(self, text: bytes, line: int) -> npt.NDArray[np.int64]:
-        head, *fields = text.split()
+        head, *fields = text.split() or [b""]
         try:
             pairs = int(head)
         except ValueError:
-            raise self._error(line, "expected a document's number of pairs first", head) from None
+            raise self._error(line, "expected a document's number of pairs first, 0 if it is empty", head) from None
         if pairs != len(fields):
             raise self._error(line, f"expected {pairs} pairs as its first number says, found {len(fields)}")
         row = np.empty((2, pairs), dtype=np.int64)

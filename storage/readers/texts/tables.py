@@ -64,7 +64,7 @@ class _Table:
 
     def __init__(self, handle: IO[bytes], span: Span, options: ReadOptions, into: Into | None) -> None:
         self._span, self._options, self._into = span, options, into
-        self._lenient = options.bad_bytes == "replace" or into is None
+        self._lenient = options.bad_bytes == "replace"
         self.separator, self.above = _begin(handle, span, options, into)
         self._reader = self._reader_of(handle)
         names = self._next(lambda: f"line {1 + (self.above > 0)}")
@@ -116,7 +116,7 @@ class _Table:
         try:
             return next(self._reader, None)
         except csv.Error as error:
-            fault = f"expected values with {_shown(self.separator)} between ({error})"
+            fault = f"expected {_named(self.separator)}-separated values ({error})"
             advice = (
                 "; a quote within quotes is written twice, not with a backslash"
                 if "expected after" in str(error)
@@ -128,8 +128,8 @@ class _Table:
             raise InputError(self._span.path, fault, f"after {where()}") from None
 
 
-def _shown(separator: str) -> str:
-    return {",": "commas", "\t": "tabs", ";": "semicolons"}.get(separator, repr(separator))
+def _named(separator: str) -> str:
+    return {",": "comma", "\t": "tab", ";": "semicolon"}.get(separator, repr(separator))
 
 
 def _begin(handle: IO[bytes], span: Span, options: ReadOptions, into: Into | None) -> tuple[str, int]:

@@ -129,7 +129,7 @@ def test_lines_of_a_side_file__are_of_the_documents_in_their_order(made, tmp_pat
     assert [row.ids_sha256 for row in plain.shards] == [row.ids_sha256 for row in manifest.shards]
     assert "labels" not in plain.fields
     history = read_history(Folder(tmp_path / "plain"))
-    assert history is None or (history.record()["version"], "side_files" in history.record()) == (6, False)
+    assert history is None or (history.record()["version"], "side_files" in history.record()) == (7, False)
     assert history is None or "unmatched_rows" not in history.record()["report"]
 
 
