@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from collapsium.pipeline.cli.command import in_flags
 from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.storage.printable import json_text
@@ -26,17 +27,6 @@ def print_json(value: object) -> None:
     print(json_text(value, indent=2))
 
 
-def guesses_of(report: Report) -> list[str]:
-    """Return the guesses about the input, such as ``format csv (--format)``, with all values of a property together."""
-    values: dict[tuple[str, str], list[str]] = {}
-    for guess in report.guesses:
-        values.setdefault((guess.what, guess.option), []).append(guess.value)
-    return [
-        f"{what} {' and '.join(found)}" + (f" (--{option.replace('_', '-')})" if option else "")
-        for (what, option), found in values.items()
-    ]
-
-
 def print_report(report: Report, unit: str = "document") -> None:
     """Print the numbers of an ingest that are not zero: documents left out, words dropped, and so on."""
     known = "its id is" if report.skipped_documents == 1 else "their ids are"
@@ -55,10 +45,7 @@ def print_report(report: Report, unit: str = "document") -> None:
         print(f"  {counted(report.phrases, 'phrase')} of two words")
     if report.segments:
         print(f"  {counted(report.segments, 'segment')}, {report.segments / max(report.documents, 1):.1f} a document")
-    if report.guesses:
-        print(f"  guessed: {', '.join(guesses_of(report))}")
-    for one in report.left_out:
-        some = f"{', '.join(one.names)}{', ...' if one.files > len(one.names) else ''}"
-        print(f"  {counted(one.files, 'file')} left out, {one.why}: {some}")
+    for line in report.remarks:
+        print(f"  {in_flags(line)}")
     for rule in report.dropped:
         print(f"  dropped: {counted(rule.words, 'word')} with {counted(rule.tokens, 'token')} ({rule.rule})")

@@ -225,12 +225,7 @@ def format_of(paths: Sequence[str], format: str | None, recorded: str | None = N
     """
     if format is not None:
         return format, ()
-    try:
-        kind = guess_format(paths, recorded)
-    except OptionError:
-        if recorded not in TEXTS:
-            raise
-        kind = recorded
+    kind = guess_format(paths, recorded)
     return kind, (Guess("format", kind, "format"),)
 
 

@@ -102,6 +102,22 @@ class Report(ShortRepr):
     left_out: tuple[LeftOut, ...] = ()
 
     @property
+    def remarks(self) -> list[str]:
+        """Lines on the guesses about the input, and on files that were left out; names of options are in backticks."""
+        values: dict[tuple[str, str], list[str]] = {}
+        for guess in self.guesses:
+            values.setdefault((guess.what.replace("_", " "), guess.option), []).append(guess.value)
+        guesses = [
+            f"{what} {' and '.join(found)}" + (f" (`{option}`)" if option else "")
+            for (what, option), found in values.items()
+        ]
+        lines = [f"guessed: {', '.join(guesses)}"] if guesses else []
+        for one in self.left_out:
+            some = f"{', '.join(one.names)}{', ...' if one.files > len(one.names) else ''}"
+            lines.append(f"{one.files:,} file{'s' * (one.files > 1)} left out, {one.why}: {some}")
+        return lines
+
+    @property
     def unknown_tokens(self) -> int:
         """Number of tokens of words outside the vocabulary, without stop words and too frequent words."""
         return sum(one.tokens for one in self.dropped if one.unknown)

@@ -36,7 +36,7 @@ def checked_encoding(name: str | None) -> str | None:
     if name is None:
         return None
     try:
-        b"".decode(name)
+        "a".encode(name).decode(name)
         found = codecs.lookup(name).name
     except (LookupError, UnicodeError, ValueError):
         raise OptionError(

@@ -116,7 +116,7 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
     paths : sequence of str
         Files, folders or globs. A folder has the only format that names in it imply, or plain texts where none does.
     recorded : str, optional
-        Format of earlier documents: of several formats in a folder, it is the one.
+        Format of earlier documents: of several formats in a folder, it is the one, and so it is where names imply none.
 
     Returns
     -------
@@ -133,11 +133,11 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
     found: dict[str, str] = {}
     for path in paths:
         kind = kind_of_name(path) or _format_inside(path, recorded)
+        if kind is None and not found and recorded in TEXTS:
+            kind = recorded
         if kind is None and not found:
-            raise OptionError(
-                f"{path}: its format does not follow from its name{_told_by_bytes(path)}; name it with `format` "
-                f"{'|'.join(FORMATS)}"
-            )
+            told = _told_by_bytes(path) or f"name it with `format` {'|'.join(FORMATS)}"
+            raise OptionError(f"{path}: its format does not follow from its name; {told}")
         if kind is not None:
             found.setdefault(kind, path)
     first, *others = found
@@ -183,7 +183,7 @@ def _told_by_bytes(path: str) -> str:
             kind = binary_kind(head_of(handle))
     except CollapsiumError:
         return ""
-    return "" if kind is None else f", and it is {kind}"
+    return "" if kind is None else f"it is {kind}"
 
 
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:

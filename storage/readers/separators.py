@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Collection
 
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.readers.guesses import Guess
 
 SEPARATORS = (",", "\t", ";", "|")
@@ -73,8 +73,6 @@ def separator_of(
     if "\t" in line and any(ending in path.lower().rpartition("/")[2] for ending in _TABS):
         return "\t", None
     named = None if option is None else NAMES.get(option, option)
-    if named is not None and not beside:
-        return named, None
 
     def worth(separator: str) -> tuple[int, bool, int]:
         try:
@@ -85,4 +83,10 @@ def separator_of(
 
     # The first of equals is taken, which is the comma.
     found = max(dict.fromkeys([*SEPARATORS, *([] if named is None else [named])]), key=worth)
+    if named is not None and not beside:
+        if not worth(named)[0] and worth(found)[0]:
+            raise InputError(
+                path, f"expected {shown(named)} between columns, found {shown(found)} (`separator` {shown(found)!r})"
+            )
+        return named, None
     return found, Guess("separator of side files" if beside else "separator", shown(found), "separator")

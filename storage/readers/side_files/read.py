@@ -44,9 +44,12 @@ class _Records:
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         self._choose_id(path, names, lambda: "")
-        # Columns without a name, such as the index of pandas, and doubled ones are of use only if they are named.
+        # Columns without a name are of no use, such as the index of pandas; nor are doubled ones if others are named.
+        chosen = not self._named.isdisjoint(names)
         needed = {self.id, *self._named}
-        return [name for name in dict.fromkeys(names) if name in needed or (name and names.count(name) == 1)]
+        return [
+            name for name in dict.fromkeys(names) if name in needed or (name and (names.count(name) == 1 or not chosen))
+        ]
 
     def _choose_id(self, path: str, names: Collection[str], where: Callable[[], str]) -> None:
         """Set the field of the ids to the option `id` if the file has that field, or else to ``id``."""

@@ -88,7 +88,7 @@ def chosen_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> tu
         others += [file.name for file in files if ours and ending_of(file.name) != kind]
         hidden += skipped
         spans += ours or files
-    require_once([span.path for span in spans], linked=kind == "text")
+    require_once([span.path for span in spans], linked=kind in (None, "text"))
     left_out = (
         LeftOut(f"by name not of the format {kind}", len(others), tuple(others[:MAX_NAMED])),
         LeftOut("as hidden by an underscore", len(hidden), tuple(hidden[:MAX_NAMED])),
