@@ -156,7 +156,7 @@ def ingest(
     if not paths:
         raise OptionError("expected at least one source")
     cuts = Cuts(options.min_documents, options.max_document_share, options.max_words)
-    reading = chosen_words(_reading_of(options, fields, words, vectors))
+    reading = chosen_words(_reading_of(options, fields, sides, words, vectors))
     phrasing = phrasing_of(words.phrases, words.phrase_count, words.phrase_threshold)
     ensure_free(Folder(corpus))
     if isinstance(reading.vocabulary, str):

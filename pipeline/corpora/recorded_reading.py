@@ -16,7 +16,7 @@ from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import encoding_guesses
-from collapsium.storage.readers.guesses import Guess, settled
+from collapsium.storage.readers.guesses import Guess, with_guesses
 from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, resolved_index_base
 from collapsium.storage.readers.texts.batches import FIXED
 from collapsium.storage.readers.texts.segment import HEADINGS
@@ -204,7 +204,7 @@ def history_like(
     if history.kind in TEXTS and "vocabulary" in named:
         raise OptionError(f"the words of texts are looked up in the vocabulary of {recorded.name}", "vocabulary")
     options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
-    options = settled(options, history.report.guesses)
+    options = with_guesses(options, history.report.guesses)
     fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
     flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
     optional = tuple(text.partition("=")[2] or text for text in flat)

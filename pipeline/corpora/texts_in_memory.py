@@ -20,7 +20,7 @@ from collapsium.storage.readers.texts.values import clean
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
-OF_FILES = ("values", "header", "index_base", "max_decompressed")
+OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "label_separator")
 """Options of reading that apply only to files."""
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
 OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))

@@ -108,8 +108,8 @@ class Report(ShortRepr):
         for guess in self.guesses:
             values.setdefault((guess.what.replace("_", " "), guess.option), []).append(guess.value)
         guesses = [
-            f"{what} {' and '.join(found)}" + (f" (`{option}`)" if option else "")
-            for (what, option), found in values.items()
+            f"{what} {' and '.join(texts)}" + (f" (`{option}`)" if option else "")
+            for (what, option), texts in values.items()
         ]
         lines = [f"guessed: {', '.join(guesses)}"] if guesses else []
         for one in self.left_out:

@@ -27,7 +27,7 @@ RECODED = 1 << 18  # characters that are recoded at once
 
 
 def marked_encoding(head: bytes) -> str | None:
-    """Return the encoding that a byte order mark tells; None without one."""
+    """Return the encoding of a byte order mark; None without one."""
     return next((encoding for mark, encoding in MARKS if head.startswith(mark)), None)
 
 
@@ -37,12 +37,12 @@ def checked_encoding(name: str | None) -> str | None:
         return None
     try:
         "a".encode(name).decode(name)
-        found = codecs.lookup(name).name
+        standard = codecs.lookup(name).name
     except (LookupError, UnicodeError, ValueError):
         raise OptionError(
             f"expected an encoding of text such as cp1252, shift_jis or utf-16, found {name!r}", "encoding"
         ) from None
-    return found
+    return standard
 
 
 def decode_text(data: bytes, encoding: str | None = None) -> str:

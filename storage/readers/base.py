@@ -48,7 +48,7 @@ class Source(Protocol):
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:
-    """Open a file at any fsspec URL for reading, decompressed as its first bytes tell.
+    """Open a file at any fsspec URL for reading, decompressed according to its first bytes.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _opened(path: str) -> tuple[IO[bytes], bytes, int]:
         try:
             head = head_of(handle)
         except ValueError:
-            # A stream from a server that does not tell its length cannot go back.
+            # A stream of unknown length cannot be rewound.
             handle = cast(IO[bytes], io.BufferedReader(fs.open(place, "rb")))
             head = head_of(handle)
         return handle, head, int(fs.size(place) or 0)
@@ -122,7 +122,7 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
     options : ReadOptions
         Limit of decompressed bytes, and the encoding of files without a byte order mark.
     guesses : dict, optional
-        Receives the encoding that a byte order mark tells, unless it is UTF-8.
+        Receives the encoding of a byte order mark, unless it is UTF-8.
 
     Returns
     -------
@@ -143,9 +143,7 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
     if marked == "utf-8-sig":
         handle.read(len(codecs.BOM_UTF8))
         return handle
-    kind = binary_kind(head)
-    if kind is not None:
-        raise InputError(path, f"expected text, found {kind}")
+    require_text(path, head)
     encoding = marked or options.encoding
     if encoding is None or encoding == "utf-8":
         if b"\0" in head:
@@ -159,14 +157,14 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
 
 
 def encoding_guesses(paths: Sequence[str]) -> tuple[Guess, ...]:
-    """Return the encodings of files, other than UTF-8, that their byte order marks tell."""
-    found: dict[Guess, None] = {}
+    """Return the encodings of files, other than UTF-8, by their byte order marks."""
+    guesses: dict[Guess, None] = {}
     for path in paths:
         with reading(path), open_input(path) as handle:
             marked = marked_encoding(head_of(handle))
         if marked not in (None, "utf-8-sig"):
-            found[Guess("encoding", str(marked), "encoding")] = None
-    return tuple(found)
+            guesses[Guess("encoding", str(marked), "encoding")] = None
+    return tuple(guesses)
 
 
 def as_utf8(path: str, data: bytes, encoding: str | None) -> bytes:
@@ -266,9 +264,18 @@ def read_vocabulary_file(path: str, limit: int | None = None, encoding: str | No
     """
     with reading(path), open_input(path, limit) as handle:
         data = handle.read()
-    if data.startswith(PARQUET_MAGIC) and data.endswith(PARQUET_MAGIC):
+    kind = binary_kind(data[:HEAD])
+    if kind is not None and data.startswith(PARQUET_MAGIC):
         return words_of_column(path, data, limit)
+    require_text(path, data)
     return read_words(path, data, encoding)
+
+
+def require_text(path: str, data: bytes) -> None:
+    """Refuse bytes that are no text, as far as their beginning shows."""
+    kind = None if marked_encoding(data[:4]) else binary_kind(data[:HEAD])
+    if kind is not None:
+        raise InputError(path, f"expected text, found {kind}")
 
 
 def required_words(options: ReadOptions) -> list[str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 from collapsium.storage.readers.read_options import ReadOptions
 
 FOLLOWED = ("separator", "label_separator", "header")
-"""Options that a guess about the first documents settles for later ones, which are not guessed anew."""
+"""Options for which later documents follow the guess about the first ones."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ def distinct_guesses(*groups: Iterable[Guess]) -> tuple[Guess, ...]:
     return tuple(dict.fromkeys(guess for group in groups for guess in group))
 
 
-def settled(options: ReadOptions, guesses: Iterable[Guess]) -> ReadOptions:
+def with_guesses(options: ReadOptions, guesses: Iterable[Guess]) -> ReadOptions:
     """Return options in which a guess about earlier documents stands in place of an option that was not set.
 
-    Files of several kinds, such as tables with commas and with semicolons, settle nothing.
+    If files differ, such as tables with commas and with semicolons, the option stays unset.
     """
     values: dict[str, set[Any]] = {}
     for guess in guesses:
@@ -48,8 +48,8 @@ def settled(options: ReadOptions, guesses: Iterable[Guess]) -> ReadOptions:
     return replace(
         options,
         **{
-            name: found.pop()
-            for name, found in values.items()
-            if len(found) == 1 and getattr(options, name, None) is None
+            name: distinct.pop()
+            for name, distinct in values.items()
+            if len(distinct) == 1 and getattr(options, name, None) is None
         },
     )

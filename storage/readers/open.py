@@ -130,22 +130,22 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
     OptionError
         The names imply no format, or several.
     """
-    found: dict[str, str] = {}
+    formats: dict[str, str] = {}
     for path in paths:
         kind = kind_of_name(path) or _format_inside(path, recorded)
-        if kind is None and not found and recorded in TEXTS:
+        if kind is None and not formats and recorded in TEXTS:
             kind = recorded
-        if kind is None and not found:
-            told = _told_by_bytes(path) or f"name it with `format` {'|'.join(FORMATS)}"
-            raise OptionError(f"{path}: its format does not follow from its name; {told}")
+        if kind is None and not formats:
+            advice = _advice_of_bytes(path) or f"name it with `format` {'|'.join(FORMATS)}"
+            raise OptionError(f"{path}: its format does not follow from its name; {advice}")
         if kind is not None:
-            found.setdefault(kind, path)
-    first, *others = found
+            formats.setdefault(kind, path)
+    first, *others = formats
     other = next((kind for kind in others if kind in TEXTS and first in TEXTS), None)
     if other is not None:
         raise OptionError(
-            f"{found[other]}: its format is {other}, and that of {found[first]} is {first}; read one after the other "
-            "(`ingest`, then `append`), or name the format of all (`format`)"
+            f"{formats[other]}: its format is {other}, and that of {formats[first]} is {first}; read one after the "
+            "other (`ingest`, then `append`), or name the format of all (`format`)"
         )
     return first
 
@@ -176,7 +176,7 @@ def _format_inside(path: str, recorded: str | None) -> str | None:
     return only
 
 
-def _told_by_bytes(path: str) -> str:
+def _advice_of_bytes(path: str) -> str:
     """Return what the first bytes of a file tell about it, for an error."""
     try:
         with reading(path), open_input(path) as handle:

@@ -16,19 +16,19 @@ TAB_AND_SEMICOLON = "tab and ;"
 NAMES = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 _TABS = (".tsv", ".tab")
 _LINE = re.compile(rb'"?sep=(\\t|[^\r\n])"?[,;\t ]*(?:\r\n?|\n)', re.IGNORECASE)
-"""The line by which Excel tells the separator, above the header."""
+"""The line in which Excel writes the separator, above the header."""
 
 
 def checked_separator(value: str | None, option: str = "separator") -> str | None:
     """Return a separator as it is recorded: a character, ``tab`` or ``space``; raise `OptionError` for others."""
     if value is None:
         return None
-    found = {"\\t": "\t", **NAMES}.get(value, value)
-    if option == "label_separator" and found in (" ", "space", TAB_AND_SEMICOLON):
-        return "space" if found == " " else found
-    if len(found) != 1 or found in '"\r\n' or found.isalnum():
+    sign = {"\\t": "\t", **NAMES}.get(value, value)
+    if option == "label_separator" and sign in (" ", "space", TAB_AND_SEMICOLON):
+        return "space" if sign == " " else sign
+    if len(sign) != 1 or sign in '"\r\n' or sign.isalnum():
         raise OptionError(f"expected a character such as ; or |, or tab, found {value!r}", option)
-    return shown(found)
+    return shown(sign)
 
 
 def shown(separator: str) -> str:
@@ -37,7 +37,7 @@ def shown(separator: str) -> str:
 
 
 def separator_line(head: bytes) -> tuple[str | None, int]:
-    """Return the separator that Excel's line ``sep=;`` tells, and the length of that line; None and 0 without it."""
+    """Return the separator in Excel's line ``sep=;``, and the length of that line; None and 0 without it."""
     match = _LINE.match(head)
     if match is None:
         return None, 0
@@ -46,21 +46,21 @@ def separator_line(head: bytes) -> tuple[str | None, int]:
 
 
 def separator_of(
-    path: str, line: str, option: str | None, wanted: Collection[str] = (), *, beside: bool = False
+    path: str, line: str, option: str | None, needed: Collection[str] = (), *, side_file: bool = False
 ) -> tuple[str, Guess | None]:
-    """Return the separator of a table, and the guess if neither the option nor the name tells it.
+    """Return the separator of a table, and the guess if it follows neither from the option nor from the name.
 
     Parameters
     ----------
     path : str
-        The file; names such as ``x.tsv`` tell tabs if there are any.
+        The file; names such as ``x.tsv`` mean tabs if there are any.
     line : str
         Its first line.
     option : str or None
         The option `separator`.
-    wanted : collection of str
+    needed : collection of str
         Names of columns that are needed; the separator that gives most of them is the one.
-    beside : bool, optional
+    side_file : bool, optional
         True for side files, of which the option is followed only if it gives as many of these columns as any other.
 
     Returns
@@ -79,14 +79,14 @@ def separator_of(
             names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
         except csv.Error:
             return -1, False, 0
-        return len({*names} & {*wanted}), separator == named, len(names)
+        return len({*names} & {*needed}), separator == named, len(names)
 
     # The first of equals is taken, which is the comma.
-    found = max(dict.fromkeys([*SEPARATORS, *([] if named is None else [named])]), key=worth)
-    if named is not None and not beside:
-        if not worth(named)[0] and worth(found)[0]:
+    sign = max(dict.fromkeys([*SEPARATORS, *([] if named is None else [named])]), key=worth)
+    if named is not None and not side_file:
+        if not worth(named)[0] and worth(sign)[0]:
             raise InputError(
-                path, f"expected {shown(named)} between columns, found {shown(found)} (`separator` {shown(found)!r})"
+                path, f"expected {shown(named)} between columns, found {shown(sign)} (`separator` {shown(sign)!r})"
             )
         return named, None
-    return found, Guess("separator of side files" if beside else "separator", shown(found), "separator")
+    return sign, Guess("separator of side files" if side_file else "separator", shown(sign), "separator")

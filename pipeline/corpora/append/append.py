@@ -36,7 +36,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import VECTORS, Manifest
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.locks.run_lock import RunLock
-from collapsium.storage.readers.guesses import settled
+from collapsium.storage.readers.guesses import with_guesses
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.units import Counting, silent
@@ -188,6 +188,6 @@ def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition
                 f"expected the value that {corpus.url} was made with, found {value}; it was made {made}", parameter=name
             )
     history = history_for(own_history, kind)
-    options = settled(replace(history.options, **layout_of(addition)), own_history.report.guesses)
+    options = with_guesses(replace(history.options, **layout_of(addition)), own_history.report.guesses)
     report = Report(guesses=guesses)
     return replace(history, options=replace(options, max_decompressed=addition.max_decompressed), report=report)

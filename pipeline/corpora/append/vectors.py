@@ -38,7 +38,7 @@ from collapsium.storage.corpus.writer import SIZES, VectorWriter, WrittenVectors
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
-from collapsium.storage.readers.guesses import distinct_guesses, settled
+from collapsium.storage.readers.guesses import distinct_guesses, with_guesses
 from collapsium.storage.readers.open import open_vectors
 from collapsium.storage.readers.side_files.table import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
@@ -78,7 +78,7 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
         corpus = Corpus(corpus.url)
         corpus.folder = corpus.folder.fenced(lock)
         own_history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
-        options = settled(replace(own_history.options, **layout_of(addition)), own_history.report.guesses)
+        options = with_guesses(replace(own_history.options, **layout_of(addition)), own_history.report.guesses)
         options = replace(options, max_decompressed=addition.max_decompressed)
         sides = read_appended_side_files(addition.side_files, own_history.side_files, options, corpus.manifest.fields)
         if sides is not None and sides.by_order and addition.skip_existing:

@@ -231,10 +231,10 @@ def find_sources(
                 name_below = file[len(root) :].lstrip("/")
                 if not (wild or folder) or not any(part[:1] in ("_", ".") for part in name_below.split("/")):
                     below[file] = name_below
-        kinds = {found for found in map(kind_of_name, below) if found is not None}
-        wanted = kind if kind in kinds and kind != VECTORS else next(iter(kinds)) if len(kinds) == 1 else None
+        kinds = {one for one in map(kind_of_name, below) if one is not None}
+        retained = kind if kind in kinds and kind != VECTORS else next(iter(kinds)) if len(kinds) == 1 else None
         for file, name_below in below.items():
-            if wanted is not None and kind_of_name(file) != wanted:
+            if retained is not None and kind_of_name(file) != retained:
                 (others if others is not None else []).append(file)
                 continue
             url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)

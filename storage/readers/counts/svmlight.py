@@ -14,6 +14,7 @@ import pyarrow as pa
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
+from collapsium.storage.io.encodings import NAME_IT
 from collapsium.storage.readers.base import INT32_MAX, open_text, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
@@ -86,7 +87,7 @@ class SVMlightSource:
                 text = data.partition(b"#")[0].split()
                 if not text:
                     continue
-                labels.append(text[0].decode("utf-8", "replace").split(","))
+                labels.append(self._decoded(text[0], line).split(","))
                 rows.append(self._parse(text[1:], line))
                 waiting += len(rows[-1])
                 if waiting >= CHUNK_PAIRS:
@@ -94,6 +95,12 @@ class SVMlightSource:
                     written, rows, labels, waiting = written + len(rows), [], [], 0
         if rows:
             yield _documents(rows, labels, written)
+
+    def _decoded(self, label: bytes, line: int) -> str:
+        try:
+            return label.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(self.name, f"expected UTF-8 text ({error}); {NAME_IT}", f"line {line}") from None
 
     def _parse(self, pairs: list[bytes], line: int) -> dict[int, int]:
         row: dict[int, int] = {}

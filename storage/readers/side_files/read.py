@@ -31,7 +31,7 @@ RECORDS = ("csv", "jsonl", "parquet")
 class _Records:
     """Collects the records of a side file as a list of values for each field."""
 
-    beside = True
+    side_file = True
 
     def __init__(self, options: ReadOptions) -> None:
         self._id_option = options.id
@@ -199,8 +199,8 @@ def _labels_of_lines(span: Span, options: ReadOptions) -> tuple[list[list[str]],
     lines = _text_lines(span, options, guesses)
     named = options.label_separator
     if named is None:
-        found = (sign for sign, pattern in SIGNS.items() if any(re.search(pattern, line) for line in lines))
-        named = next(found, "space")
+        signs = (sign for sign, pattern in SIGNS.items() if any(re.search(pattern, line) for line in lines))
+        named = next(signs, "space")
         guesses[Guess("label_separator", named, "label_separator")] = None
     pattern = SIGNS.get(named) or re.escape(named)
     return [[part.strip() for part in re.split(pattern, line) if part.strip()] for line in lines], tuple(guesses)

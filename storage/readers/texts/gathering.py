@@ -76,12 +76,12 @@ class Into(Protocol):
     """Interface of collectors of the records of a file.
 
     ``replaced`` counts documents with bytes that were not UTF-8; the keys of ``guesses`` are what the reader found out
-    about the file by itself, and ``beside`` is true for side files.
+    about the file by itself, and ``side_file`` is true for side files.
     """
 
     replaced: int
     guesses: dict[Guess, None]
-    beside: bool
+    side_file: bool
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         """Return the columns of a table to read."""
@@ -101,7 +101,7 @@ class Gathering:
         True if documents are numbered later and get no ids here.
     """
 
-    beside = False
+    side_file = False
 
     def __init__(self, fields: Fields, numbered: bool = False) -> None:
         self._fields, self._numbered = fields, numbered

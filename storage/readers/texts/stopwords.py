@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from collapsium.storage.errors import AbsentError, InputError, MissingError, OptionError, suggestion
 from collapsium.storage.io.encodings import NAME_IT, decode_text
 from collapsium.storage.lazy_module import LazyModule
-from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.base import open_input, reading, require_text
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction import text as sklearn_text
@@ -84,7 +84,9 @@ def _read_list(path: str, encoding: str | None) -> AbstractSet[str]:
     """Return the words of a file, separated by white space; a # begins a comment."""
     try:
         with reading(path), open_input(path) as handle:
-            lines = decode_text(handle.read(), encoding).splitlines()
+            data = handle.read()
+        require_text(path, data)
+        lines = decode_text(data, encoding).splitlines()
     except UnicodeDecodeError as error:
         raise InputError(path, f"expected stop words as {encoding or 'UTF-8'} text ({error}); {NAME_IT}") from None
     except AbsentError:

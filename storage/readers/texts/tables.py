@@ -134,15 +134,15 @@ def _named(separator: str) -> str:
 
 def _begin(handle: IO[bytes], span: Span, options: ReadOptions, into: Into | None) -> tuple[str, int]:
     """Return the separator of a table, and the bytes of Excel's line above the header, which is read."""
-    beside = into is not None and into.beside
+    side_file = into is not None and into.side_file
     head = head_of(handle)
     named, above = separator_line(head)
     handle.read(above)
     line = re.split(rb"[\r\n]", head[above:], maxsplit=1)[0].decode("utf-8", "replace")
-    wanted = Fields.of(options).flags
-    separator, guess = separator_of(span.path, line, options.separator, wanted, beside=beside)
+    needed = Fields.of(options).flags
+    separator, guess = separator_of(span.path, line, options.separator, needed, side_file=side_file)
     if named is not None and (guess is not None or options.separator is None):
-        what = "separator of side files" if beside else "separator"
+        what = "separator of side files" if side_file else "separator"
         separator, guess = named, Guess(what, shown(named), "separator")
     if into is not None and guess is not None:
         into.guesses[guess] = None
@@ -253,6 +253,8 @@ def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
 
 
 def _opened(handle: IO[bytes], span: Span, options: ReadOptions | None = None) -> BoundedFile:
+    if not handle.seekable():
+        raise InputError(span.path, "expected a Parquet file, found a compressed one; unpack it")
     try:
         file = BoundedFile(handle, None if options is None else options.max_decompressed)
         _ = file.schema

@@ -49,8 +49,8 @@ class TableFile:
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name, self._options = path, options
-        found: dict[Guess, None] = {}
-        with reading(path), open_text(path, options, found) as handle:
+        guesses: dict[Guess, None] = {}
+        with reading(path), open_text(path, options, guesses) as handle:
             named, self._above = separator_line(head_of(handle))
             handle.read(self._above)
             line = self._first_line(handle)
@@ -59,12 +59,12 @@ class TableFile:
         if named is not None and options.separator is None:
             self._separator, guess = named, Guess("separator", shown(named), "separator")
         if guess is not None:
-            found[guess] = None
+            guesses[guess] = None
         first = self._fields(line)
         self._header = self._is_header(first, options)
         if options.header is None and not _named(first, options):
-            found[Guess("header", HEADERS[not self._header], "header")] = None
-        self.guesses = tuple(found)
+            guesses[Guess("header", HEADERS[not self._header], "header")] = None
+        self.guesses = tuple(guesses)
         self._width = len(first)
         self.layout = layout_of(options, first if self._header else (), self._width, path)
         self.fields = tuple(field for field, _ in self.layout.labels)

@@ -109,10 +109,10 @@ def chunk_of(file: DenseFile, rows: Values) -> VectorChunk:
     return VectorChunk(values, ids, tuple(_texts(rows[:, place]) for _, place in layout.labels))
 
 
-def _texts(column: Values) -> pa.Array:
+def _texts(column: Values, encoding: str | None = None) -> pa.Array:
     """Return numbers as texts, integers without a point; texts are unchanged."""
     if column.dtype.kind == "S":
-        column = np.char.decode(column, "utf-8", "replace")
+        column = np.char.decode(column, encoding or "utf-8")
     if column.dtype.kind != "f":
         return pa.array([str(value) for value in column.tolist()], pa.string())
     numbers = column.astype(np.float64).tolist()
@@ -200,7 +200,7 @@ class ArchiveFile:
     guesses: tuple[Guess, ...] = ()
 
     def __init__(self, path: str, options: ReadOptions) -> None:
-        self.name, self._limit = path, options.max_decompressed
+        self.name, self._limit, self._encoding = path, options.max_decompressed, options.encoding
         with reading(path), open_input(path, self._limit) as handle:
             headers = self._headers(handle)
         named = {"format", "shape", "data"}
@@ -283,7 +283,7 @@ class ArchiveFile:
                 raise InputError(self.name, f"expected texts or numbers, found {header.dtype}", f"array {name!r}")
             count = math.prod(header.shape)
             data = _exactly(self.name, file, count * header.dtype.itemsize)
-        return _texts(np.frombuffer(data, dtype=header.dtype, count=count))
+        return _texts(np.frombuffer(data, dtype=header.dtype, count=count), self._encoding)
 
 
 class _archive:  # noqa: N801 - used as a statement
@@ -304,5 +304,5 @@ class _archive:  # noqa: N801 - used as a statement
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._archive.close()
         damage = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError)
-        if isinstance(error, damage) and not isinstance(error, InputError):
+        if isinstance(error, damage) and not isinstance(error, (InputError, UnicodeDecodeError)):
             raise InputError(self._path, f"the archive is damaged ({error})") from None

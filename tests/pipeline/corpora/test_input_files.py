@@ -17,7 +17,7 @@ from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.guesses import Guess, settled
+from collapsium.storage.readers.guesses import Guess, with_guesses
 from collapsium.storage.readers.open import guess_format
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts import blocks
@@ -304,10 +304,10 @@ def test_the_first_index__is_said_and_recorded(tmp_path):
 
 def test_guesses_about_files_that_differ__settle_nothing():
     tabs, commas = (Guess("separator", value, "separator") for value in ("tab", ","))
-    assert settled(ReadOptions(), [commas]).separator == ","
-    assert settled(ReadOptions(separator=";"), [commas]).separator == ";"
-    assert settled(ReadOptions(), [commas, tabs]).separator is None
-    assert settled(ReadOptions(), [Guess("separator of side files", "tab", "separator")]).separator is None
+    assert with_guesses(ReadOptions(), [commas]).separator == ","
+    assert with_guesses(ReadOptions(separator=";"), [commas]).separator == ";"
+    assert with_guesses(ReadOptions(), [commas, tabs]).separator is None
+    assert with_guesses(ReadOptions(), [Guess("separator of side files", "tab", "separator")]).separator is None
 
 
 def test_corpora_of_release_0_1__are_read_without_guesses(tmp_path):

@@ -139,7 +139,7 @@ def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block,
     rows = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
 
     class Told:
-        beside, guesses = False, {}
+        side_file, guesses = False, {}
 
         def requested(self, path, names):
             return names
