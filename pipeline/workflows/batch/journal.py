@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -17,7 +17,12 @@ from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locations import locate
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
-from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.storage.readers import open as readers
+else:
+    readers = LazyModule("collapsium.storage.readers.open")
 
 JOURNAL = "state.json"
 KIND = "collapsium-batch"
@@ -231,10 +236,10 @@ def find_sources(
                 name_below = file[len(root) :].lstrip("/")
                 if not (wild or folder) or not any(part[:1] in ("_", ".") for part in name_below.split("/")):
                     below[file] = name_below
-        kinds = {one for one in map(kind_of_name, below) if one is not None}
+        kinds = {one for one in map(readers.kind_of_name, below) if one is not None}
         retained = kind if kind in kinds and kind != VECTORS else next(iter(kinds)) if len(kinds) == 1 else None
         for file, name_below in below.items():
-            if retained is not None and kind_of_name(file) != retained:
+            if retained is not None and readers.kind_of_name(file) != retained:
                 (others if others is not None else []).append(file)
                 continue
             url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)

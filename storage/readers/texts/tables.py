@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -89,6 +90,9 @@ class _Table:
         constants = {name: value for name, value in constants.items() if name in used}
         chosen = [name for name in used if name in names]
         places = [names.index(name) for name in chosen]
+        # With one more place, a single column is a tuple too.
+        pick = operator.itemgetter(*places, places[0]) if places else lambda _: ()
+        lenient, count, add, following = self._lenient, len(names), into.add, self._next
         # Columns without a name at the end of the header, as spreadsheets write them, may be absent from rows.
         width = next((number for number in range(len(names), 0, -1) if names[number - 1]), 0)
         if part is not None:
@@ -101,15 +105,15 @@ class _Table:
                 before.append(lines_before(span, span.first, self._options) + (self.above > 0 and not span.first))
             return f"line {before[0] + self._reader.line_num}"
 
-        while (row := self._next(where)) is not None:
+        while (row := following(where)) is not None:
             if not row:
                 continue
-            if len(row) != len(names) and (len(row) < width or any(row[len(names) :])):
+            if len(row) != count and (len(row) < width or any(row[count:])):
                 raise InputError(span.path, f"expected {len(names)} values as in the header, found {len(row)}", where())
-            if self._lenient and any("\ufffd" in value for value in row):
+            if lenient and any("\ufffd" in value for value in row):
                 into.replaced += 1
-            values = [row[place] for place in places]
-            into.add(span.path, {**constants, **dict(zip(chosen, values, strict=True))}, where)
+            record = dict(zip(chosen, pick(row), strict=False))
+            add(span.path, {**constants, **record} if constants else record, where)
             yield
 
     def _next(self, where: Callable[[], str]) -> list[str] | None:
