@@ -173,6 +173,7 @@ def ingest(
         recorded = recorded_reading(options.like)
         return _ingest_as(recorded, paths, corpus, options.format, reading, side_files, {**how, **executor})
     kind, guesses = format_of(paths, options.format)
+    _require_files(kind, reading, side_files)
     columns, reading, side_record = read_side_files(side_files, paths, kind, reading)
     _require_own(kind, reading, cuts, words.phrases)
     report = Report(guesses=guesses)
@@ -205,6 +206,7 @@ def _ingest_as(
     """Ingest documents and their side files as a record states."""
     named = {one.name: getattr(options, one.name) for one in fields_of(options)}
     history = history_like(recorded, paths, named, format)
+    _require_files(history.kind, options, side_files)
     sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)
     history = replace(history, options=own, side_files=side_record)
     return ingest_like(recorded, NewSources(paths, format, named), corpus, history=history, sides=sides, **how)
@@ -276,6 +278,17 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     for name, value in wrong.items():
         if value:
             raise OptionError(f"applies only to {owner}", name)
+
+
+def _require_files(kind: str, options: ReadOptions, side_files: SideFileRequest) -> None:
+    """Refuse options about the layout of files if no file has such a layout."""
+    of_text = kind != "parquet" or side_files.files or isinstance(options.vocabulary, str) or options.stop_list
+    if options.encoding is not None and not of_text:
+        raise OptionError(f"applies only to files of text, found the format {kind}", "encoding")
+    if options.separator is not None and kind not in ("csv", "vectors") and not side_files.files:
+        raise OptionError(f"applies only to tables (csv, vectors, side files), found the format {kind}", "separator")
+    if options.label_separator is not None and not side_files.files:
+        raise OptionError("applies only to side files (`label_files`)", "label_separator")
 
 
 @keywords(options=SplitOptions)

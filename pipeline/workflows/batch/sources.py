@@ -13,7 +13,7 @@ from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.workflows.batch.context import JobContext, clean_hidden
 from collapsium.pipeline.workflows.batch.journal import Source, Sources, find_sources
-from collapsium.storage.building.ingest_record import read_history
+from collapsium.storage.building.ingest_record import History, read_history
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError, InputError
@@ -76,6 +76,7 @@ def read_new_sources(context: JobContext) -> None:
     context.emit_step(step, done=False)
     if corpus is None:
         _ingest(context, _paths(context, fresh))
+        _note_guesses(context, read_history(context.corpus_folder))
     else:
         added = _append(context, _paths(context, fresh))
         for path, one in fresh.items():
@@ -87,6 +88,12 @@ def read_new_sources(context: JobContext) -> None:
     journal.sources.update(copies)
     journal.pending = None
     context.write()
+
+
+def _note_guesses(context: JobContext, history: History | None) -> None:
+    """Report what the readers found out about the first files by themselves, which later ones follow."""
+    for line in () if history is None else history.report.remarks:
+        context.note(line)
 
 
 def _track_moved(context: JobContext, files: Sources) -> None:

@@ -330,3 +330,15 @@ def test_sources_of_a_batch_job__leave_out_hidden_files_and_other_formats(tmp_pa
     assert [one["below"] for one in found.values()] == ["a.csv", "b.csv", "std::d.csv"]
     assert others == [str(tmp_path / "in/README.txt")]
     assert len(find_sources([str(tmp_path / "in")], {})) == 4
+
+
+def test_options_about_files__are_refused_where_no_file_has_such_a_layout(tmp_path):
+    pq.write_table(pa.table({"id": ["a"], "text": ["ship"]}), tmp_path / "x.parquet")
+    lines = put(tmp_path / "x.jsonl", LINES)
+    for path, option, value, kind in (
+        (tmp_path / "x.parquet", "encoding", "cp1252", "parquet"),
+        (lines, "separator", ";", "jsonl"),
+        (lines, "label_separator", ";", "side files"),
+    ):
+        with pytest.raises(OptionError, match=f"{option}: applies only to .*{kind}"):
+            made(tmp_path, path, **{option: value})
