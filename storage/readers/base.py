@@ -7,7 +7,7 @@ import io
 import lzma
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol, cast
 
@@ -70,11 +70,13 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
         The path is a folder, a pipe or a device, the file is not readable, or it is an archive of several files.
     """
     handle, head, size = _opened(path)
-    return unpacked(handle, head, path, max(LEAST_LIMIT, RATIO * size) if limit is None else limit)
+    return unpacked(
+        handle, head, path, (lambda: max(LEAST_LIMIT, RATIO * size())) if limit is None else (lambda: limit)
+    )
 
 
-def _opened(path: str) -> tuple[IO[bytes], bytes, int]:
-    """Return an open file with its first bytes and its size."""
+def _opened(path: str) -> tuple[IO[bytes], bytes, Callable[[], int]]:
+    """Return an open file with its first bytes and a function that returns its size."""
     if not is_name(path):
         raise AbsentError(f"{path[:200]!r}: no file can have a name with NUL or half of a surrogate pair")
     try:
@@ -88,7 +90,7 @@ def _opened(path: str) -> tuple[IO[bytes], bytes, int]:
             # A stream of unknown length cannot be rewound.
             handle = cast(IO[bytes], io.BufferedReader(fs.open(place, "rb")))
             head = head_of(handle)
-        return handle, head, int(fs.size(place) or 0)
+        return handle, head, lambda: int(fs.size(place) or 0)
     except (FileNotFoundError, NotADirectoryError):
         raise AbsentError(f"{path}: no such file") from None
     except IsADirectoryError:

@@ -63,33 +63,36 @@ _BINARY = (
 """Beginnings of files that are no text, and what they are."""
 
 
+_FIRST = frozenset(magic[:1] for magic, _ in (*_MAGIC, *_BINARY)) | {b"B"}
+"""First bytes of all magic numbers: most texts begin otherwise."""
+
+
 def packing_of(head: bytes) -> str | None:
-    """Return the compression that the first bytes of a file tell, or None."""
+    """Return the compression that the first bytes of a file show, or None."""
+    if head[:1] not in _FIRST:
+        return None
     if head.startswith(b"BZh") and head[4:10] in (_BZ2_BLOCK, _BZ2_END):
         return "bz2"
     return next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
 
 
 def binary_kind(head: bytes) -> str | None:
-    """Return what a file is that is no text, as its first bytes tell, such as ``a Parquet file``; None for others."""
+    """Return what a file is that is no text, as its first bytes show, such as ``a Parquet file``; None for others."""
+    if _is_tar(head):
+        return "a tar archive"
+    if head[:1] not in _FIRST:
+        return None
     packing = packing_of(head)
     if packing is not None and packing != "zip":
         return f"compressed ({packing})"
-    if _is_tar(head):
-        return "a tar archive"
-    # A text may begin with the letters of a magic number, but has no control characters behind them.
-    plain = not any(byte < ord("\t") for byte in head[:HEAD])
-    return next(
-        (
-            kind
-            for magic, kind in _BINARY
-            if head.startswith(magic) and not (plain and magic.isalnum() and magic.isascii())
-        ),
-        None,
-    )
+    for magic, kind in _BINARY:
+        # A text may begin with the letters of a magic number, but has no control characters behind them.
+        if head.startswith(magic) and (not magic.isalnum() or any(byte < ord("\t") for byte in head)):
+            return kind
+    return None
 
 
-def unpacked(handle: IO[bytes], head: bytes, path: str, limit: int) -> IO[bytes]:
+def unpacked(handle: IO[bytes], head: bytes, path: str, limit: Callable[[], int]) -> IO[bytes]:
     """Return the content of a file that may be compressed.
 
     Parameters
@@ -100,8 +103,8 @@ def unpacked(handle: IO[bytes], head: bytes, path: str, limit: int) -> IO[bytes]
         Its first bytes.
     path : str
         Its name, for errors.
-    limit : int
-        Limit of the decompressed bytes.
+    limit : callable
+        Returns the limit of the decompressed bytes.
 
     Returns
     -------
@@ -135,7 +138,7 @@ def unpacked(handle: IO[bytes], head: bytes, path: str, limit: int) -> IO[bytes]
         stream = _OPEN[kind](handle)
     else:
         raise InputError(path, f"is compressed by {kind}, which is not read here; unpack it first")
-    content = io.BufferedReader(_Limited(stream, handle, path, limit), BUFFER)
+    content = io.BufferedReader(_Limited(stream, handle, path, limit()), BUFFER)
     inside = content.peek(HEAD)[:HEAD]
     if _is_tar(inside) or any(part in name for part in (".tar.", ".tgz", ".tbz2", ".txz")):
         raise InputError(path, f"{_UNPACK_TAR} and name the folder")

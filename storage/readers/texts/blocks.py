@@ -82,13 +82,16 @@ def chosen_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> tu
     spans: list[Span] = []
     others: list[str] = []
     hidden: list[str] = []
+    may_repeat = len(sources) > 1
     for number, source in enumerate(sources):
-        files, skipped = _files_of(source, number)
+        files, skipped, linked = _files_of(source, number)
+        may_repeat |= linked
         ours = [file for file in files if kind is not None and ending_of(file.name) == kind]
         others += [file.name for file in files if ours and ending_of(file.name) != kind]
         hidden += skipped
         spans += ours or files
-    require_once([span.path for span in spans], linked=kind in (None, "text"))
+    if may_repeat:
+        require_once([span.path for span in spans], linked=kind in (None, "text"))
     left_out = (
         LeftOut(f"by name not of the format {kind}", len(others), tuple(others[:MAX_NAMED])),
         LeftOut("as hidden by an underscore", len(hidden), tuple(hidden[:MAX_NAMED])),
@@ -96,8 +99,8 @@ def chosen_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> tu
     return spans, tuple(one for one in left_out if one.files)
 
 
-def _files_of(source: str, number: int) -> tuple[list[Span], list[str]]:
-    """Return the files of a source, and the names that begin with an underscore."""
+def _files_of(source: str, number: int) -> tuple[list[Span], list[str], bool]:
+    """Return the files of a source, the names that begin with an underscore, and whether any file is a link."""
     called = source.rpartition(BELOW)[2] if BELOW in source else source.rstrip("/").rpartition("/")[2]
     source = source.replace(BELOW, "/")
     fs, path = locate(source)
@@ -106,7 +109,7 @@ def _files_of(source: str, number: int) -> tuple[list[Span], list[str]]:
     exists = with_retries(source, lambda: bool(fs.exists(path)))
     if exists and not with_retries(source, lambda: bool(fs.isdir(path))):
         size = with_retries(source, lambda: fs.size(path))
-        return [Span(source, called, int(size or 0), number, constants=_constants(source))], []
+        return [Span(source, called, int(size or 0), number, constants=_constants(source))], [], False
     if not exists and not any(letter in source for letter in _MAGIC):
         raise AbsentError(f"{source}: no such file or folder")
     root, inner, pattern = source.rstrip("/"), path.rstrip("/"), ""
@@ -130,7 +133,8 @@ def _files_of(source: str, number: int) -> tuple[list[Span], list[str]]:
         name = "/".join(parts)
         url = f"{root.rstrip('/')}/{name}" if root else name
         spans.append(Span(url, name, int(files[name].get("size") or 0), number, constants=_constants(name)))
-    return spans, skipped
+    linked = any(info.get("islink") or info.get("nlink", 1) > 1 for info in files.values())
+    return spans, skipped, linked
 
 
 def _root(source: str, path: str, local: bool) -> tuple[str, str, str]:
