@@ -18,7 +18,7 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side
 from collapsium.storage.readers.side_files.table import Side
 from collapsium.storage.readers.texts.fields import TAKEN, Fields, named
-from collapsium.storage.readers.texts.values import as_labels, as_number
+from collapsium.storage.readers.texts.values import as_labels, as_number, found, is_missing, is_number
 
 T = TypeVar("T")
 
@@ -45,6 +45,7 @@ class Chosen:
 
     labels: tuple[tuple[str, str], ...]
     covariates: tuple[tuple[str, str], ...]
+    guesses: tuple[Guess, ...] = ()
 
 
 def chosen_of(
@@ -77,16 +78,21 @@ def chosen_of(
     """
     labels = tuple(pair for pair in request.labels if pair[1] in file.fields)
     covariates = tuple(pair for pair in request.covariates if pair[1] in file.fields)
+    guesses: list[Guess] = []
     if file.ids is None:
         return Chosen(((next(iter(file.fields)),) * 2,), ())
     if not labels and not covariates:
-        numbers = [name for name in file.fields if name not in numbered and file.name not in numbered]
-        numbers = [
-            name
-            for name in numbers
-            if (covariates_of is None or (file.name or name) in covariates_of)
-            and _is_numbers(file.fields[name], file.texts)
-        ]
+        numbers: list[str] = []
+        for name, values in file.fields.items():
+            if name in numbered or file.name in numbered:
+                continue
+            if covariates_of is not None and (file.name or name) not in covariates_of:
+                continue
+            are_numbers, other = _holds_numbers(values, file.texts)
+            numbers += [name] if are_numbers else []
+            value = "numbers" if are_numbers else f"labels, as {other} is no number" if other else "labels"
+            option = "labels" if are_numbers else "covariates"
+            guesses.append(Guess(f"type of side file column {name[:100]}", value, option))
         labels = tuple((name, name) for name in file.fields if name not in numbers)
         covariates = tuple((name, name) for name in numbers)
     if not labels and not covariates:
@@ -106,18 +112,22 @@ def chosen_of(
             f"{file.path}: the covariate {taken!r} has a meaning of its own in a corpus; "
             f"name it, `covariates` NAME={taken}"
         )
-    return Chosen(labels, covariates)
+    return Chosen(labels, covariates, tuple(guesses))
 
 
-def _is_numbers(values: list[Any], texts: bool) -> bool:
-    """Return True if all values of a field are numbers, and at least one exists."""
-    there = [value for value in values if value is not None and not (isinstance(value, str) and not value.strip())]
-    if not texts:
-        return bool(there) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in there)
-    try:
-        return bool([float(value) for value in there])
-    except ValueError:
-        return False
+def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
+    """Return True if all values are numbers, and at least one exists; and why not, if only some are."""
+    numbers, other = 0, ""
+    for record, value in enumerate(values, start=1):
+        if is_missing(value):
+            continue
+        if is_number(value, written=written):
+            numbers += 1
+        else:
+            other = other or f"{found(value)} in record {record}"
+        if numbers and other:
+            return False, other
+    return numbers > 0 and not other, ""
 
 
 def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:
@@ -263,7 +273,7 @@ def read_sides(
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.labels)),
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.covariates)),
         frozenset(field for file in files if file.ids is not None for field in file.fields),
-        distinct_guesses(*(file.guesses for file in files)),
+        distinct_guesses(*(file.guesses for file in files), *(chosen.guesses for chosen in every)),
     )
 
 

@@ -20,6 +20,7 @@ from collapsium.storage.readers.base import head_of, open_input, open_text, read
 from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.separators import separator_line, separator_of, shown
+from collapsium.storage.readers.texts.arrow_values import values_of
 from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.readers.texts.gathering import Into
 from collapsium.storage.readers.texts.lines import lines_before, not_of_encoding
@@ -321,37 +322,29 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
         columns_read = [name for name in into.requested(span.path, [*there, *constants]) if name in there]
         row = 0
         for batch in _batches(file, span, columns_read):
-            columns = [_values(span, name, batch.column(name), row) for name in columns_read]
+            columns = [_values(span, file.schema.field(name), batch.column(name), row) for name in columns_read]
             for values in zip(*columns, strict=True):
                 row += 1
                 into.add(span.path, {**constants, **dict(zip(columns_read, values, strict=True))}, lambda: f"row {row}")  # noqa: B023
                 yield
 
 
-def _values(span: Span, name: str, column: Any, before: int) -> list[Any]:
+def _values(span: Span, field: pa.Field, column: pa.Array, before: int) -> list[Any]:
     """Return the values of a column of a batch; raise `InputError` with the row if one cannot be read."""
     try:
         column.validate(full=True)
-        return _as_lists(column)
+        return values_of(column, field)
     except FAULTS as error:
+        name = field.name[:100]
         for row in range(len(column)):
             try:
-                _as_lists(column.slice(row, 1))
+                values_of(column.slice(row, 1), field)
             except FAULTS as cause:
-                expected = f"expected UTF-8 text in field {name[:100]!r} ({_first_line(cause)})"
+                kind = "UTF-8 text" if pa.types.is_large_string(field.type) or pa.types.is_string(field.type) else None
+                kind = kind or f"a value of type {str(field.type)[:100]}"
+                expected = f"expected {kind} in field {name!r} ({_first_line(cause)})"
                 raise InputError(span.path, expected, f"row {before + row + 1}") from None
-        raise InputError(span.path, f"field {name[:100]!r} is damaged ({_first_line(error)})") from None
-
-
-def _as_lists(column: Any) -> list[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_timestamp(column.type):
-        return [
-            None if one is None else one.isoformat()
-            for one in column.cast(pa.timestamp("us", column.type.tz)).to_pylist()
-        ]
-    return list(column.to_pylist())
+        raise InputError(span.path, f"field {name!r} is damaged ({_first_line(error)})") from None
 
 
 def _batches(file: BoundedFile, span: Span, columns: list[str]) -> Iterator[Any]:
