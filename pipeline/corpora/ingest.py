@@ -252,6 +252,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         "text": options.text,
         "title": options.title,
         "date": options.date,
+        "date_order": options.date_order,
         "covariates": options.covariates,
         "tokenizer": options.tokenizer,
         "bad_bytes": options.bad_bytes,

@@ -102,6 +102,11 @@ class FieldOptions(Options):
     text: FieldName = Field(None, description="field of the text (default: text)")
     title: FieldName = Field(None, description="field of a title, stored with the document")
     date: FieldName = Field(None, description="field of a date, stored with the document")
+    date_order: Literal["day", "month"] | None = Field(
+        None,
+        description="what stands first in numeric dates such as 03/04/2020 (default: what dates such as 13/04/2020 in "
+        "the same field show; if none does, or they differ, only the year of such a date counts)",
+    )
     labels: Annotated[Names, Value("FIELD,...")] = Field(
         (),
         description="fields of labels, each a string or a list of strings; NAME=FIELD stores a field under "

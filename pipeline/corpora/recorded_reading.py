@@ -26,8 +26,8 @@ from collapsium.storage.runs.run import Run
 
 FIELDS = ("title", "date", "labels", "covariates")
 OF_SOURCES = (
-    "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed", "encoding",
-    "separator", "label_separator",
+    "id", "text", *FIELDS, "date_order", "bad_bytes", "index_base", "values", "header", "vocabulary",
+    "max_decompressed", "encoding", "separator", "label_separator",
 )  # fmt: skip
 """Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
 OF_STOP_WORDS = ("stop_words", "stop_list")
@@ -162,7 +162,7 @@ def history_for(recorded: History | None, kind: str) -> History:
     options = record.options
     if kind in FIXED and kind != record.kind:
         options = replace(
-            options, id=None, text=None, title=None, date=None, labels=(), covariates=(),
+            options, id=None, text=None, title=None, date=None, date_order=None, labels=(), covariates=(),
             index_base=None,
         )  # fmt: skip
     elif record.kind in FIXED and kind != record.kind:

@@ -10,12 +10,13 @@ from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import distinct
-from collapsium.storage.readers.guesses import distinct_guesses
+from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.readers.texts.batches import are_numbered
 from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
+from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
 from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.readers.texts.spans import LeftOut, Span
 from collapsium.workers.ingest.tasks import ChunkRecord
@@ -121,7 +122,9 @@ def numberings_of(
     return numberings
 
 
-def report_of(sources: Sources, counted: Counted, history: History, sides: Sides | None) -> Report:
+def report_of(
+    sources: Sources, counted: Counted, history: History, sides: Sides | None, earlier: Sequence[Report] = ()
+) -> Report:
     """Return the report on the first pass.
 
     Parameters
@@ -134,6 +137,8 @@ def report_of(sources: Sources, counted: Counted, history: History, sides: Sides
         Its report has the guesses that were made before the files were read.
     sides : Sides or None
         Content of the side files.
+    earlier : sequence of Report, optional
+        Reports on the documents that the corpus has already.
 
     Returns
     -------
@@ -141,6 +146,11 @@ def report_of(sources: Sources, counted: Counted, history: History, sides: Sides
         The report, without dropped words.
     """
     notes = counted.every
+    date, dates = history.options.date, None
+    # A field of dates that only a record names may be missing.
+    if date is not None and (date not in history.options.optional or any(date in note.seen for note in notes)):
+        dates = sum((note.dates for note in notes), DateTally())
+    order = () if dates is None else _order_of(dates, sum((one.dates or DateTally() for one in earlier), dates))
     return Report(
         files=len({file.path for file in sources.files}),
         bytes=sources.bytes,
@@ -152,10 +162,19 @@ def report_of(sources: Sources, counted: Counted, history: History, sides: Sides
         source_tokens=sum(note.tokens for note in notes),
         segments=sum(note.segments for note in notes),
         left_out=sources.left_out,
+        dates=dates,
         guesses=distinct_guesses(
-            history.report.guesses, *(note.guesses for note in notes), () if sides is None else sides.guesses
+            history.report.guesses, *(note.guesses for note in notes), () if sides is None else sides.guesses, order
         ),
     )
+
+
+def _order_of(dates: DateTally, every: DateTally) -> tuple[Guess, ...]:
+    """Return the guess on the order of day and month, where it is needed and all dates of the corpus show one."""
+    if not dates.ambiguous or not every.order:
+        return ()
+    example = every.day_first_example if every.order == DAY_FIRST else every.month_first_example
+    return (Guess("order of days and months", f"{every.order} first, as {example!r} shows", "date_order"),)
 
 
 def require_seen(sources: Sources, history: History, counted: Counted) -> None:

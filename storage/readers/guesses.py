@@ -11,6 +11,9 @@ from collapsium.storage.readers.read_options import ReadOptions
 FOLLOWED = ("separator", "label_separator", "header")
 """Options for which later documents follow the guess about the first ones."""
 
+MISSING_VALUES = "missing values"
+"""Property of texts, such as NA, that are read as missing labels and numbers."""
+
 
 @dataclass(frozen=True)
 class Guess:

@@ -21,6 +21,8 @@ class ReadOptions(ShortRepr):
         Field of the text, by default ``text``.
     title, date : str or None
         Fields of the title and the date, by default none.
+    date_order : str or None
+        ``day`` or ``month``, which stands first in numeric dates; by default other dates show it, or nothing does.
     stop_words : str or None
         ``english`` (the default), ``none``, or codes of languages separated by commas.
     stop_list : tuple of str
@@ -66,6 +68,7 @@ class ReadOptions(ShortRepr):
     text: str | None = None
     title: str | None = None
     date: str | None = None
+    date_order: str | None = None
     stop_words: str | None = None
     stop_list: tuple[str, ...] = ()
     min_letters: int | None = None

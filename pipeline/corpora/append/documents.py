@@ -95,7 +95,8 @@ class DocumentAddition:
             counted = read_all(
                 self._executor, sources.blocks(history.kind, history.options), request, progress, self._judge
             )
-            self.report = report_of(sources, counted, history, self._sides)
+            earlier = (self._own_history.report, *self._own_history.appended)
+            self.report = report_of(sources, counted, history, self._sides, earlier)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
         self._judge_numbered()
         require_distinct_ids(counted.notes, self._numberings)

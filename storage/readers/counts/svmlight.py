@@ -17,6 +17,7 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.io.encodings import NAME_IT
 from collapsium.storage.readers.base import INT32_MAX, open_text, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.values import is_missing
 
 CHUNK_PAIRS = 1_000_000  # pairs
 FIELD = "label"
@@ -127,7 +128,7 @@ class SVMlightSource:
 
 
 def _documents(rows: list[dict[int, int]], labels: list[list[str]], after: int) -> Documents:
-    pairs_of_labels = [[{"field": FIELD, "value": value} for value in one if value] for one in labels]
+    pairs_of_labels = [[{"field": FIELD, "value": value} for value in one if not is_missing(value)] for one in labels]
     return Documents(
         numbered_ids(1 + after, len(rows)),
         np.cumsum([0, *map(len, rows)], dtype=np.int64),

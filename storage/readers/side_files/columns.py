@@ -13,12 +13,20 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.list_columns import label_lists, once
 from collapsium.storage.errors import InputError, OptionError, suggestion
-from collapsium.storage.readers.guesses import Guess, distinct_guesses
+from collapsium.storage.readers.guesses import MISSING_VALUES, Guess, distinct_guesses
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side
 from collapsium.storage.readers.side_files.table import Side
 from collapsium.storage.readers.texts.fields import TAKEN, Fields, named
-from collapsium.storage.readers.texts.values import as_labels, as_number, found, is_missing, is_number
+from collapsium.storage.readers.texts.values import (
+    as_labels,
+    as_number,
+    found,
+    is_code,
+    is_missing,
+    is_number,
+    signs_in,
+)
 
 T = TypeVar("T")
 
@@ -90,7 +98,7 @@ def chosen_of(
                 continue
             are_numbers, other = _holds_numbers(values, file.texts)
             numbers += [name] if are_numbers else []
-            value = "numbers" if are_numbers else f"labels, as {other} is no number" if other else "labels"
+            value = "numbers" if are_numbers else f"labels, as {other}" if other else "labels"
             option = "labels" if are_numbers else "covariates"
             guesses.append(Guess(f"type of side file column {name[:100]}", value, option))
         labels = tuple((name, name) for name in file.fields if name not in numbers)
@@ -117,16 +125,16 @@ def chosen_of(
 
 def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
     """Return True if all values are numbers, and at least one exists; and why not, if only some are."""
-    numbers, other = 0, ""
+    numbers, other = 0, None
     for record, value in enumerate(values, start=1):
         if is_missing(value):
             continue
         if is_number(value, written=written):
             numbers += 1
         else:
-            other = other or f"{found(value)} in record {record}"
-        if numbers and other:
-            return False, other
+            other = other or (f"{found(value)} in record {record}", is_code(value))
+        if other and (numbers or other[1]):
+            return False, f"{other[0]} is {'a code' if other[1] else 'no number'}"
     return numbers > 0 and not other, ""
 
 
@@ -159,11 +167,14 @@ def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[
     count = codes.size if keys is None else len(keys)
     what = "line" if keys is None else "record"
     columns: dict[str, pa.Array] = {}
+    signs: set[tuple[str, str]] = set()
     if chosen.labels:
         rows: tuple[list[int], list[str], list[str]] = ([], [], [])
         for name, field in chosen.labels:
             for number, value in enumerate(file.fields[field]):
                 where = f"{what} {number + 1}"
+                if isinstance(value, list) or is_missing(value):
+                    signs.update((sign, field) for sign in signs_in(value))
                 for label in _checked(as_labels, value, file.path, field, where):
                     rows[0].append(int(codes[number]))
                     rows[1].append(name)
@@ -176,7 +187,9 @@ def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[
         columns["labels"] = label_lists(once(table), count)
     for name, field in chosen.covariates:
         columns[name] = _covariate(file, field, codes, count)
-    return Side(file.path, keys, columns)
+        signs.update((sign, field) for value in file.fields[field] if is_missing(value) for sign in signs_in(value))
+    guesses = tuple(Guess(MISSING_VALUES, f"{sign} in field {field[:100]!r}") for sign, field in sorted(signs))
+    return Side(file.path, keys, columns, guesses)
 
 
 def _checked(convert: Callable[[object], T], value: object, path: str, field: str, where: str) -> T:
@@ -273,7 +286,9 @@ def read_sides(
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.labels)),
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.covariates)),
         frozenset(field for file in files if file.ids is not None for field in file.fields),
-        distinct_guesses(*(file.guesses for file in files), *(chosen.guesses for chosen in every)),
+        distinct_guesses(
+            *(file.guesses for file in files), *(chosen.guesses for chosen in every), *(side.guesses for side in sides)
+        ),
     )
 
 

@@ -28,11 +28,14 @@ class Side(ShortRepr):
         Unique id of each row; None if row d belongs to document d.
     columns : dict of str to pyarrow.Array
         ``labels`` as (field, value) lists, and the covariates.
+    guesses : tuple of Guess
+        Texts that were read as missing values.
     """
 
     path: str
     ids: pa.Array | None
     columns: dict[str, pa.Array]
+    guesses: tuple[Guess, ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -28,6 +28,12 @@ _UNITS = {
     "U": "us", "ns": "ns", "N": "ns",
 }  # fmt: skip
 
+_MEANINGS: dict[str, Callable[[Any], Any]] = {
+    "arrow.uuid": lambda value: str(uuid.UUID(bytes=value)),
+    "arrow.bool8": bool,
+    "arrow.json": json.loads,
+}
+
 
 def values_of(column: pa.Array, field: pa.Field) -> list[Any]:
     """Return the values of a column, None where they are missing.
@@ -84,18 +90,16 @@ def _unsupported(column: pa.Array, name: str) -> list[Unsupported | None]:
 
 def _extension(name: str, metadata: bytes, storage: pa.Array) -> list[Any]:
     """Return the values of an extension type from those of its storage."""
-    convert: Callable[[Any], object] | None = {
-        "arrow.uuid": lambda value: str(uuid.UUID(bytes=value)),
-        "arrow.bool8": bool,
-        "arrow.json": json.loads,
-        "pandas.period": _beginning_of(metadata) if name == "pandas.period" else None,
-    }.get(name)
-    if convert is None:
+    if name == "pandas.period":
+        convert = _beginning_of(metadata)
+    elif name in _MEANINGS:
+        convert = _MEANINGS[name]
+    else:
         return _unsupported(storage, f"a value of type {name}")
     return [None if one is None else convert(one) for one in storage.to_pylist()]
 
 
-def _beginning_of(metadata: bytes) -> Callable[[int], object]:
+def _beginning_of(metadata: bytes) -> Callable[[Any], Any]:
     """Return a function from the number of a pandas period to its beginning in ISO 8601."""
     try:
         described = json.loads(metadata)
@@ -106,28 +110,28 @@ def _beginning_of(metadata: bytes) -> Callable[[int], object]:
     unit, _, anchor = freq.lstrip("0123456789").partition("-")
     unsupported = Unsupported(f"a period of frequency {freq[:40]!r}")
     if unit in _UNITS:
-        return lambda number: _iso(np.datetime64(number, _UNITS[unit]))
+        return lambda number: _iso(np.array(number, dtype=f"datetime64[{_UNITS[unit]}]"))
     if unit in ("M", "ME") and not anchor:
-        return lambda number: _iso(np.datetime64(number, "M"))
+        return lambda number: _iso(np.array(number, dtype="datetime64[M]"))
     if unit in ("Y", "YE", "A") and (anchor or "DEC") in _MONTHS:
         # The year is named after the calendar year in which it ends.
         after = (_MONTHS.index(anchor or "DEC") + 1) % 12
-        return lambda number: _iso(np.datetime64(12 * (number - (after > 0)) + after, "M"))
+        return lambda number: _iso(np.array(12 * (number - (after > 0)) + after, dtype="datetime64[M]"))
     if unit in ("Q", "QE") and (anchor or "DEC") in _MONTHS:
         after = (_MONTHS.index(anchor or "DEC") + 1) % 12
-        return lambda number: _iso(np.datetime64(3 * number - 12 * (after > 0) + after, "M"))
+        return lambda number: _iso(np.array(3 * number - 12 * (after > 0) + after, dtype="datetime64[M]"))
     if unit == "W" and (anchor or "SUN") in _WEEKDAYS:
         # Week 1 contains 1970-01-01, a Thursday.
         last = _WEEKDAYS.index(anchor or "SUN")
-        return lambda number: _iso(np.datetime64(7 * (number - 1) - 3 + (last + 1) % 7, "D"))
+        return lambda number: _iso(np.array(7 * (number - 1) - 3 + (last + 1) % 7, dtype="datetime64[D]"))
     if unit == "B":
         return lambda number: _iso(np.busday_offset("1970-01-01", number, roll="forward"))
     return lambda number: unsupported
 
 
-def _iso(moment: np.datetime64) -> str:
+def _iso(moment: Any) -> str:
     """Return a moment in ISO 8601, without a time where its unit is a day or longer; years have four digits."""
-    unit = "D" if np.datetime_data(moment)[0] in ("M", "D") else "us"
+    unit = "D" if np.datetime_data(moment.dtype)[0] in ("M", "D") else "us"
     value = moment.astype(f"datetime64[{unit}]").item()
     if not isinstance(value, datetime.date):
         raise ValueError(f"date value out of range: {moment}")

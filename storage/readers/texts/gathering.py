@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.guesses import Guess
+from collapsium.storage.readers.guesses import MISSING_VALUES, Guess
 from collapsium.storage.readers.texts.fields import ABSENT, Fields, id_of, require_columns, require_field
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
-from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text
+from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text, signs_in
 from collapsium.storage.short_repr import ShortRepr
 
 CHUNK_BYTES = 1 << 24  # bytes of text that are tokenized together
@@ -195,12 +195,22 @@ class Gathering:
             if fields.labels:
                 pairs: list[dict[str, str]] = []
                 for name, field in fields.labels:
-                    pairs += [{"field": name, "value": value} for value in as_labels(record.get(field))]
+                    labels = as_labels(value := record.get(field))
+                    if not labels or isinstance(value, list):
+                        self._note_missing(field, value)
+                    pairs += [{"field": name, "value": label} for label in labels]
                 columns["labels"].append(pairs)
             for name, field in fields.covariates:
-                columns[name].append(as_number(record.get(field)))
+                number = as_number(value := record.get(field))
+                if number is None:
+                    self._note_missing(field, value)
+                columns[name].append(number)
         except ValueError as error:
             raise InputError(path, f"expected {error} in field {field!r}", where()) from None
+
+    def _note_missing(self, field: str, value: object) -> None:
+        for sign in signs_in(value):
+            self.guesses[Guess(MISSING_VALUES, f"{sign} in field {field[:100]!r}")] = None
 
     def batch(self) -> Batch:
         """Return the collected documents as a batch, and clear the collection."""

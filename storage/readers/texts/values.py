@@ -7,6 +7,7 @@ import decimal
 import math
 import re
 import uuid
+from collections.abc import Iterator
 
 MISSING = frozenset({
     # pandas' signs of missing values (`STR_NA_VALUES` of its parsers, release 3.0)
@@ -27,7 +28,7 @@ MAX_WHOLE = 1 << 53
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
 _WHOLE = re.compile(r"-?[0-9]+")
 # Codes that a number would not preserve: 0123 (post), +31 (telephone), 12e5 (hexadecimal).
-_CODE = re.compile(r"-?0[0-9].*|\+[0-9]+|[0-9]+e[0-9]+", re.IGNORECASE)
+_CODE = re.compile(r"-?0[0-9][0-9.e]*|\+[0-9]+|[0-9]+e[0-9]+", re.IGNORECASE)
 _MAX_SHOWN = 40  # characters of a value in an error
 
 
@@ -48,6 +49,15 @@ def is_missing(value: object) -> bool:
     if isinstance(value, str):
         return value in MISSING or value.strip() in MISSING
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def signs_in(value: object) -> Iterator[str]:
+    """Yield the texts of a value that stand for missing ones, and the nulls of a list, which a user should see."""
+    if isinstance(value, list):
+        for one in value:
+            yield from ("null",) if one is None else signs_in(one)
+    elif isinstance(value, str) and is_missing(value) and value.strip():
+        yield repr(value.strip())
 
 
 def found(value: object) -> str:
@@ -135,17 +145,23 @@ def as_number(value: object) -> float | None:
     return None if math.isnan(number) else number
 
 
+def is_code(value: object) -> bool:
+    """Return True for a whole number beyond `MAX_WHOLE` and for a text of digits that a number would not preserve."""
+    if isinstance(value, str):
+        text = value.strip()
+        long = len(text) > 15 and _WHOLE.fullmatch(text) is not None and abs(int(text[:40])) > MAX_WHOLE
+        return long or _CODE.fullmatch(text) is not None
+    return isinstance(value, int) and abs(value) > MAX_WHOLE
+
+
 def is_number(value: object, *, written: bool) -> bool:
     """Return True if a value, which is not missing, is a number where no option says what its field holds.
 
-    Codes are not: whole numbers beyond `MAX_WHOLE`, and texts that a number would not preserve, such as ``0123``.
-    With ``written``, numbers are texts, as in comma-separated values; otherwise texts are labels.
+    Codes are not, such as ``0123``. With ``written``, numbers are texts, as in comma-separated values; otherwise texts
+    are labels.
     """
     if isinstance(value, str):
-        text = value.strip()
-        if not written or _NUMBER.fullmatch(text) is None or _CODE.fullmatch(text) is not None:
-            return False
-        return _WHOLE.fullmatch(text) is None or len(text) <= 15 or abs(int(text[:40])) <= MAX_WHOLE
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) <= MAX_WHOLE
-    return isinstance(value, (float, decimal.Decimal, datetime.timedelta))
+        return written and _NUMBER.fullmatch(value.strip()) is not None and not is_code(value)
+    if isinstance(value, bool) or is_code(value):
+        return False
+    return isinstance(value, (int, float, decimal.Decimal, datetime.timedelta))

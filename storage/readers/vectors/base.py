@@ -19,6 +19,7 @@ from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.base import required_words
 from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.values import MISSING
 
 CHUNK_VALUES = 4_000_000
 """Number of values in a chunk."""
@@ -36,7 +37,7 @@ class VectorChunk:
     ids : pyarrow.Array of string or None
         Ids; None if no column has ids.
     labels : tuple of pyarrow.Array of string
-        Values of each label field; an empty text means no label.
+        Values of each label field; a text of `MISSING` means no label.
     """
 
     values: npt.NDArray[np.float64]
@@ -169,6 +170,8 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
     if "" in value_names or len(set(value_names)) < len(value_names):
         again = next(name for place, name in enumerate(value_names) if not name or name in value_names[:place])
         fault = f"{again!r} twice" if again else "one without"
+        if value_names[0] == "" and values[0] == 0:
+            fault += f"; if the first column is an index, `id` -{width} makes ids of it"
         raise InputError(path, f"expected a name of its own for each column of values, found {fault}", "header")
     return Layout(values, identity, tuple(labels), value_names)
 
@@ -289,7 +292,7 @@ def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
     fields : sequence of str
         Names of the fields.
     labels : sequence of pyarrow.Array of string
-        Values of each field; an empty text means no label.
+        Values of each field; a text of `MISSING` means no label.
 
     Returns
     -------
@@ -298,7 +301,8 @@ def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
     """
     count = len(labels[0])
     every = np.stack([label.to_numpy(zero_copy_only=False) for label in labels], axis=1)
-    keep = every != ""
+    signs = pa.array(sorted(MISSING), pa.string())
+    keep = np.stack([~np.asarray(pc.is_in(label, value_set=signs)) for label in labels], axis=1)
     names = np.tile(np.array(fields, dtype=object), (count, 1))
     pairs = pa.StructArray.from_arrays(
         [pa.array(names[keep], pa.string()), pa.array(every[keep], pa.string())], fields=list(LABELS.value_type)

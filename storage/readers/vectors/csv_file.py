@@ -22,6 +22,10 @@ from collapsium.storage.readers.vectors.base import VectorChunk, layout_of
 BLOCK = 1 << 23
 MOST_LINE = 1 << 28  # bytes
 HEADERS = ("yes", "no")
+MIN_NUMBERED = 3
+"""Fewest columns whose numbers are a header, since 0 and 1 alone are as likely to be values."""
+
+_WHOLE = re.compile(r"[0-9]{1,9}")
 _CONVERSION = re.compile(
     r"column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid (?:value )?(.*)", re.S
 )
@@ -37,7 +41,7 @@ class TableFile:
         The file.
     options : ReadOptions
         Columns of ids and labels, and whether the first line is a header; by default it is one if none of its values is
-        a number.
+        a number, or if it numbers the columns and the second line has fractions.
 
     Raises
     ------
@@ -54,6 +58,7 @@ class TableFile:
             named, self._above = separator_line(head_of(handle))
             handle.read(self._above)
             line = self._first_line(handle)
+            second = next(self._lines(handle), b"")
         columns = {text.partition("=")[2] or text for text in (*options.labels, options.id or "")}
         self._separator, guess = separator_of(path, line.decode("utf-8", "replace"), options.separator, columns)
         if named is not None and options.separator is None:
@@ -61,7 +66,7 @@ class TableFile:
         if guess is not None:
             guesses[guess] = None
         first = self._fields(line)
-        self._header = self._is_header(first, options)
+        self._header = self._is_header(first, second, options)
         if options.header is None and not _named(first, options):
             guesses[Guess("header", HEADERS[not self._header], "header")] = None
         self.guesses = tuple(guesses)
@@ -73,11 +78,16 @@ class TableFile:
 
     def _first_line(self, handle: IO[bytes]) -> bytes:
         """Return the first line that is not empty."""
+        for line in self._lines(handle):
+            return line
+        raise InputError(self.name, "expected lines of numbers, the file is empty")
+
+    def _lines(self, handle: IO[bytes]) -> Iterator[bytes]:
+        """Yield the lines that are not empty."""
         while line := handle.readline(MOST_LINE):
             if line.strip():
                 self._require_line(line)
-                return line
-        raise InputError(self.name, "expected lines of numbers, the file is empty")
+                yield line
 
     def _require_line(self, line: bytes) -> None:
         if len(line) >= MOST_LINE and not line.endswith(b"\n"):
@@ -91,13 +101,17 @@ class TableFile:
                 self.name, f"expected UTF-8 text with {self._separator!r} between values ({error})"
             ) from None
 
-    def _is_header(self, first: list[str], options: ReadOptions) -> bool:
+    def _is_header(self, first: list[str], second: bytes, options: ReadOptions) -> bool:
         if options.header is not None:
             return options.header == "yes"
         if _named(first, options):
             return True
         layout = layout_of(options, (), len(first), self.name)
-        return not any(_is_number(first[place]) for place in layout.values)
+        if not any(_is_number(first[place]) for place in layout.values):
+            return True
+        # Invalid lines are refused when they are read.
+        fields = next(csv.reader([second.decode("utf-8", "replace")], delimiter=self._separator), [])
+        return len(fields) == len(first) and _number_columns(first, fields, layout.values)
 
     def chunks(self) -> Iterator[VectorChunk]:
         """Yield the vectors in chunks of some megabytes of text.
@@ -174,6 +188,19 @@ def _named(first: list[str], options: ReadOptions) -> bool:
     """Return True if an option refers to a column by name, which requires a header."""
     columns = [text if text in first else text.partition("=")[2] or text for text in options.labels]
     return any(not text.lstrip("-").isdigit() for text in [*columns, options.id or "1"])
+
+
+def _number_columns(first: list[str], second: list[str], places: tuple[int, ...]) -> bool:
+    """Return True if the first line numbers the columns from 0 or 1, as pandas and R do, and the second has fractions.
+
+    An index of rows before the columns is not counted, and its own name may be empty.
+    """
+    named = [place for place in places if first[place]]
+    if len(named) < MIN_NUMBERED or not all(_WHOLE.fullmatch(first[place]) for place in named):
+        return False
+    shifts = {int(first[place]) - place for place in named}
+    fractions = any(_is_number(second[place]) and not _WHOLE.fullmatch(second[place].strip()) for place in named)
+    return len(shifts) == 1 and shifts <= {-1, 0, 1} and fractions
 
 
 def _is_number(text: str) -> bool:

@@ -110,13 +110,14 @@ def chunk_of(file: DenseFile, rows: Values) -> VectorChunk:
 
 
 def _texts(column: Values, encoding: str | None = None) -> pa.Array:
-    """Return numbers as texts, integers without a point; texts are unchanged."""
+    """Return numbers as texts, integers without a point and NaN as an empty text; texts are unchanged."""
     if column.dtype.kind == "S":
         column = np.char.decode(column, encoding or "utf-8")
     if column.dtype.kind != "f":
         return pa.array([str(value) for value in column.tolist()], pa.string())
     numbers = column.astype(np.float64).tolist()
-    return pa.array([str(int(value)) if value.is_integer() else repr(value) for value in numbers], pa.string())
+    texts = ["" if value != value else str(int(value)) if value.is_integer() else repr(value) for value in numbers]
+    return pa.array(texts, pa.string())
 
 
 def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
