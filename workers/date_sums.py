@@ -237,5 +237,5 @@ def resolved(sums: DateSums) -> DateSums:
 
 
 def moment(hour: int) -> datetime.datetime:
-    """Return the moment of a number of hours since 1970, in UTC and without a zone."""
+    """Return the moment of a number of hours since 1970, without a zone."""
     return (EPOCH + datetime.timedelta(hours=int(hour))).replace(tzinfo=None)

@@ -165,7 +165,7 @@ class Gathering:
         """Return the text of a record as a list of its segments, or as a list of one text."""
         field, cut = self._fields.text, self._cut
         text = record.get(field, ABSENT)
-        if text is None:
+        if text is None or (isinstance(text, float) and text != text):
             self._missing += 1
             text = ""
         if isinstance(text, str):
