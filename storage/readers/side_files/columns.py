@@ -21,7 +21,7 @@ from collapsium.storage.readers.texts.fields import TAKEN, Fields, named
 from collapsium.storage.readers.texts.values import (
     as_labels,
     as_number,
-    found,
+    described,
     is_code,
     is_missing,
     is_number,
@@ -132,7 +132,7 @@ def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
         if is_number(value, written=written):
             numbers += 1
         else:
-            other = other or (f"{found(value)} in record {record}", is_code(value))
+            other = other or (f"{described(value)} in record {record}", is_code(value))
         if other and (numbers or other[1]):
             return False, f"{other[0]} is {'a code' if other[1] else 'no number'}"
     return numbers > 0 and not other, ""

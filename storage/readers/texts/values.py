@@ -22,11 +22,11 @@ MISSING = frozenset({
 })  # fmt: skip
 """Texts that stand for a missing label, number or date, in every format; case counts, since ``none`` may be a label."""
 
-MAX_WHOLE = 1 << 53
+MAX_INTEGER = 1 << 53
 """Largest magnitude up to which a float64 can represent every whole number."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
-_WHOLE = re.compile(r"-?[0-9]+")
+_INTEGER = re.compile(r"-?[0-9]+")
 # Codes that a number would not preserve: 0123 (post), +31 (telephone), 12e5 (hexadecimal).
 _CODE = re.compile(r"-?0[0-9][0-9.e]*|\+[0-9]+|[0-9]+e[0-9]+", re.IGNORECASE)
 _MAX_SHOWN = 40  # characters of a value in an error
@@ -60,7 +60,7 @@ def signs_in(value: object) -> Iterator[str]:
         yield repr(value.strip())
 
 
-def found(value: object) -> str:
+def described(value: object) -> str:
     """Return a value as errors show it."""
     if isinstance(value, Unsupported):
         return value.name
@@ -76,7 +76,7 @@ def found(value: object) -> str:
 
 
 def _fault(expected: str, value: object) -> ValueError:
-    return ValueError(f"{expected}, found {found(value)},")
+    return ValueError(f"{expected}, found {described(value)},")
 
 
 def as_text(value: object, expected: str = "a string") -> str | None:
@@ -115,11 +115,11 @@ def as_labels(value: object) -> list[str]:
     if isinstance(value, list):
         nested = next((one for one in value if isinstance(one, (list, tuple, dict, Unsupported))), None)
         if nested is not None:
-            raise ValueError(f"a string or a list of strings, found a list with {found(nested)} in it,")
+            raise ValueError(f"a string or a list of strings, found a list with {described(nested)} in it,")
         return [label for one in value for label in as_labels(one)]
     if isinstance(value, decimal.Decimal) and value.is_finite():
         return [str(value)]
-    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_WHOLE:
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_INTEGER:
         return [str(int(value))]
     text = as_text(value, "a string or a list of strings")
     return [] if text is None else [text]
@@ -146,12 +146,12 @@ def as_number(value: object) -> float | None:
 
 
 def is_code(value: object) -> bool:
-    """Return True for a whole number beyond `MAX_WHOLE` and for a text of digits that a number would not preserve."""
+    """Return True for a whole number beyond `MAX_INTEGER` and for a text of digits that a number would not preserve."""
     if isinstance(value, str):
         text = value.strip()
-        long = len(text) > 15 and _WHOLE.fullmatch(text) is not None and abs(int(text[:40])) > MAX_WHOLE
+        long = len(text) > 15 and _INTEGER.fullmatch(text) is not None and abs(int(text[:40])) > MAX_INTEGER
         return long or _CODE.fullmatch(text) is not None
-    return isinstance(value, int) and abs(value) > MAX_WHOLE
+    return isinstance(value, int) and abs(value) > MAX_INTEGER
 
 
 def is_number(value: object, *, written: bool) -> bool:

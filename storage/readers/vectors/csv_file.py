@@ -25,7 +25,7 @@ HEADERS = ("yes", "no")
 MIN_NUMBERED = 3
 """Fewest columns whose numbers are a header, since 0 and 1 alone are as likely to be values."""
 
-_WHOLE = re.compile(r"[0-9]{1,9}")
+_INTEGER = re.compile(r"[0-9]{1,9}")
 _CONVERSION = re.compile(
     r"column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid (?:value )?(.*)", re.S
 )
@@ -196,10 +196,10 @@ def _number_columns(first: list[str], second: list[str], places: tuple[int, ...]
     An index of rows before the columns is not counted, and its own name may be empty.
     """
     named = [place for place in places if first[place]]
-    if len(named) < MIN_NUMBERED or not all(_WHOLE.fullmatch(first[place]) for place in named):
+    if len(named) < MIN_NUMBERED or not all(_INTEGER.fullmatch(first[place]) for place in named):
         return False
     shifts = {int(first[place]) - place for place in named}
-    fractions = any(_is_number(second[place]) and not _WHOLE.fullmatch(second[place].strip()) for place in named)
+    fractions = any(_is_number(second[place]) and not _INTEGER.fullmatch(second[place].strip()) for place in named)
     return len(shifts) == 1 and shifts <= {-1, 0, 1} and fractions
 
 

@@ -20,14 +20,14 @@ from collapsium.pipeline import ingest
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.texts.arrow_values import values_of
 from collapsium.storage.readers.texts.values import (
-    MAX_WHOLE,
+    MAX_INTEGER,
     MISSING,
     Unsupported,
     as_date,
     as_labels,
     as_number,
     as_text,
-    found,
+    described,
     is_code,
     is_missing,
     is_number,
@@ -59,7 +59,7 @@ def test_words__are_labels(text):
     assert as_labels(text) == [text]
 
 
-@given(st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-MAX_WHOLE, MAX_WHOLE)))
+@given(st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-MAX_INTEGER, MAX_INTEGER)))
 def test_numbers_that_programs_write__are_numbers(number):
     assert is_number(number, written=True)
     assert is_number(number, written=False)
@@ -89,7 +89,7 @@ def test_other_texts__are_no_numbers(text):
 
 
 def test_whole_numbers_beyond_2_to_53__are_codes():
-    assert [is_number(MAX_WHOLE + more, written=False) for more in (0, 1)] == [True, False]
+    assert [is_number(MAX_INTEGER + more, written=False) for more in (0, 1)] == [True, False]
     assert is_number(1e300, written=False)
 
 
@@ -138,8 +138,8 @@ def test_durations__are_seconds_and_decimals_are_numbers():
 
 
 def test_long_values__are_shortened_in_errors():
-    assert len(found("x" * 1000)) < 50
-    assert found([1]) == "a list"
+    assert len(described("x" * 1000)) < 50
+    assert described([1]) == "a list"
 
 
 # Arrow ----------------------------------------------------------------------------------------------------------------
@@ -171,9 +171,9 @@ def test_periods__are_their_beginning_with_pandas_or_without(freq, day):
 
 
 def test_periods_of_unknown_frequency__are_refused():
-    for described in (b'{"freq": "BQE"}', b"{}", b"[]", b"\xff", b""):
+    for metadata in (b'{"freq": "BQE"}', b"{}", b"[]", b"\xff", b""):
         field = pa.field(
-            "p", pa.int64(), metadata={"ARROW:extension:name": "pandas.period", "ARROW:extension:metadata": described}
+            "p", pa.int64(), metadata={"ARROW:extension:name": "pandas.period", "ARROW:extension:metadata": metadata}
         )
         with pytest.raises(ValueError, match="period of frequency"):
             as_labels(values_of(pa.array([1]), field)[0])
