@@ -124,18 +124,22 @@ def chosen_of(
 
 
 def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
-    """Return True if all values are numbers, and at least one exists; and why not, if only some are."""
-    numbers, other = 0, None
-    for record, value in enumerate(values, start=1):
+    """Return True if all values are numbers, and at least one exists; and why not, if only some are or it is a code."""
+    # Written values are few in most columns, and each is then judged once.
+    kinds = dict.fromkeys(values) if written else values
+    number = other = None
+    for value in kinds:
         if is_missing(value):
             continue
         if is_number(value, written=written):
-            numbers += 1
-        else:
-            other = other or (f"{described(value)} in record {record}", is_code(value))
-        if other and (numbers or other[1]):
-            return False, f"{other[0]} is {'a code' if other[1] else 'no number'}"
-    return numbers > 0 and not other, ""
+            number = value
+        elif other is None:
+            other = value
+        if other is not None and (number is not None or is_code(other)):
+            why = "a code" if is_code(other) else "no number"
+            record = next(record for record, one in enumerate(values, start=1) if one is other)
+            return False, f"{described(other)} in record {record} is {why}"
+    return number is not None and other is None, ""
 
 
 def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:

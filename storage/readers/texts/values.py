@@ -26,6 +26,8 @@ MAX_INTEGER = 1 << 53
 """Largest magnitude up to which a float64 can represent every whole number."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
+# Most numbers, which are never codes; all of them have at most 15 digits before the point.
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]*)?")
 _INTEGER = re.compile(r"-?[0-9]+")
 # Codes that a number would not preserve: 0123 (post), +31 (telephone), 12e5 (hexadecimal).
 _CODE = re.compile(r"-?0[0-9][0-9.e]*|\+[0-9]+|[0-9]+e[0-9]+", re.IGNORECASE)
@@ -47,7 +49,7 @@ def clean(text: str) -> str:
 def is_missing(value: object) -> bool:
     """Return True for None, NaN and the texts of `MISSING`, also between white space."""
     if isinstance(value, str):
-        return value in MISSING or value.strip() in MISSING
+        return value.strip() in MISSING
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -94,6 +96,8 @@ def as_text(value: object, expected: str = "a string") -> str | None:
 
 def as_date(value: object) -> str | None:
     """Return a date as text; integral floats lose their point, because columns with missing years are floats."""
+    if isinstance(value, str):
+        return None if value.strip() in MISSING else clean(value)
     if is_missing(value):
         return None
     if isinstance(value, float) and math.isfinite(value):
@@ -107,7 +111,7 @@ def as_labels(value: object) -> list[str]:
     Missing values are no labels, also in lists. Integral floats lose their point, as in `as_date`.
     """
     if isinstance(value, str):
-        return [] if is_missing(value) else [clean(value)]
+        return [] if value.strip() in MISSING else [clean(value)]
     if is_missing(value):
         return []
     if isinstance(value, bool):
@@ -130,7 +134,7 @@ def as_number(value: object) -> float | None:
 
     A duration is a number of seconds.
     """
-    if is_missing(value):
+    if value is None or (isinstance(value, str) and value.strip() in MISSING):
         return None
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
@@ -161,7 +165,9 @@ def is_number(value: object, *, written: bool) -> bool:
     are labels.
     """
     if isinstance(value, str):
-        return written and _NUMBER.fullmatch(value.strip()) is not None and not is_code(value)
+        if not written or _PLAIN.fullmatch(value) is not None:
+            return written
+        return _NUMBER.fullmatch(value.strip()) is not None and not is_code(value)
     if isinstance(value, bool) or is_code(value):
         return False
     return isinstance(value, (int, float, decimal.Decimal, datetime.timedelta))
