@@ -126,7 +126,7 @@ def _beginning_of(metadata: bytes) -> Callable[[Any], Any]:
         return lambda number: _iso(np.array(7 * (number - 1) - 3 + (last + 1) % 7, dtype="datetime64[D]"))
     if unit == "B":
         return lambda number: _iso(np.busday_offset("1970-01-01", number, roll="forward"))
-    return lambda number: unsupported
+    return lambda _: unsupported
 
 
 def _iso(moment: Any) -> str:
