@@ -72,6 +72,13 @@ def test_signs_of_missing_values__are_the_same_in_all_formats(tmp_path, kind):
     assert columns_of(tmp_path / "like") == columns
 
 
+def test_a_text_that_is_nan__is_missing(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"id": 1, "text": NaN}\n{"id": 2, "text": "NaN"}\n{"id": 3, "text": null}\n')
+    ingest(str(tmp_path / "t.jsonl"), tmp_path / "c")
+    assert report_of(tmp_path / "c").missing_text == 2
+    assert Corpus(tmp_path / "c").vocabulary.words == ["nan"]
+
+
 def test_folders_of_hive__may_have_no_value(tmp_path):
     for value in ("x", "__HIVE_DEFAULT_PARTITION__"):
         folder = tmp_path / f"t/kind={value}"
