@@ -19,10 +19,10 @@ FUZZ ?= 100000
 HOSTILE ?= 1000
 HOSTILE_CORPORA ?= 1000
 SHARE ?= 1
-READERS := uci ldac mtx npz text jsonl csv mallet svmlight parquet uci-gz jsonl-gz vocabulary shard shard-segments \
-	vocabulary-table manifest lineage run events checkpoint comparison-cell model names summary arrays weights weights-table \
-	proportions config vectors-csv vectors-labels vectors-npy vectors-npz vectors-zarr vectors-zarr-2 vectors-chunk \
-	vectors-shard vectors-array
+READERS := uci ldac mtx npz text jsonl csv mallet svmlight parquet uci-gz jsonl-gz jsonl-utf32 csv-bz2 csv-xz csv-zst \
+	csv-lz4 csv-zip csv-utf16 csv-excel vocabulary shard shard-segments vocabulary-table manifest lineage run events \
+	checkpoint comparison-cell model names summary arrays weights weights-table proportions config vectors-csv \
+	vectors-labels vectors-npy vectors-npz vectors-zarr vectors-zarr-2 vectors-chunk vectors-shard vectors-array
 
 # Modules are compiled once, not by each of the processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE

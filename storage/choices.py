@@ -10,10 +10,10 @@ FORMATS = {
     "svmlight": "SVMlight: one line for each document, LABEL INDEX:COUNT ...",
     "text": "plain text: files, folders or globs; each file is a document",
     "jsonl": "JSON lines with an id and a text",
-    "csv": "comma-separated values with a header (.tsv: tabs)",
+    "csv": "table with a header; commas, semicolons, tabs or bars",
     "parquet": "Parquet with a column of text; folders year=1987 are a column",
     "mallet": "MALLET's text: one line for each document, NAME LABEL TEXT",
-    "vectors": "dense vectors: comma-separated values, .npy, .npz, or a Zarr array",
+    "vectors": "dense vectors: separated values, .npy, .npz, or a Zarr array",
 }
 BAD_BYTES = ("error", "replace")
 SCORES = {"npmi": 0.5, "count": 10.0}  # of phrases, with their thresholds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.lazy_module import LazyModule
-from collapsium.workers.ingest.dates import DAY, EPOCH, HOUR, MONTH, YEAR, Date, is_absent, read_date
+from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
+from collapsium.storage.readers.texts.values import is_missing
+from collapsium.workers.ingest.dates import DAY, EPOCH, HOUR, MONTH, YEAR, Date, read_date, tally_of
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -28,42 +29,8 @@ MAX_CELLS = 200_000
 MAX_DAYS_OF_HOURS = 14
 """Most days of a corpus whose dates stay exact to the hour."""
 
-MAX_EXAMPLES = 3
-"""Most unreadable texts that are named."""
-
 UNAMBIGUOUS = np.iinfo(np.int64).min
 """Value in `DateSums.day_first` of dates whose day and month can be distinguished."""
-
-
-@dataclass(frozen=True)
-class DateTally:
-    """Numbers of documents by the way in which their dates were read.
-
-    Attributes
-    ----------
-    missing, unreadable, ambiguous, unix, short_years : int
-        Documents without a date; with sums that could not be read; whose day and month cannot be distinguished; with a
-        number that was read as a Unix time; and with a year of two digits.
-    day_first, month_first : int
-        Documents whose dates show the order of day and month.
-    examples : tuple of str
-        Some unreadable texts.
-    """
-
-    missing: int = 0
-    unreadable: int = 0
-    ambiguous: int = 0
-    unix: int = 0
-    short_years: int = 0
-    day_first: int = 0
-    month_first: int = 0
-    examples: tuple[str, ...] = ()
-
-    def __add__(self, other: DateTally) -> DateTally:
-        """Return the numbers of both shards."""
-        names = ("missing", "unreadable", "ambiguous", "unix", "short_years", "day_first", "month_first")
-        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
-        return DateTally(**sums, examples=tuple(dict.fromkeys((*self.examples, *other.examples)))[:MAX_EXAMPLES])
 
 
 @dataclass(frozen=True)
@@ -143,9 +110,9 @@ def date_sums(dates: pa.Array, theta: Floats, tokens: Floats, counted: npt.NDArr
     place = np.asarray(coded.indices.fill_null(len(texts)), dtype=np.int64)
     counts = np.bincount(place[counted], minlength=len(texts) + 1).tolist()
     read = [
-        None if is_absent(text) or not count else read_date(text) for text, count in zip(texts, counts, strict=False)
+        None if is_missing(text) or not count else read_date(text) for text, count in zip(texts, counts, strict=False)
     ]
-    tally = _tally([*texts, None], [*read, None], counts)
+    tally = tally_of([*texts, None], [*read, None], counts)
     readable = np.array([*(date is not None for date in read), False], dtype=bool)
     rows = np.flatnonzero(counted & readable[place])
     keys = [read[index] or Date(0, YEAR) for index in place[rows].tolist()]
@@ -181,25 +148,6 @@ def _groups(exact: Ints, hour: Ints, day_first: Ints) -> tuple[Ints, Ints]:
     first = np.ones(order.size, dtype=bool)
     first[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     return order, np.concatenate([np.flatnonzero(first), [order.size]]).astype(np.int64)
-
-
-def _tally(texts: Sequence[str | None], read: Sequence[Date | None], counts: Sequence[int]) -> DateTally:
-    missing = unreadable = ambiguous = unix = short_years = day_first = month_first = 0
-    examples: list[str] = []
-    for text, date, count in zip(texts, read, counts, strict=True):
-        if is_absent(text):
-            missing += count
-        elif date is None:
-            unreadable += count
-            if count and len(examples) < MAX_EXAMPLES:
-                examples.append(str(text)[:40])
-        else:
-            ambiguous += count * (date.day_first is not None)
-            unix += count * date.unix
-            short_years += count * date.short_year
-            day_first += count * (date.order > 0)
-            month_first += count * (date.order < 0)
-    return DateTally(missing, unreadable, ambiguous, unix, short_years, day_first, month_first, tuple(examples))
 
 
 def _group_sums(weights: Floats, rows: Ints, starts: Ints, values: Floats) -> Floats:
@@ -281,13 +229,13 @@ def resolved(sums: DateSums) -> DateSums:
     if not ambiguous.any():
         return sums
     hour, exact = sums.hour.copy(), sums.exact.copy()
-    if tally.day_first and not tally.month_first:
+    if tally.order == DAY_FIRST:
         hour[ambiguous] = sums.day_first[ambiguous]
-    elif not tally.month_first or tally.day_first:
+    elif not tally.order:
         hour[ambiguous], exact[ambiguous] = floored(hour[ambiguous], YEAR), YEAR
     return _merged(replace(sums, hour=hour, exact=exact, day_first=np.full(hour.size, UNAMBIGUOUS)))
 
 
 def moment(hour: int) -> datetime.datetime:
-    """Return the moment of a number of hours since 1970, in UTC and without a zone."""
+    """Return the moment of a number of hours since 1970, without a zone."""
     return (EPOCH + datetime.timedelta(hours=int(hour))).replace(tzinfo=None)

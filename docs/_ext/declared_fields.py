@@ -48,7 +48,7 @@ FIELDS = [
 
 VERSIONS = [
     ("manifest.json", manifest.KIND, "2 (documents), 3 (vectors), 4 (appended vectors)", "1 to 4"),
-    ("ingest.json", ingest_record.KIND, ingest_record.VERSION, ingest_record.VERSION),
+    ("ingest.json", ingest_record.KIND, ingest_record.VERSION, f"{ingest_record.OLDEST} to {ingest_record.VERSION}"),
     ("lineage.json", lineage.KIND, lineage.VERSION, lineage.VERSION),
     ("run.json", run.KIND, run.VERSION, run.VERSION),
     ("checkpoint.json, latest.json", checkpoint.KIND, checkpoint.VERSION, checkpoint.VERSION),

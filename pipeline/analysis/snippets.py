@@ -147,7 +147,7 @@ def texts_of(
     if recorded.holds != DOCUMENTS:
         raise OptionError(f"`texts` {sources[0]}: {os.fspath(run)} is on vectors, which have no texts")
     history = recorded.history
-    kind = history.kind if history is not None and history.kind in TEXTS else guess_format(sources[0])
+    kind = history.kind if history is not None and history.kind in TEXTS else guess_format(sources)
     if kind not in TEXTS:
         raise OptionError(f"`texts` {sources[0]}: expected texts ({', '.join(TEXTS)}), found the format {kind}")
     options = history.options if history is not None and history.kind in TEXTS else ReadOptions()
@@ -155,7 +155,8 @@ def texts_of(
     rule = options.segments if options.segments is not None and not options.segments.startswith(HEADINGS) else None
     bare = ReadOptions(
         id=options.id, text=options.text, segments=rule, bad_bytes="replace", labels=FIXED.get(kind, ()),
-        max_decompressed=options.max_decompressed, word_rule=options.word_rule,
+        max_decompressed=options.max_decompressed, encoding=options.encoding, separator=options.separator,
+        word_rule=options.word_rule,
     )  # fmt: skip
     texts: dict[str, str] = {}
     read = 0
@@ -180,7 +181,7 @@ def _batches(
         # Documents of a single source that was not appended have plain numbers.
         heads = {paths[0]: ""}
     so_far = dict.fromkeys(paths, 0)
-    for block in cut_blocks(files, kind):
+    for block in cut_blocks(files, kind, options):
         for batch in read_batches(block, kind, options, numbered):
             if batch.ids is not None:
                 yield batch.ids, batch

@@ -61,7 +61,7 @@ class TimeShares(ShortRepr):
     names : list of str
         Names of the periods that have documents, in order, such as ``1987-03`` or ``1987-W09``.
     starts : list of datetime.datetime
-        Starts of the periods, in UTC if dates have time zones; weeks start on Mondays.
+        Starts of the periods, by the clocks of the dates' time zones; weeks start on Mondays.
     documents : numpy.ndarray of int64, shape (periods,)
         Number of documents of each period.
     tokens : numpy.ndarray of float64, shape (periods,)

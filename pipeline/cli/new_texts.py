@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from collapsium.pipeline.cli.command import in_flags
+
 if TYPE_CHECKING:
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
 
@@ -17,7 +19,7 @@ TEXTS = (
 
 def print_notice(line: str) -> None:
     """Print a line to standard error."""
-    print(f"collapsium: {line}", file=sys.stderr)
+    print(f"collapsium: {in_flags(line)}", file=sys.stderr)
 
 
 def print_unknown(unknown: UnknownWords | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from collapsium.pipeline.cli.command import in_flags
 from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.storage.lazy_module import LazyModule
@@ -52,5 +53,7 @@ def print_report(report: Report, unit: str = "document") -> None:
         print(f"  {counted(report.phrases, 'phrase')} of two words")
     if report.segments:
         print(f"  {counted(report.segments, 'segment')}, {report.segments / max(report.documents, 1):.1f} a document")
+    for line in report.remarks:
+        print(f"  {in_flags(line)}")
     for rule in report.dropped:
         print(f"  dropped: {counted(rule.words, 'word')} with {counted(rule.tokens, 'token')} ({rule.rule})")

@@ -17,7 +17,14 @@ from collapsium.pipeline.corpora.options import (
     VectorOptions,
     WordOptions,
 )
-from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading, vocabulary_of
+from collapsium.pipeline.corpora.recorded_reading import (
+    RecordedReading,
+    format_of,
+    history_like,
+    recorded_reading,
+    vocabulary_of,
+    with_guesses_of_counts,
+)
 from collapsium.pipeline.corpora.side_files import read_side_files
 from collapsium.pipeline.corpora.text_ingest import ingest_texts, phrasing_of
 from collapsium.pipeline.executors.base import TLS
@@ -26,7 +33,7 @@ from collapsium.pipeline.options import Options, keywords, names_of, require_kin
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.building.ingest import ingest as ingest_source
 from collapsium.storage.building.ingest import ingest_vectors
-from collapsium.storage.building.ingest_record import History
+from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.building.label_split import split_labels
 from collapsium.storage.building.split import Held, split_corpus, split_corpus_documents
 from collapsium.storage.building.vocabulary_cuts import Cuts
@@ -34,16 +41,16 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import OptionError, suggestion
+from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.open import (
     TEXTS,
     ReadOptions,
-    guess_format,
     open_source,
     open_vectors,
-    resolved_index_base,
 )
+from collapsium.storage.readers.separators import checked_separator
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.stopwords import parse_stop_words
 from collapsium.storage.units import Counting, parse_size, silent
@@ -150,7 +157,7 @@ def ingest(
     if not paths:
         raise OptionError("expected at least one source")
     cuts = Cuts(options.min_documents, options.max_document_share, options.max_words)
-    reading = chosen_words(_reading_of(options, fields, words, vectors))
+    reading = chosen_words(_reading_of(options, fields, sides, words, vectors))
     phrasing = phrasing_of(words.phrases, words.phrase_count, words.phrase_threshold)
     ensure_free(Folder(corpus))
     if isinstance(reading.vocabulary, str):
@@ -166,16 +173,18 @@ def ingest(
             )
         recorded = recorded_reading(options.like)
         return _ingest_as(recorded, paths, corpus, options.format, reading, side_files, {**how, **executor})
-    kind = options.format or guess_format(paths[0])
+    kind, guesses = format_of(paths, options.format)
+    _require_files(kind, reading, side_files)
     columns, reading, side_record = read_side_files(side_files, paths, kind, reading)
     _require_own(kind, reading, cuts, words.phrases)
-    history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record)
+    report = Report(guesses=guesses)
+    history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record, report=report)
     how["sides"] = columns
     if kind == "vectors":
         return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
-    history = replace(history, options=resolved_index_base(paths, kind, reading))
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, **executor, **how)
+    history = with_guesses_of_counts(history, paths)
     source, history = open_source(paths, kind, history.options), replace(history, fixed_vocabulary=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
 
@@ -198,6 +207,7 @@ def _ingest_as(
     """Ingest documents and their side files as a record states."""
     named = {one.name: getattr(options, one.name) for one in fields_of(options)}
     history = history_like(recorded, paths, named, format)
+    _require_files(history.kind, options, side_files)
     sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)
     history = replace(history, options=own, side_files=side_record)
     return ingest_like(recorded, NewSources(paths, format, named), corpus, history=history, sides=sides, **how)
@@ -223,7 +233,13 @@ def chosen_words(options: ReadOptions) -> ReadOptions:
     """
     if options.min_letters is not None and options.min_letters < 1:
         raise OptionError(f"expected a whole number of 1 or more, found {options.min_letters!r}", "min_letters")
-    languages, words = parse_stop_words(options.stop_words)
+    options = replace(
+        options,
+        encoding=checked_encoding(options.encoding),
+        separator=checked_separator(options.separator),
+        label_separator=checked_separator(options.label_separator, "label_separator"),
+    )
+    languages, words = parse_stop_words(options.stop_words, options.encoding)
     library = None if options.normalise is None else library_of(options.normalise)
     stop_list = (*options.stop_list, *words)
     return replace(options, stop_words=languages, stop_list=stop_list, normalised_by=library, word_rule=RULE)
@@ -238,6 +254,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         "text": options.text,
         "title": options.title,
         "date": options.date,
+        "date_order": options.date_order,
         "covariates": options.covariates,
         "tokenizer": options.tokenizer,
         "bad_bytes": options.bad_bytes,
@@ -264,6 +281,17 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     for name, value in wrong.items():
         if value:
             raise OptionError(f"applies only to {owner}", name)
+
+
+def _require_files(kind: str, options: ReadOptions, side_files: SideFileRequest) -> None:
+    """Refuse options about the layout of files if no file has such a layout."""
+    of_text = kind != "parquet" or side_files.files or isinstance(options.vocabulary, str) or options.stop_list
+    if options.encoding is not None and not of_text:
+        raise OptionError(f"applies only to files of text, found the format {kind}", "encoding")
+    if options.separator is not None and kind not in ("csv", "vectors") and not side_files.files:
+        raise OptionError(f"applies only to tables (csv, vectors, side files), found the format {kind}", "separator")
+    if options.label_separator is not None and not side_files.files:
+        raise OptionError("applies only to side files (`label_files`)", "label_separator")
 
 
 @keywords(options=SplitOptions)

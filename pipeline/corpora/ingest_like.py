@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like
+from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, with_guesses_of_counts
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler
@@ -23,7 +23,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.counts.relabelled import RelabelledSource
-from collapsium.storage.readers.open import TEXTS, open_source, open_vectors, resolved_index_base
+from collapsium.storage.readers.open import TEXTS, open_source, open_vectors
 from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.units import Counting, silent
 
@@ -97,6 +97,7 @@ def ingest_like(
     if history.kind == "vectors":
         return _ingest_vectors(recorded, paths, corpus, history, how)
     if history.kind not in TEXTS:
+        history = with_guesses_of_counts(history, paths)
         source = RelabelledSource(_counted(recorded, paths, history), recorded.vocabulary.words)
         return ingest_source(source, corpus, history=_plain(history), **how)
     how |= {"scheduler": scheduler, "workers": workers, "tls": tls}
@@ -134,7 +135,7 @@ def _ingest_vectors(
 
 def _counted(recorded: RecordedReading, paths: list[str], history: History) -> Source:
     """Open word counts with their own vocabulary file or, if they have none, with the recorded words."""
-    options = replace(resolved_index_base(paths, history.kind, history.options), optional=())
+    options = replace(history.options, optional=())
     try:
         return open_source(paths, history.kind, options)
     except NoVocabularyError as error:

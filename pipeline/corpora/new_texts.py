@@ -166,9 +166,9 @@ def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -
         The documents; vectors have no unknown tokens.
     """
     if corpus.holds == VECTORS:
-        return NewDocuments(corpus, history.report)
+        return NewDocuments(corpus, history.report, notices=tuple(history.report.remarks))
     unknown = UnknownWords.of([history.report])
-    lines = [notice_of(recorded, history), warning_of(recorded, unknown)]
+    lines = [notice_of(recorded, history), *history.report.remarks, warning_of(recorded, unknown)]
     return NewDocuments(corpus, history.report, unknown, tuple(line for line in lines if line is not None))
 
 

@@ -49,6 +49,15 @@ class IngestOptions(Options):
     format: Format | None = Field(
         None, description="format of the sources, see below (default: recognised by the name of the first)"
     )
+    encoding: Annotated[str | None, Value("NAME")] = Field(
+        None,
+        description="encoding of files of text that have no byte order mark, such as cp1252, shift_jis or utf-16-le "
+        "(default: UTF-8)",
+    )
+    separator: Annotated[str | None, Value("SIGN")] = Field(
+        None,
+        description="separator of tables: a character such as ; or |, or tab (default: found in their first lines)",
+    )
     vocabulary: Annotated[Words, Value("FILE|CORPUS|RUN", text=True)] = Field(
         None,
         description="use these words: a file with one word a line, a Parquet file with a column 'word', or a "
@@ -93,6 +102,11 @@ class FieldOptions(Options):
     text: FieldName = Field(None, description="field of the text (default: text)")
     title: FieldName = Field(None, description="field of a title, stored with the document")
     date: FieldName = Field(None, description="field of a date, stored with the document")
+    date_order: Literal["day", "month"] | None = Field(
+        None,
+        description="what stands first in numeric dates such as 03/04/2020 (default: what dates such as 13/04/2020 in "
+        "the same field show; if none does, or they differ, only the year of such a date counts)",
+    )
     labels: Annotated[Names, Value("FIELD,...")] = Field(
         (),
         description="fields of labels, each a string or a list of strings; NAME=FIELD stores a field under "
@@ -121,6 +135,11 @@ class SideFileOptions(Options):
         (),
         description="for label files that hold numbers from 1: a file with the names, one a line; FIELD=FILE "
         "says which field the names are for; may be repeated",
+    )
+    label_separator: Annotated[str | None, Value("SIGN")] = Field(
+        None,
+        description="separator of labels in files with a line a document: a character, tab or space (default: tabs and "
+        "semicolons if there are any, else commas, else white space)",
     )
 
 
@@ -194,6 +213,15 @@ class AppendOptions(Options):
     format: Format | None = Field(
         None, description="format of the sources (default: recognised by the name of the first, or that of the corpus)"
     )
+    encoding: Annotated[str | None, Value("NAME")] = Field(
+        None,
+        description="encoding of files of text that have no byte order mark, such as cp1252, shift_jis or utf-16-le "
+        "(default: that of the corpus)",
+    )
+    separator: Annotated[str | None, Value("SIGN")] = Field(
+        None,
+        description="separator of tables: a character such as ; or |, or tab (default: that of the corpus)",
+    )
     tokenizer: Tokenizer = Field(
         None,
         description="needed again if the corpus was ingested with `tokenizer`: code that a corpus names never "
@@ -250,6 +278,15 @@ class ReadingOptions(Options):
         None,
         description="format of the texts (default: recognised by the name of the first, or that of the "
         "model's documents)",
+    )
+    encoding: Annotated[str | None, Value("NAME")] = Field(
+        None,
+        description="encoding of files of text that have no byte order mark, such as cp1252, shift_jis or utf-16-le "
+        "(default: as the model's documents)",
+    )
+    separator: Annotated[str | None, Value("SIGN")] = Field(
+        None,
+        description="separator of tables: a character such as ; or |, or tab (default: as the model's documents)",
     )
     id: FieldName = Field(None, description="field of the document's id")
     text: FieldName = Field(None, description="field of the text")

@@ -9,14 +9,16 @@ from typing import Any
 
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.storage.building.ingest_record import History, read_history
+from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format
+from collapsium.storage.readers.base import encoding_guesses
+from collapsium.storage.readers.guesses import Guess, with_guesses
+from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, resolved_index_base
 from collapsium.storage.readers.texts.batches import FIXED
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.texts.stopwords import DEFAULT as STOP_WORDS
@@ -25,7 +27,8 @@ from collapsium.storage.runs.run import Run
 
 FIELDS = ("title", "date", "labels", "covariates")
 OF_SOURCES = (
-    "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed",
+    "id", "text", *FIELDS, "date_order", "bad_bytes", "index_base", "values", "header", "vocabulary",
+    "max_decompressed", "encoding", "separator", "label_separator",
 )  # fmt: skip
 """Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
 OF_STOP_WORDS = ("stop_words", "stop_list")
@@ -162,7 +165,7 @@ def history_for(recorded: History | None, kind: str) -> History:
     options = record.options
     if kind in FIXED and kind != record.kind:
         options = replace(
-            options, id=None, text=None, title=None, date=None, labels=(), covariates=(),
+            options, id=None, text=None, title=None, date=None, date_order=None, labels=(), covariates=(),
             index_base=None,
         )  # fmt: skip
     elif record.kind in FIXED and kind != record.kind:
@@ -197,34 +200,57 @@ def history_like(
         An option contradicts the recorded tokenization, or the record names a function or regular expression that the
         user does not name.
     """
-    history = history_for(recorded.history, _kind(recorded, paths, format))
+    kind, guesses = _kind(recorded, paths, format)
+    history = history_for(recorded.history, kind)
     _require_as_recorded(recorded, arguments)
     named = {name: value for name, value in arguments.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
         raise OptionError(f"the words of texts are looked up in the vocabulary of {recorded.name}", "vocabulary")
     options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
+    options = with_guesses(options, history.report.guesses)
     fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
     flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
     optional = tuple(text.partition("=")[2] or text for text in flat)
     return replace(
-        history, options=replace(options, optional=optional), fixed_vocabulary=True, side_files=None, appended=()
+        history,
+        options=replace(options, optional=optional),
+        fixed_vocabulary=True,
+        side_files=None,
+        appended=(),
+        report=Report(guesses=guesses),
     )
 
 
-def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> str:
-    """Return the format of new sources."""
+def format_of(paths: Sequence[str], format: str | None, recorded: str | None = None) -> tuple[str, tuple[Guess, ...]]:
+    """Return the format of sources, with the guess if no option names it.
+
+    Later sources whose names imply no format have the recorded one if that is a format of texts.
+    """
+    if format is not None:
+        return format, ()
+    kind = guess_format(paths, recorded)
+    return kind, (Guess("format", kind, "format"),)
+
+
+def with_guesses_of_counts(history: History, paths: Sequence[str]) -> History:
+    """Return a reading of word counts with the first index of SVMlight files, and with all guesses."""
+    options = resolved_index_base(list(paths), history.kind, history.options)
+    guesses = encoding_guesses(paths)
+    if options.index_base != history.options.index_base:
+        guesses += (Guess("first index", str(options.index_base), "index_base"),)
+    report = replace(history.report, guesses=(*history.report.guesses, *guesses))
+    return replace(history, options=options, report=report)
+
+
+def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> tuple[str, tuple[Guess, ...]]:
+    """Return the format of new sources, with the guess if no option names it."""
     recorded_kind = "" if recorded.history is None else recorded.history.kind
     if recorded.holds == VECTORS:
-        return "vectors"
-    try:
-        kind = format or guess_format(paths[0])
-    except OptionError:
-        if recorded_kind not in TEXTS:
-            raise
-        kind = recorded_kind
+        return "vectors", ()
+    kind, guesses = format_of(paths, format, recorded_kind)
     if kind not in FORMATS or kind == "vectors":
         raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
-    return kind
+    return kind, guesses
 
 
 def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]) -> None:

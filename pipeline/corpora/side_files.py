@@ -77,7 +77,7 @@ def read_side_files(
             for text, (_, field) in zip(named_fields, pairs, strict=True)
             if field not in content.fields or kind == "jsonl" or field in theirs
         )
-    sides = Sides(content.files)
+    sides = Sides(content.files, guesses=content.guesses)
     record = SideFileColumns(tuple(sorted(sides.columns)), content.labels, content.covariates, options.id)
     own = replace(options, labels=left["labels"], covariates=left["covariates"])
     if kind not in OWN and content.fields:
@@ -125,4 +125,5 @@ def read_appended_side_files(
     options = replace(options, labels=known.labels, covariates=known.covariates, id=known.id)
     columns = {name: LABELS if name == "labels" else pa.float64() for name in known.columns}
     covariates = None if known.labels or known.covariates else covariates_of(fields)
-    return Sides(read_sides(files, options, covariates).files, columns)
+    content = read_sides(files, options, covariates)
+    return Sides(content.files, columns, content.guesses)

@@ -213,11 +213,11 @@ def _write(
     if known:
         leave_phrases(scratch, history.phrasing)
     request = ReadRequest(history.kind, history.options, scratch, sources.numbered, find, known, stops)
-    counted = read_all(executor, sources.blocks(history.kind), request, progress, lambda note: None)  # noqa: ARG005
+    counted = read_all(executor, sources.blocks(history.kind, history.options), request, progress, lambda note: None)  # noqa: ARG005
     numberings = numberings_of(sources, counted.notes, tagged=False)
     require_distinct_ids(counted.notes, numberings)
     require_seen(sources, history, counted)
-    report = report_of(sources, counted, history.options.tokenizer)
+    report = report_of(sources, counted, history, sides)
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
     drop_stopped(sieve, counted.spelled, stops)
     stopped = sieve.dropped

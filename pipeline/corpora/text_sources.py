@@ -13,11 +13,15 @@ from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import distinct
+from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.side_files.table import Sides
 from collapsium.storage.readers.texts.batches import are_numbered
-from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks, find_files
+from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
+from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
 from collapsium.storage.readers.texts.fields import Fields
-from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.texts.spans import LeftOut, Span
 from collapsium.workers.ingest.tasks import ChunkRecord
 
 # In texts that a segmenter has cut, few words have more than 4 characters in Chinese and Japanese, or 8 in scripts that
@@ -44,21 +48,24 @@ class Sources:
         Their name in errors.
     numbered : bool
         True if their documents have no ids.
+    left_out : tuple of LeftOut
+        Files of folders that are not read.
     """
 
     paths: list[str]
     files: list[Span]
     name: str
     numbered: bool
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
 
-    def blocks(self, kind: str) -> Iterator[Block]:
+    def blocks(self, kind: str, options: ReadOptions) -> Iterator[Block]:
         """Cut the files into blocks."""
-        return cut_blocks(self.files, kind)
+        return cut_blocks(self.files, kind, options)
 
 
 def find_sources(paths: list[str], history: History, scheduler: Scheduler) -> Sources:
@@ -85,11 +92,11 @@ def find_sources(paths: list[str], history: History, scheduler: Scheduler) -> So
     InputError
         The first file lacks a column that an option names.
     """
-    files = find_files(paths, history.kind, kind_of_name)
+    files, left_out = chosen_files(paths, history.kind, kind_of_name)
     if is_elsewhere(scheduler):
         files = absolute(files)
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    return Sources(paths, files, name, are_numbered(files, history.kind, history.options))
+    return Sources(paths, files, name, are_numbered(files, history.kind, history.options), left_out)
 
 
 def numberings_of(
@@ -127,7 +134,9 @@ def numberings_of(
     return numberings
 
 
-def report_of(sources: Sources, counted: Counted, tokenizer: str | None) -> Report:
+def report_of(
+    sources: Sources, counted: Counted, history: History, sides: Sides | None, earlier: Sequence[Report] = ()
+) -> Report:
     """Return the report on the first pass.
 
     Parameters
@@ -136,8 +145,12 @@ def report_of(sources: Sources, counted: Counted, tokenizer: str | None) -> Repo
         The files.
     counted : Counted
         Result of the first pass.
-    tokenizer : str or None
-        The user's function that cuts texts into words.
+    history : History
+        Its report has the guesses that were made before the files were read.
+    sides : Sides or None
+        Content of the side files.
+    earlier : sequence of Report, optional
+        Reports on the documents that the corpus has already.
 
     Returns
     -------
@@ -145,6 +158,11 @@ def report_of(sources: Sources, counted: Counted, tokenizer: str | None) -> Repo
         The report, without dropped words.
     """
     notes = counted.every
+    date, dates = history.options.date, None
+    # A field of dates that only a record names may be missing.
+    if date is not None and (date not in history.options.optional or any(date in note.seen for note in notes)):
+        dates = sum((note.dates for note in notes), DateTally())
+    order = () if dates is None else _order_of(dates, sum((one.dates or DateTally() for one in earlier), dates))
     return Report(
         files=len({file.path for file in sources.files}),
         bytes=sources.bytes,
@@ -156,7 +174,12 @@ def report_of(sources: Sources, counted: Counted, tokenizer: str | None) -> Repo
         source_tokens=sum(note.tokens for note in notes),
         segments=sum(note.segments for note in notes),
         attachments=sum(note.attachments for note in notes),
-        unspaced_tokens=0 if tokenizer is not None else unspaced_tokens(counted),
+        unspaced_tokens=0 if history.options.tokenizer is not None else unspaced_tokens(counted),
+        left_out=sources.left_out,
+        dates=dates,
+        guesses=distinct_guesses(
+            history.report.guesses, *(note.guesses for note in notes), () if sides is None else sides.guesses, order
+        ),
     )
 
 
@@ -183,6 +206,14 @@ def unspaced_notice(report: Report, option: str) -> str | None:
         f"{report.unspaced_tokens:,} tokens ({share:.0%}) are whole phrases, because their script (such as Chinese, "
         f"Japanese, Thai, Lao or Khmer) has no spaces between words; {option} names a function that cuts them"
     )
+
+
+def _order_of(dates: DateTally, every: DateTally) -> tuple[Guess, ...]:
+    """Return the guess on the order of day and month, where it is needed and all dates of the corpus show one."""
+    if not dates.ambiguous or not every.order:
+        return ()
+    example = every.day_first_example if every.order == DAY_FIRST else every.month_first_example
+    return (Guess("order of days and months", f"{every.order} first, as {example!r} shows", "date_order"),)
 
 
 def require_seen(sources: Sources, history: History, counted: Counted) -> None:

@@ -16,11 +16,11 @@ from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.options import names_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.texts.values import clean
+from collapsium.storage.readers.texts.values import as_number, clean
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
-OF_FILES = ("values", "header", "index_base", "max_decompressed")
+OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "label_separator")
 """Options of reading that apply only to files."""
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
 OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))
@@ -141,25 +141,44 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
         else:
             column = pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise OptionError(
-            f"expected values of one kind in the column {name!r}, found several, or one unknown"
-        ) from None
+        raise OptionError(f"expected values of one kind in the column {name!r}, found {_kinds_of(values)}") from None
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
         chunks = [one.dictionary.take(one.indices) for one in column.chunks]
         column = pa.chunked_array(chunks, column.type.value_type)
+    if pa.types.is_run_end_encoded(column.type):
+        column = pa.chunked_array([pc.run_end_decode(one) for one in column.chunks], column.type.value_type)
     return column.cast(pa.large_string()) if _is_view(column.type) else column
 
 
+def _kinds_of(values: Iterable[object]) -> str:
+    """Return the types of values that have no common Arrow type, with the position of the first that differs."""
+    kinds: dict[str, int] = {}
+    for row, value in enumerate(values):
+        if value is not None and type(value).__name__ not in ("NaTType", "NAType") and not _is_nan(value):
+            kinds.setdefault(type(value).__name__, row)
+    if len(kinds) < 2:
+        return f"values of type {', '.join(kinds) or 'none'}, which differ or are unknown"
+    (first, _), (second, row) = list(kinds.items())[:2]
+    return f"{second} at position {row} after {first}"
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and value != value
+
+
 def _require_numbers(column: pa.ChunkedArray, name: str) -> None:
-    """Refuse a column of strings that are not numbers; the error does not contain them."""
+    """Refuse a column of strings that are neither numbers nor missing; the error does not contain them."""
     if not _is_string(column.type):
         return
-    trimmed = pc.utf8_trim_whitespace(column)
-    try:
-        pc.cast(pc.if_else(pc.equal(trimmed, ""), None, trimmed), pa.float64())
-    except pa.ArrowException:
-        raise OptionError(f"expected numbers in the column {name!r}, found strings", "covariates") from None
+    for text in pc.unique(column).to_pylist():
+        try:
+            as_number(text)
+        except ValueError:
+            row = pc.index(column, pa.scalar(text, column.type)).as_py()
+            raise OptionError(
+                f"expected numbers in the column {name!r}, found another string at position {row}", "covariates"
+            ) from None
 
 
 def _is_string(kind: pa.DataType) -> bool:
@@ -199,7 +218,7 @@ def _encodable(one: Any) -> Any:
 
 
 def _is_text(one: Any) -> bool:
-    if isinstance(one, (str, type(None))) or (isinstance(one, float) and one != one):
+    if isinstance(one, (str, type(None))) or _is_nan(one):
         return True
     return isinstance(one, (list, tuple)) and all(isinstance(part, str | None) for part in one)
 
@@ -237,7 +256,11 @@ def write_texts(table: pa.Table, folder: str | os.PathLike[str]) -> str:
     """Write texts to a file for ingestion, and return its path."""
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, compression="lz4")
+    try:
+        pq.write_table(table, path, compression="lz4")
+    except pa.ArrowNotImplementedError as error:
+        kinds = ", ".join(f"{field.name!r} of {field.type}" for field in table.schema)
+        raise OptionError(f"expected columns of types that Parquet has, found {kinds} ({error})") from None
     return str(path)
 
 

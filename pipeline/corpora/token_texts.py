@@ -46,7 +46,7 @@ class TokenTexts:
 
     def blocks(self) -> Iterator[Block]:
         """Cut the texts into blocks, one for a task."""
-        return self.sources.blocks(self.request.kind)
+        return self.sources.blocks(self.request.kind, self.request.options)
 
 
 @contextmanager

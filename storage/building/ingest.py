@@ -21,6 +21,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.counts.relabelled import RelabelledSource
+from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.side_files.table import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
 from collapsium.storage.units import Counting, silent
@@ -101,6 +102,7 @@ def ingest(
                 tokens=manifest.tokens,
                 source_tokens=report.source_tokens or manifest.tokens,
             )
+            report = replace(report, guesses=_guesses(history, sides))
             replace(history, report=report, frequent=frequent).write(folder)
         return manifest
 
@@ -152,8 +154,15 @@ def ingest_vectors(
             raise InputError(source.name, error.expected) from None
         unmatched = 0 if sides is None else sides.judge(written)
         if history is not None:
-            replace(history, report=Report(documents=written, unmatched_rows=unmatched)).write(folder)
+            report = Report(documents=written, unmatched_rows=unmatched)
+            guesses = distinct_guesses(_guesses(history, sides), source.guesses)
+            replace(history, report=replace(report, guesses=guesses)).write(folder)
         return manifest
+
+
+def _guesses(history: History, sides: Sides | None) -> tuple[Guess, ...]:
+    """Return the guesses that were made before the documents were read."""
+    return distinct_guesses(history.report.guesses, () if sides is None else sides.guesses)
 
 
 def _sided(part: Some, sides: Sides, first: int) -> Some:

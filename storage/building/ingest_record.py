@@ -20,12 +20,18 @@ from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
 from collapsium.storage.readers.dropped_words import Dropped
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.date_tally import DateTally
+from collapsium.storage.readers.texts.spans import LeftOut
 from collapsium.storage.short_repr import ShortRepr, short
 
-FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 6
-_SOMETIMES = ("unmatched_rows", "segments", "attachments", "unspaced_tokens")
-"""Counts of a report that are omitted if they are 0."""
+FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7
+OLDEST = 6
+"""Version of release 0.1, whose reports have no guesses."""
+
+_SOMETIMES = ("unmatched_rows", "segments", "attachments", "unspaced_tokens", "dates", "guesses", "left_out")
+"""Fields of a report that are omitted if they are 0 or empty."""
 
 _LISTS = ("labels", "covariates")
 _NEVER = ("vocabulary", "max_decompressed", "optional")
@@ -77,6 +83,12 @@ class Report(ShortRepr):
         Encoded attachments that were left out.
     unspaced_tokens : int
         Tokens that are runs of several words, in scripts without spaces between words.
+    dates : DateTally or None
+        Numbers of dates by the way in which they were read; None for documents without a field of dates.
+    guesses : tuple of Guess
+        What the readers found out about the input by themselves.
+    left_out : tuple of LeftOut
+        Files of folders that were not read.
     """
 
     files: int = 0
@@ -96,11 +108,50 @@ class Report(ShortRepr):
     segments: int = 0
     attachments: int = 0
     unspaced_tokens: int = 0
+    dates: DateTally | None = None
+    guesses: tuple[Guess, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def remarks(self) -> list[str]:
+        """Lines on dates, guesses and files that were left out; names of options are in backticks."""
+        values: dict[tuple[str, str], list[str]] = {}
+        for guess in self.guesses:
+            values.setdefault((guess.what.replace("_", " "), guess.option), []).append(guess.value)
+        guesses = [
+            f"{what} {' and '.join(texts)}" + (f" (`{option}`)" if option else "")
+            for (what, option), texts in values.items()
+        ]
+        lines = self._date_remarks()
+        lines += [f"guessed: {', '.join(guesses)}"] if guesses else []
+        for one in self.left_out:
+            some = f"{', '.join(one.names)}{', ...' if one.files > len(one.names) else ''}"
+            lines.append(f"{one.files:,} file{'s' * (one.files > 1)} left out, {one.why}: {some}")
+        return lines
+
+    def _date_remarks(self) -> list[str]:
+        """Return lines on dates that are missing, unreadable or ambiguous, with examples."""
+        dates, lines = self.dates or DateTally(), []
+        if dates.missing:
+            lines.append(f"{_documents(dates.missing)} without a date")
+        if dates.unreadable:
+            examples = ", ".join(map(repr, dates.examples))
+            lines.append(f"{_documents(dates.unreadable)} with a date that cannot be read, such as {examples}")
+        if dates.ambiguous and not any(guess.option == "date_order" for guess in self.guesses):
+            orders = [repr(text) for text in (dates.day_first_example, dates.month_first_example) if text]
+            why = f"; {' and '.join(orders)} have different orders" if len(orders) > 1 else ""
+            such = f"with an ambiguous date, such as {dates.example!r}"
+            lines.append(f"{_documents(dates.ambiguous)} {such}, of which only the year counts (`date_order`){why}")
+        return lines
 
     @property
     def unknown_tokens(self) -> int:
         """Number of tokens of words outside the vocabulary, without stop words and too frequent words."""
         return sum(one.tokens for one in self.dropped if one.unknown)
+
+
+def _documents(number: int) -> str:
+    return f"{number:,} document{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -273,7 +324,7 @@ def read_history(folder: Folder) -> History | None:
     """
     if not folder.exists(FILE):
         return None
-    record = read_record(folder, FILE, KIND, VERSION, oldest=VERSION)
+    record = read_record(folder, FILE, KIND, VERSION, oldest=OLDEST)
     path = f"{folder.url}/{FILE}"
     try:
         reading, cuts = record["reading"], dict(record["cuts"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.corpus.shard_columns import number_column, text_column
 from collapsium.storage.corpus.word_rule import RULE, spelled
 from collapsium.storage.errors import DamagedError, InputError, near
+from collapsium.storage.io.encodings import NAME_IT, decode_text
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet.bounded_file import BoundedFile
 from collapsium.storage.io.parquet.columns import number_array, string_array
@@ -196,7 +198,7 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
     return vocabulary
 
 
-def read_words(path: str, data: bytes) -> list[str]:
+def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]:
     """Read a vocabulary file with one word a line, of which the first is word 0.
 
     Parameters
@@ -204,7 +206,9 @@ def read_words(path: str, data: bytes) -> list[str]:
     path : str
         The file's name, for errors.
     data : bytes
-        Its bytes, UTF-8.
+        Its bytes.
+    encoding : str, optional
+        Encoding of files without a byte order mark, by default UTF-8.
 
     Returns
     -------
@@ -214,12 +218,25 @@ def read_words(path: str, data: bytes) -> list[str]:
     Raises
     ------
     InputError
-        A line is empty, repeated, or not UTF-8.
+        A line is empty, repeated, of several columns, or not of the encoding.
     """
     try:
-        words = data.decode("utf-8-sig").splitlines()
+        text = decode_text(data, encoding)
     except UnicodeDecodeError as error:
-        raise InputError(path, f"expected UTF-8 text ({error})") from None
+        raise InputError(path, f"expected {encoding or 'UTF-8'} text ({error}); {NAME_IT}") from None
+    # Only line ends are taken as such, and not the other signs of Unicode that `str.splitlines` knows.
+    words = re.split("\r\n?|\n", text)
+    if not words[-1]:
+        words.pop()
+    columns = next((number for number, word in enumerate(words, start=1) if "\t" in word), None)
+    if columns is not None:
+        raise InputError(
+            path,
+            f"expected one word a line, found {words[columns - 1][:60]!r} with a tab; choose a column, such as "
+            "`cut -f2 FILE > words.txt` for the features of 10x, whose matrices have genes in rows and are transposed "
+            "first",
+            f"line {columns}",
+        )
     _require_distinct(path, words, "line")
     return words
 

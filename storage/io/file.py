@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collapsium.storage.io import local
+from collapsium.storage.io.locations import locate
 from collapsium.storage.io.retry import with_retries
 from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem, core
+    from fsspec import AbstractFileSystem
     from fsspec.implementations import local as local_files
 else:
-    core = LazyModule("fsspec.core")
     local_files = LazyModule("fsspec.implementations.local")
 
 
@@ -29,9 +29,9 @@ class File:
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        fs, path = core.url_to_fs(os.fspath(url))
+        fs, path = locate(os.fspath(url))
         self._fs: AbstractFileSystem = fs
-        self._path = str(path)
+        self._path = path
 
     def exists(self) -> bool:
         """Return True if the file exists."""

@@ -14,15 +14,15 @@ from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
 
 from collapsium.storage.errors import AbsentError, DamagedError, StoreError
 from collapsium.storage.io import local
+from collapsium.storage.io.locations import locate
 from collapsium.storage.io.names import is_name, require_inside, require_unlinked
 from collapsium.storage.io.retry import with_retries
 from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem, core
+    from fsspec import AbstractFileSystem
     from fsspec.implementations import local as local_files
 else:
-    core = LazyModule("fsspec.core")
     local_files = LazyModule("fsspec.implementations.local")
 
 T = TypeVar("T")
@@ -53,9 +53,9 @@ class Folder:
         self.url = os.fspath(url).rstrip("/") or "/"
         if not is_name(self.url):
             raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")
-        fs, path = core.url_to_fs(self.url)
+        fs, path = locate(self.url)
         self._fs: AbstractFileSystem = fs
-        self._path = str(path).rstrip("/")
+        self._path = path.rstrip("/")
         self.local = isinstance(fs, local_files.LocalFileSystem)
         self._fences: tuple[Fence, ...] = ()
 

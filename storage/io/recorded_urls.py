@@ -32,7 +32,7 @@ def recorded_url(folder: Folder, url: object) -> str:
     AbsentError
         The URL leads to another store, or the value is no URL.
     """
-    if isinstance(url, str) and "::" not in url:
+    if isinstance(url, str) and not ("::" in url and "://" in url):
         scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(folder.address)
         if scheme == "" or (scheme == own_scheme and (host == own_host or scheme in OBJECT_STORES)):
             return url

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 from collapsium.storage.data_types import JsonObject
+from collapsium.storage.io.encodings import SAVE_AS_UTF8, decode_text
 
 MAX_BYTES = 1 << 20
 """Largest file: a configuration, a job or a network."""
@@ -90,4 +91,7 @@ def read_toml_text(path: str | os.PathLike[str]) -> str:
         raise ValueError("it is no file")
     if status.st_size > MAX_BYTES:
         raise ValueError(f"{status.st_size:,} bytes, where {MAX_BYTES:,} are the most")
-    return file.read_bytes().decode("utf-8")
+    try:
+        return decode_text(file.read_bytes())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"expected UTF-8 ({error.reason} at byte {error.start}); {SAVE_AS_UTF8}") from None

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import lzma
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-import fsspec
-import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, words_of_column
 from collapsium.storage.corpus.word_rule import spelled
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
+from collapsium.storage.io.encodings import NAME_IT, decode_text, marked_encoding, recoded
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locations import locate
 from collapsium.storage.io.names import is_name
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
+from collapsium.storage.readers.compression import HEAD, binary_kind, packing_of, unpacked
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.units import size
 
 INT32_MAX = 2**31 - 1
 EMPTY_PER_PAIR, PAIR_ALLOWANCE = 20, 50_000
 """Most documents per pair of a file, after 50,000 is added to its number of pairs."""
+
+SURE = 4
+"""Characters in UTF-8 beyond ASCII that no text of another encoding makes by chance."""
 
 
 class Source(Protocol):
@@ -44,7 +49,7 @@ class Source(Protocol):
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:
-    """Open a file at any fsspec URL for reading, decompressed according to its name.
+    """Open a file at any fsspec URL for reading, decompressed according to its first bytes.
 
     Parameters
     ----------
@@ -56,39 +61,153 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
     Returns
     -------
     file
-        A binary file. Reading beyond the limit raises `InputError`.
+        A binary file. Reading beyond the limit, or a compressed file that is cut short, raises `InputError`.
 
     Raises
     ------
     AbsentError
         The file does not exist.
     InputError
-        The path is a folder, a pipe or a device, the file is not readable, or its compression is unknown.
+        The path is a folder, a pipe or a device, the file is not readable, or it is an archive of several files.
     """
+    handle, head, size = _opened(path)
+    return unpacked(
+        handle, head, path, (lambda: max(LEAST_LIMIT, RATIO * size())) if limit is None else (lambda: limit)
+    )
+
+
+def _opened(path: str) -> tuple[IO[bytes], bytes, Callable[[], int]]:
+    """Return an open file with its first bytes and a function that returns its size."""
     if not is_name(path):
         raise AbsentError(f"{path[:200]!r}: no file can have a name with NUL or half of a surrogate pair")
     try:
-        opened = fsspec.open(path, "rb", compression="infer")
-        if isinstance(opened.fs, LocalFileSystem):
-            _require_file(path, opened.path)
-        handle = cast(IO[bytes], opened.open())
-        if opened.compression is None and not path.endswith(".zst"):
-            return handle
-        # fsspec reads Zstandard only if a further package is installed.
-        if opened.compression is None:
-            handle = cast(IO[bytes], pa.CompressedInputStream(handle, "zstd"))
-        allowed = max(LEAST_LIMIT, RATIO * int(opened.fs.size(opened.path) or 0)) if limit is None else limit
+        fs, place = locate(path)
+        if isinstance(fs, LocalFileSystem):
+            _require_file(path, place)
+        handle = cast(IO[bytes], fs.open(place, "rb"))
+        try:
+            head = head_of(handle)
+        except ValueError:
+            # A stream of unknown length cannot be rewound.
+            handle = cast(IO[bytes], io.BufferedReader(fs.open(place, "rb")))
+            head = head_of(handle)
+        return handle, head, lambda: int(fs.size(place) or 0)
     except (FileNotFoundError, NotADirectoryError):
         raise AbsentError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(path, "expected a file, found a folder") from None
     except PermissionError:
         raise InputError(path, "may not be read (permission denied)") from None
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(path, f"cannot be decompressed ({error})") from None
-    return cast(IO[bytes], io.BufferedReader(_Limited(handle, path, allowed), 1 << 20))
+    except (ValueError, ImportError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(path, f"cannot be opened ({error})") from None
+
+
+def head_of(handle: IO[bytes]) -> bytes:
+    """Return the next bytes of a file, some thousands, without moving on in it."""
+    peek = getattr(handle, "peek", None)
+    if peek is not None:
+        return bytes(peek(HEAD)[:HEAD])
+    place = handle.tell()
+    head = handle.read(HEAD)
+    handle.seek(place)
+    return head
+
+
+def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None = None) -> IO[bytes]:
+    """Open a file of text for reading, decompressed and in UTF-8 without a byte order mark.
+
+    Parameters
+    ----------
+    path : str
+        Local path or URL.
+    options : ReadOptions
+        Limit of decompressed bytes, and the encoding of files without a byte order mark.
+    guesses : dict, optional
+        Receives the encoding of a byte order mark, unless it is UTF-8.
+
+    Returns
+    -------
+    file
+        A binary file; where `may_be_cut` is true, its positions are those of the file itself. Bytes that the encoding
+        does not have are invalid in UTF-8 too.
+
+    Raises
+    ------
+    AbsentError
+        The file does not exist.
+    InputError
+        As for `open_input`; or the file is no text, or has another encoding.
+    """
+    handle = open_input(path, options.max_decompressed)
+    head = head_of(handle)
+    marked = marked_encoding(head)
+    if marked == "utf-8-sig":
+        handle.read(len(codecs.BOM_UTF8))
+        return handle
+    require_text(path, head)
+    encoding = marked or options.encoding
+    if encoding is None or encoding == "utf-8":
+        if b"\0" in head:
+            _require_no_wide_characters(path, head)
+        return handle
+    if marked is not None and guesses is not None:
+        guesses[Guess("encoding", marked, "encoding")] = None
+    if not encoding.startswith("utf") and _is_utf8(head):
+        raise InputError(path, f"expected text in {encoding} (`encoding`), found UTF-8; read such files by themselves")
+    return cast(IO[bytes], recoded(handle, encoding))
+
+
+def encoding_guesses(paths: Sequence[str]) -> tuple[Guess, ...]:
+    """Return the encodings of files, other than UTF-8, by their byte order marks."""
+    guesses: dict[Guess, None] = {}
+    for path in paths:
+        with reading(path), open_input(path) as handle:
+            marked = marked_encoding(head_of(handle))
+        if marked not in (None, "utf-8-sig"):
+            guesses[Guess("encoding", str(marked), "encoding")] = None
+    return tuple(guesses)
+
+
+def as_utf8(path: str, data: bytes, encoding: str | None) -> bytes:
+    """Return the bytes of a text in UTF-8 without a byte order mark; see `open_text`."""
+    if encoding is None and marked_encoding(data[:4]) is None:
+        return data
+    with reading(path):
+        return decode_text(data, encoding).encode()
+
+
+def _require_no_wide_characters(path: str, head: bytes) -> None:
+    """Refuse UTF-16 and UTF-32 without a mark, which would be read as letters with NUL between them."""
+    zeros, half = (head[::2].count(0), head[1::2].count(0)), len(head) // 2
+    if max(zeros) * 5 < half * 2:
+        return
+    width = 32 if min(zeros) * 5 > half else 16
+    order = "le" if head[width // 8 - 1] == 0 else "be"
+    raise InputError(
+        path,
+        f"expected UTF-8 text, found what looks like UTF-{width} without a byte order mark; name it "
+        f"(`encoding` utf-{width}-{order})",
+    )
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Return True if bytes hold several characters that are encoded in UTF-8, which other encodings do not make."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return sum(not letter.isascii() for letter in text) >= SURE
+
+
+def may_be_cut(path: str, options: ReadOptions) -> bool:
+    """Return True if a file of text can be read from any of its lines: it is neither compressed nor recoded."""
+    if options.encoding not in (None, "utf-8"):
+        return False
+    handle, head, _ = _opened(path)
+    handle.close()
+    return packing_of(head) is None and marked_encoding(head) in (None, "utf-8-sig")
 
 
 def _require_file(path: str, place: str) -> None:
@@ -97,33 +216,6 @@ def _require_file(path: str, place: str) -> None:
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         raise InputError(path, f"expected a file, found {kind}")
-
-
-class _Limited(io.RawIOBase):
-    """A decompressed file with a limit, because a small compressed file can expand to any size."""
-
-    def __init__(self, handle: IO[bytes], path: str, limit: int) -> None:
-        self._handle, self._path, self._left, self._limit = handle, path, limit, limit
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
-        data = self._handle.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            raise InputError(
-                self._path,
-                f"more than {size(self._limit)} come out of the compressed file, as of one that is made to fill "
-                "memory and disk; if it is to be trusted, raise the limit (`max_decompressed`)",
-            )
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._handle.close()
-        super().close()
 
 
 def require_plausible(path: str, documents: int, pairs: int, where: str) -> None:
@@ -149,7 +241,7 @@ def require_plausible(path: str, documents: int, pairs: int, where: str) -> None
         )
 
 
-def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
+def read_vocabulary_file(path: str, limit: int | None = None, encoding: str | None = None) -> list[str]:
     """Read a vocabulary from a file with one word a line, or from a column of a Parquet file.
 
     Parameters
@@ -158,6 +250,8 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
         Local path or URL.
     limit : int, optional
         As for `open_input`.
+    encoding : str, optional
+        Encoding of a file of lines without a byte order mark.
 
     Returns
     -------
@@ -173,14 +267,27 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
     """
     with reading(path), open_input(path, limit) as handle:
         data = handle.read()
-    return words_of_column(path, data, limit) if data.startswith(PARQUET_MAGIC) else read_words(path, data)
+    kind = binary_kind(data[:HEAD])
+    if kind is not None and data.startswith(PARQUET_MAGIC):
+        return words_of_column(path, data, limit)
+    require_text(path, data)
+    return read_words(path, data, encoding)
+
+
+def require_text(path: str, data: bytes) -> None:
+    """Refuse bytes that are no text, as far as their beginning shows."""
+    kind = None if marked_encoding(data[:4]) else binary_kind(data[:HEAD])
+    if kind is not None:
+        raise InputError(path, f"expected text, found {kind}")
 
 
 def required_names(options: ReadOptions) -> list[str] | None:
     """Return the entries of the option `vocabulary` as they are written; None if the option is not set."""
     if isinstance(options.vocabulary, tuple):
         return list(options.vocabulary)
-    return None if options.vocabulary is None else read_vocabulary_file(options.vocabulary, options.max_decompressed)
+    if options.vocabulary is None:
+        return None
+    return read_vocabulary_file(options.vocabulary, options.max_decompressed, options.encoding)
 
 
 def required_words(options: ReadOptions) -> list[str] | None:
@@ -247,7 +354,8 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
     for name in names:
         if folder.exists(name):
             path_of_words = f"{head}/{name}" if head else name
-            return _spelled(path_of_words, read_vocabulary_file(path_of_words, options.max_decompressed), options)
+            names = read_vocabulary_file(path_of_words, options.max_decompressed, options.encoding)
+            return _spelled(path_of_words, names, options)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
     raise NoVocabularyError(path, f"expected a vocabulary; name one with `vocabulary` FILE{looked}")
 
@@ -260,7 +368,7 @@ def distinct(paths: list[str]) -> list[str]:
         if len(set(stems)) == len(stems):
             return stems
     again = next(path for number, path in enumerate(paths) if path in paths[:number])
-    raise InputError(again, "the same source is given twice")
+    raise InputError(again, "the same file is given twice")
 
 
 class reading:  # noqa: N801 - used as a statement: `with reading(path):`
@@ -280,8 +388,9 @@ class reading:  # noqa: N801 - used as a statement: `with reading(path):`
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raise an error that names the file, unless the exception is already one of this package."""
-        damage = (EOFError, zlib.error, lzma.LZMAError)
-        if isinstance(error, damage) or type(error).__name__ == "ZstdError":
+        if isinstance(error, (EOFError, zlib.error, lzma.LZMAError)):
             raise InputError(self.path, f"the compressed file is cut short or damaged ({error})") from None
-        if isinstance(error, OSError) and type(error).__name__ in ("BadGzipFile", "OSError"):
+        if isinstance(error, UnicodeDecodeError):
+            raise InputError(self.path, f"expected UTF-8 text ({error}); {NAME_IT}") from None
+        if isinstance(error, OSError) and type(error).__name__ == "OSError":
             raise InputError(self.path, f"cannot be read ({error})") from None

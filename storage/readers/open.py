@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,16 +10,17 @@ import pyarrow.compute as pc
 
 from collapsium.storage.choices import FORMATS
 from collapsium.storage.corpus.shard import Documents
-from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.lazy_module import LazyModule
-from collapsium.storage.readers.base import Source, distinct, open_input, reading
+from collapsium.storage.readers.base import Source, distinct, head_of, open_input, reading
+from collapsium.storage.readers.compression import PACKED, binary_kind
 from collapsium.storage.readers.counts.ldac import LDACSource
 from collapsium.storage.readers.counts.svmlight import SVMlightSource, index_base
 from collapsium.storage.readers.counts.uci import UCISource
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.batches import TEXTS
-from collapsium.storage.readers.texts.blocks import find_files
+from collapsium.storage.readers.texts.blocks import find_files, require_once
 from collapsium.storage.readers.texts.text import TextSource, texts_of_files, texts_of_lines
 from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
 from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
@@ -100,21 +101,22 @@ __all__ = [
 def kind_of_name(path: str) -> str | None:
     """Return the format that a file's name implies, or None."""
     name = path.rstrip("/").rsplit("/", 1)[-1].lower()
-    for packed in (".gz", ".bz2", ".xz", ".zst"):
+    for packed in PACKED:
         name = name.removesuffix(packed)
     if name.startswith("docword."):
         return "uci"
     return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
 
 
-def guess_format(path: str) -> str:
-    """Return the format that the name of a source implies, or that the names of its files imply.
+def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
+    """Return the format that the names of sources imply, or the names of the files in them.
 
     Parameters
     ----------
-    path : str
-        File, folder or glob. A folder has the format of texts that the names of all its files imply; any other folder
-        has plain texts.
+    paths : sequence of str
+        Files, folders or globs. A folder has the only format that names in it imply, or plain texts where none does.
+    recorded : str, optional
+        Format of earlier documents: of several formats in a folder, it is the one, and so it is where names imply none.
 
     Returns
     -------
@@ -123,20 +125,65 @@ def guess_format(path: str) -> str:
 
     Raises
     ------
+    AbsentError
+        A source does not exist.
     OptionError
-        The name implies no format.
+        The names imply no format, or several.
     """
-    kind = kind_of_name(path)
-    if kind is not None:
-        return kind
+    formats: dict[str, str] = {}
+    for path in paths:
+        kind = kind_of_name(path) or _format_inside(path, recorded)
+        if kind is None and not formats and recorded in TEXTS:
+            kind = recorded
+        if kind is None and not formats:
+            advice = _advice_of_bytes(path) or f"name it with `format` {'|'.join(FORMATS)}"
+            raise OptionError(f"{path}: its format does not follow from its name; {advice}")
+        if kind is not None:
+            formats.setdefault(kind, path)
+    first, *others = formats
+    other = next((kind for kind in others if kind in TEXTS and first in TEXTS), None)
+    if other is not None:
+        raise OptionError(
+            f"{formats[other]}: its format is {other}, and that of {formats[first]} is {first}; read one after the "
+            "other (`ingest`, then `append`), or name the format of all (`format`)"
+        )
+    return first
+
+
+def _format_inside(path: str, recorded: str | None) -> str | None:
+    """Return the format of the files in a folder or glob; None for a file."""
     folder = Folder(path)
-    if folder.is_folder() or any(letter in path for letter in "*?["):
-        kinds = {kind_of_name(file.name) for file in find_files([path], None, kind_of_name)}
-        only = kinds.pop() if len(kinds) == 1 else None
-        return only if only in TEXTS else "text"
-    if not folder.exists():
-        raise AbsentError(f"{path}: no such file or folder")
-    raise OptionError(f"{path}: its format does not follow from its name; name it with `format` {'|'.join(FORMATS)}")
+    if not folder.is_folder() and (folder.exists() or not any(letter in path for letter in "*?[")):
+        if not folder.exists():
+            raise AbsentError(f"{path}: no such file or folder")
+        return None
+    names: dict[str, list[str]] = {}
+    for file in find_files([path], None, kind_of_name):
+        kind = kind_of_name(file.name)
+        if kind is not None:
+            names.setdefault(kind, []).append(file.name)
+    if recorded in names and recorded in TEXTS:
+        return recorded
+    if len(names) > 1:
+        each = [f"{len(some):,} of {kind} (such as {some[0]})" for kind, some in names.items()]
+        raise OptionError(
+            f"{path}: holds files of several formats: {', '.join(each)}; choose one with `format`, which leaves the "
+            "others out"
+        )
+    only = next(iter(names), "text")
+    if only not in TEXTS:
+        raise OptionError(f"{path}: holds files of the format {only}; name the files themselves")
+    return only
+
+
+def _advice_of_bytes(path: str) -> str:
+    """Return what the first bytes of a file tell about it, for an error."""
+    try:
+        with reading(path), open_input(path) as handle:
+            kind = binary_kind(head_of(handle))
+    except CollapsiumError:
+        return ""
+    return "" if kind is None else f"it is {kind}"
 
 
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
@@ -195,7 +242,8 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         The format is unknown.
     """
     options = options or ReadOptions()
-    kind = kind or guess_format(paths[0])
+    kind = kind or guess_format(paths)
+    require_once(paths)
     options = resolved_index_base(paths, kind, options)
     if kind == "text":
         return TextSource(paths, options, texts_of_files)
@@ -245,6 +293,7 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
         raise OptionError(f"expected {' or '.join(HEADERS)}, found {options.header!r}", "header")
+    require_once(paths)
     stems = distinct(paths)
     files: list[DenseFile] = []
     for path in paths:

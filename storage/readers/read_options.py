@@ -22,6 +22,8 @@ class ReadOptions(ShortRepr):
         Field of the text, by default ``text``.
     title, date : str or None
         Fields of the title and the date, by default none.
+    date_order : str or None
+        ``day`` or ``month``, which stands first in numeric dates; by default other dates show it, or nothing does.
     stop_words : str or None
         ``english`` (the default), ``none``, or codes of languages separated by commas.
     stop_list : tuple of str
@@ -49,6 +51,12 @@ class ReadOptions(ShortRepr):
         Limit of the decompressed bytes of each compressed file; see `open_input`.
     index_base : int or None
         First index of SVMlight files, 0 or 1; by default 0 if a file has the index 0, else 1.
+    encoding : str or None
+        Encoding of files of text without a byte order mark, by default UTF-8.
+    separator : str or None
+        Separator of tables, a character or ``tab``; by default it is found in the first line of each file.
+    label_separator : str or None
+        Separator of labels in side files of lines; by default it is found in the lines.
     segments : str or None
         Rule that cuts texts into segments, see `collapsium.storage.readers.texts.segment.cutter_of`; by default texts
         are not cut.
@@ -64,6 +72,7 @@ class ReadOptions(ShortRepr):
     text: str | None = None
     title: str | None = None
     date: str | None = None
+    date_order: str | None = None
     stop_words: str | None = None
     stop_list: tuple[str, ...] = ()
     min_letters: int | None = None
@@ -77,6 +86,9 @@ class ReadOptions(ShortRepr):
     header: str | None = None
     max_decompressed: int | None = None
     index_base: int | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    label_separator: str | None = None
     segments: str | None = None
     word_rule: int = FIRST_RULE
     optional: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collapsium.storage.io.encodings import SAVE_AS_UTF8, decode_text
 from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def read_weights(path: str) -> Iterator[tuple[object, object]]:
     ----------
     path : str
         A local file; its name may come out of a record. One that ends in ``.parquet`` has two columns, others have a
-        word and its weight in each line, with a tab or a comma between; the first line may be a heading.
+        word and its weight in each line, with a tab, semicolon, bar or comma between; the first line may be a heading.
 
     Yields
     ------
@@ -71,10 +72,12 @@ def _parquet_rows(handle: io.BufferedReader) -> Iterator[tuple[object, object]]:
 
 def _text_rows(content: bytes) -> Iterator[tuple[object, object]]:
     try:
-        text = content.decode("utf-8-sig")
+        text = decode_text(content)
     except UnicodeDecodeError as error:
-        raise ValueError(f"expected UTF-8 ({error.reason} at byte {error.start})") from None
-    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+        fault = f"expected UTF-8 ({error.reason} at byte {error.start}); {SAVE_AS_UTF8}"
+        raise ValueError(fault) from None
+    first = text.partition("\n")[0]
+    delimiter = next((sign for sign in "\t;|" if sign in first), ",")
     try:
         for number, row in enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), 1):
             if not row:

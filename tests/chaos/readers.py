@@ -33,15 +33,26 @@ from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import MEANS, UNSEGMENTED, parse_summary
 from collapsium.storage.runs.topic_names import RECORD as NAMES_RECORD
 from collapsium.storage.runs.topic_names import clean_name, read_names
-from tests.chaos.seeds import GOOD, NAMES, VECTORS, WORDS, ZARR, dense_folder, named_model, vector_corpus
+from tests.chaos.seeds import (
+    GOOD,
+    NAMES,
+    OTHERWISE,
+    PACKED,
+    VECTORS,
+    WORDS,
+    ZARR,
+    dense_folder,
+    named_model,
+    vector_corpus,
+)
 
 
 def _source(name, data, place):
     """Ingest a file; nothing may be left if it is refused, and what is made must be whole."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    kind, _, packed = name.partition("-")
-    path = place / (NAMES[kind] + (".gz" if packed else ""))
+    kind, _, packing = name.partition("-")
+    path = place / (NAMES[kind] + (f".{packing}" if packing in PACKED else ""))
     path.write_bytes(data)
     (place / "words").write_bytes(WORDS)
     options = {"vocabulary": str(place / "words")} | ({"covariates": ["n"]} if kind == "csv" else {})
@@ -117,7 +128,7 @@ def _arrays(data, place):
 RECORD = ShardRecord(file="x", documents=3, pairs=3, tokens=8, sha256="0" * 64, ids_sha256="0" * 64)
 READERS = {
     **{name: lambda data, place, name=name: _source(name, data, place) for name in (*GOOD, "npz", "parquet")},
-    **{f"{name}-gz": lambda data, place, name=f"{name}-gz": _source(name, data, place) for name in ("uci", "jsonl")},
+    **{name: lambda data, place, name=name: _source(name, data, place) for name in OTHERWISE},
     **{name: lambda data, place, name=name: _dense(name, data, place) for name in (*VECTORS, *ZARR)},
     "vectors-shard": lambda data, place: decode_columns(data, RECORD, "x"),
     "vectors-array": _vectors_array,

@@ -1,10 +1,13 @@
 """Small whole files of every format that a reader takes: where hypothesis and the fuzzer begin."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import shutil
 import tempfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,12 +42,47 @@ GOOD = {
     "mallet": b"a x apple bread\nb y cheese\n",
     "svmlight": b"1 1:2 3:1 # a comment\n-1,2 2:5\n",
 }
+PACKED = {
+    "gz": lambda data: gzip.compress(data, mtime=0),
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: _by_arrow("zstd", data),
+    "lz4": lambda data: _by_arrow("lz4", data),
+    "zip": lambda data: _zipped(data),
+}
+ENCODED = {
+    "utf16": lambda data: data.decode().encode("utf-16"),
+    "utf32": lambda data: data.decode().encode("utf-32"),
+    "excel": lambda data: b"sep=;\r\n" + data.replace(b",", b";"),
+}
+OTHERWISE = {
+    **{
+        f"{kind}-{packing}": (kind, packing)
+        for kind, packing in zip(("uci", "jsonl", *["csv"] * 5), ("gz", *PACKED), strict=True)
+    },
+    **{f"{kind}-{encoding}": (kind, encoding) for kind, encoding in zip(("csv", "jsonl", "csv"), ENCODED, strict=True)},
+}
+"""Files of the formats above in other guises: their format, and what is done with their bytes."""
 DENSE = np.array([[1.5, 2.0, 7.0], [-3.0, 4e2, 8.0]])
 VECTORS = {"vectors-csv": "x.csv", "vectors-labels": "x.csv", "vectors-npy": "x.npy", "vectors-npz": "x.npz"}
 ZARR = {"vectors-zarr": (3, "zarr.json"), "vectors-zarr-2": (2, ".zarray"), "vectors-chunk": (3, "c/0/0")}
 NAMES = {"uci": "docword.x.txt", "ldac": "x.ldac", "mtx": "x.mtx", "npz": "x.npz", "text": "x.txt", "jsonl": "x.jsonl"}
 NAMES |= {"csv": "x.csv", "mallet": "x.mallet", "svmlight": "x.svmlight", "parquet": "x.parquet"}
 MATRIX = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 5, 0]]))
+
+
+def _by_arrow(codec, data):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+def _zipped(data):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("x", data)
+    return sink.getvalue()
 
 
 def _npz(matrix, **options):
@@ -115,8 +153,9 @@ def seeds_of(name):
     """Small whole files of a reader's format."""
     if name in GOOD:
         return [GOOD[name]]
-    if name.endswith("-gz"):
-        return [gzip.compress(GOOD[name[:-3]], mtime=0)]
+    if name in OTHERWISE:
+        kind, guise = OTHERWISE[name]
+        return [(PACKED | ENCODED)[guise](GOOD[kind])]
     return {
         "npz": lambda: [_npz(MATRIX), _npz(MATRIX.tocoo(), compressed=False), _npz(MATRIX.tocsc())],
         "parquet": lambda: [_parquet()],

@@ -1,14 +1,23 @@
-"""Read dates as people write them: ISO 8601, years, Unix times, and the forms of `dateutil`, without silent guesses."""
+"""Read dates as people write them: ISO 8601, years, Unix times, and the forms of `dateutil`, without silent guesses.
+
+A date is the day that is written: the offset of its zone is not added, as a day in a place is what people refer to.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from dateutil import parser
+
+from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
+from collapsium.storage.readers.texts.values import is_missing
 
 UNITS = ("hour", "day", "month", "year")
 """Units of time, from fine to coarse; a date that names its month alone is exact to the month."""
@@ -17,7 +26,9 @@ HOUR, DAY, MONTH, YEAR = range(len(UNITS))
 MAX_LETTERS = 64
 """Most letters of a date."""
 
-ABSENT = frozenset(("", "-", "?", "nan", "nat", "none", "null", "na", "n/a", "<na>"))
+MAX_SHOWN = 40
+"""Most characters of a date that is shown as an example."""
+
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 _HOUR = datetime.timedelta(hours=1)
@@ -31,6 +42,13 @@ _ISO_WEEK = re.compile(r"[0-9]{4}-?W[0-9]{2}-?[0-9]")
 _MAIL = re.compile(r"([A-Za-z]{3}, )?[0-9]{1,2} [A-Za-z]{3} [0-9]{4} [0-9]{2}:[0-9]{2}(:[0-9]{2})? ([-+][0-9]{4}|GMT)")
 _NUMERIC = re.compile(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.](?:[0-9]{4}|[0-9]{2})(?![0-9])")
 _TIME = re.compile(r"(.*[^\s,T])[\sT,]\s*([0-9]{1,2}):[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?")
+_LEAP_SECOND = re.compile(r"(:[0-5][0-9]):60(?![0-9])")
+# Dates in ISO 8601, followed by a time or not, which are read if their first ten characters are a date.
+_ISO = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?"
+    r"(Z|[-+]([01][0-9]|2[0-3]):?[0-5][0-9])?)?$"
+)
+_ISO_DAY = len("2024-02-29")
 # Digits of a Unix time, and its ticks a second.
 _UNIX = {9: 1, 10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 _FAULTS = (ValueError, OverflowError, TypeError, ArithmeticError, LookupError, AttributeError)
@@ -43,7 +61,7 @@ class Date:
     Attributes
     ----------
     hour : int
-        Hours from 1970-01-01 00:00 to its beginning, in UTC where it names a time zone.
+        Hours from 1970-01-01 00:00 to its beginning, by the clock of the zone that it was written in.
     exact : int
         Index of its unit in `UNITS`.
     day_first : int or None
@@ -78,17 +96,14 @@ _PARSER = parser.parser(_Parserinfo())
 _DEFAULTS = (datetime.datetime(1604, 1, 1, 0), datetime.datetime(2008, 2, 2, 1))
 
 
-def is_absent(text: str | None) -> bool:
-    """Return whether a text stands for a missing date."""
-    return text is None or text.strip().lower() in ABSENT
-
-
 @lru_cache(maxsize=1 << 16)
 def read_date(text: str) -> Date | None:
     """Return the date that a text of a corpus stands for; None if it cannot be read."""
     text = text.strip()
     if len(text) > MAX_LETTERS:
         return None
+    # Python has no leap seconds.
+    text = _LEAP_SECOND.sub(r"\1:59", text)
     try:
         date = _number(text) or _standard(text) or _with_time(text) or _other(text)
     except _FAULTS:
@@ -97,9 +112,8 @@ def read_date(text: str) -> Date | None:
 
 
 def hours_of(moment: datetime.datetime) -> int:
-    """Return the full hours from 1970 to a moment, which is in UTC if it has no zone."""
-    aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=datetime.UTC)
-    return (aware - EPOCH) // _HOUR
+    """Return the full hours from 1970 to a moment, by the clock of its zone."""
+    return (moment.replace(tzinfo=datetime.UTC) - EPOCH) // _HOUR
 
 
 def _number(text: str) -> Date | None:
@@ -187,3 +201,63 @@ def _other(text: str) -> Date | None:
     ):
         day_first = swapped
     return Date(hour, exact, day_first, order, short_year=re.search(r"[0-9]{4}", text) is None)
+
+
+def tally_of(texts: Sequence[str | None], read: Sequence[Date | None], counts: Sequence[int]) -> DateTally:
+    """Return the tally of distinct texts, each read as a date or not, and with its number of documents."""
+    tally = DateTally()
+    for text, date, count in zip(texts, read, counts, strict=True):
+        if not count:
+            continue
+        shown = str(text)[:MAX_SHOWN]
+        if is_missing(text):
+            tally += DateTally(missing=count)
+        elif date is None:
+            tally += DateTally(unreadable=count, examples=(shown,))
+        elif date.day_first is not None or date.order or date.unix or date.short_year:
+            tally += DateTally(
+                ambiguous=count * (date.day_first is not None),
+                unix=count * date.unix,
+                short_years=count * date.short_year,
+                day_first=count * (date.order > 0),
+                month_first=count * (date.order < 0),
+                example=shown if date.day_first is not None else "",
+                day_first_example=shown if date.order > 0 else "",
+                month_first_example=shown if date.order < 0 else "",
+            )
+    return tally
+
+
+def counted_dates(dates: pa.Array) -> DateTally:
+    """Return the tally of a column of dates; times of one day are read as one date, which is faster."""
+    days = pc.if_else(pc.match_substring_regex(dates, _ISO), pc.utf8_slice_codeunits(dates, 0, _ISO_DAY), dates)
+    counts = pc.value_counts(days)
+    texts = counts.field("values").to_pylist()
+    read = [None if is_missing(text) else read_date(text) for text in texts]
+    return tally_of(texts, read, counts.field("counts").to_pylist())
+
+
+def ordered_dates(dates: pa.Array, order: str) -> pa.Array:
+    """Return a column of dates in which those whose day and month may be swapped are written in ISO 8601.
+
+    Parameters
+    ----------
+    dates : pyarrow.Array of string
+        The dates.
+    order : str
+        ``day`` or ``month``, which stands first.
+    """
+    coded = dates.dictionary_encode()
+    texts = [text if is_missing(text) else _ordered(text, order) for text in coded.dictionary.to_pylist()]
+    return pa.array(texts, dates.type).take(coded.indices)
+
+
+def _ordered(text: str, order: str) -> str:
+    date, text = read_date(text), text.strip()
+    if date is None or date.day_first is None:
+        return text
+    begin = EPOCH + datetime.timedelta(hours=date.day_first if order == DAY_FIRST else date.hour)
+    numeric = _NUMERIC.match(text)
+    if numeric is not None:
+        return begin.date().isoformat() + text[numeric.end() :]
+    return begin.date().isoformat() + (begin.strftime("T%H:00") if date.exact == HOUR else "")

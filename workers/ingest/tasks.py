@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,11 +20,14 @@ from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
 from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.side_files.table import merged
 from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
+from collapsium.storage.readers.texts.date_tally import DateTally
 from collapsium.storage.readers.texts.gathering import Batch
 from collapsium.workers.ingest.count import counted_of, counts_of, ids_of_numbers, stream_of, sum_counts, tokens_of
+from collapsium.workers.ingest.dates import counted_dates, ordered_dates
 from collapsium.workers.ingest.phrases import joined_by, named_phrases
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest, read_tokens
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 KNOWN, WORDS = "known", "words"
 """Names of tables in the scratch folder: ids in the corpus, and vocabulary."""
+
+DATE = "date"
+"""Column of the dates."""
 
 MAX_NAMED_IDS = 5
 """Most ids of a chunk that are named because the corpus has them already."""
@@ -67,6 +73,10 @@ class ChunkRecord:
         Whether a separate table has the documents' metadata from side files.
     segments : int
         Segments of the documents; 0 where there are none.
+    dates : DateTally
+        Numbers of the documents' dates by the way in which they were read.
+    guesses : tuple of Guess
+        Guesses about the files.
     """
 
     name: str
@@ -82,6 +92,8 @@ class ChunkRecord:
     sided: bool = False
     segments: int = 0
     attachments: int = 0
+    dates: DateTally = field(default_factory=DateTally)
+    guesses: tuple[Guess, ...] = ()
 
     @property
     def documents(self) -> int:
@@ -118,6 +130,9 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
     for part, batch in enumerate(read_batches(block, request.kind, request.options, request.numbered)):
         name = f"{number:07d}-{part:05d}"
         documents, there, skipped = _new_documents(batch, request)
+        if (order := request.options.date_order) is not None:
+            dates = ordered_dates(documents.extras[DATE], order)
+            documents = replace(documents, extras={**documents.extras, DATE: dates})
         tokens = read_tokens(documents.texts, request)
         chunk = stream_of(tokens, documents.ids, documents.extras, documents.segments)
         counted = counted_of(chunk)
@@ -138,6 +153,8 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
                 columns=chunk.columns,
                 segments=segments,
                 attachments=documents.attachments,
+                dates=counted_dates(documents.extras[DATE]) if DATE in documents.extras else DateTally(),
+                guesses=documents.guesses,
             )
         )
     return BlockRead(tuple(records), sum_counts(tables))

@@ -57,6 +57,9 @@ def execute(
         flags.of(CertificateOptions).tls,
         side_columns.SideFileRequest(side_files.label_files, side_files.label_names),
         options.headings,
+        options.encoding,
+        options.separator,
+        side_files.label_separator,
     )
     with counting("appending") as progress:
         added = appending.append_with_report(corpus, sources, addition, progress)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler
@@ -16,7 +16,9 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.vectors import ARRAY
 from collapsium.storage.errors import MismatchError, StoreError, TakenOverError
+from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.separators import checked_separator
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 
 LOCK, SCRATCH = "lock", "append"
@@ -63,6 +65,19 @@ class Addition:
     tls: TLS | None = None
     side_files: SideFileRequest = field(default_factory=SideFileRequest)
     headings: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    label_separator: str | None = None
+
+
+def layout_of(addition: Addition) -> dict[str, Any]:
+    """Return the options of the layout of files that an addition names, instead of the recorded ones."""
+    layout = {
+        "encoding": checked_encoding(addition.encoding),
+        "separator": checked_separator(addition.separator),
+        "label_separator": checked_separator(addition.label_separator, "label_separator"),
+    }
+    return {name: value for name, value in layout.items() if value is not None}
 
 
 @contextmanager

@@ -12,23 +12,31 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from collapsium.pipeline.corpora.append.additions import LOCK, Added, Addition, clean, clean_hidden, scratch_inside
+from collapsium.pipeline.corpora.append.additions import (
+    LOCK,
+    Added,
+    Addition,
+    clean,
+    clean_hidden,
+    layout_of,
+    scratch_inside,
+)
 from collapsium.pipeline.corpora.append.documents import DocumentAddition
 from collapsium.pipeline.corpora.append.vectors import append_vectors
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
-from collapsium.pipeline.corpora.recorded_reading import history_for, require_named_again
+from collapsium.pipeline.corpora.recorded_reading import format_of, history_for, require_named_again
 from collapsium.pipeline.corpora.side_files import read_appended_side_files
 from collapsium.pipeline.corpora.text_ingest import check_reading
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.options import keywords
-from collapsium.storage.building.ingest_record import History, read_history
+from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import VECTORS, Manifest
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.locks.run_lock import RunLock
-from collapsium.storage.readers.open import TEXTS, guess_format
+from collapsium.storage.readers.guesses import with_guesses
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.units import Counting, silent
@@ -86,6 +94,9 @@ def append(
         tls,
         SideFileRequest(sides.label_files, sides.label_names),
         options.headings,
+        options.encoding,
+        options.separator,
+        sides.label_separator,
     )
     return append_with_report(corpus, sources, addition, progress).manifest
 
@@ -157,12 +168,7 @@ def append_with_report(
 
 def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition: Addition) -> History:
     """Return the reading of new sources: that of the corpus, as far as their format allows."""
-    try:
-        kind = addition.format or guess_format(paths[0])
-    except OptionError:
-        if own_history.kind not in TEXTS:
-            raise
-        kind = own_history.kind
+    kind, guesses = format_of(paths, addition.format, own_history.kind)
     if kind == "vectors":
         raise OptionError(f"`format` {kind}: {corpus.url} is a corpus of documents")
     if own_history.flattened:
@@ -182,4 +188,6 @@ def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition
                 f"expected the value that {corpus.url} was made with, found {value}; it was made {made}", parameter=name
             )
     history = history_for(own_history, kind)
-    return replace(history, options=replace(history.options, max_decompressed=addition.max_decompressed))
+    options = with_guesses(replace(history.options, **layout_of(addition)), own_history.report.guesses)
+    report = Report(guesses=guesses)
+    return replace(history, options=replace(options, max_decompressed=addition.max_decompressed), report=report)

@@ -20,6 +20,7 @@ from collapsium.pipeline.corpora.passes import (
     write_shards,
     write_side_tables,
 )
+from collapsium.pipeline.corpora.recorded_reading import with_guesses_of_counts
 from collapsium.pipeline.corpora.text_ingest import drop_stopped, leave_phrases
 from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
 from collapsium.pipeline.executors.base import Executor
@@ -34,8 +35,10 @@ from collapsium.storage.errors import MismatchError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY
-from collapsium.storage.readers.open import TEXTS, open_source, resolved_index_base
+from collapsium.storage.readers.guesses import distinct_guesses
+from collapsium.storage.readers.open import TEXTS, open_source
 from collapsium.storage.readers.side_files.table import Sides
+from collapsium.storage.readers.texts.blocks import require_once
 from collapsium.storage.units import Counting
 from collapsium.workers.ingest import tasks as reading
 from collapsium.workers.ingest.count import counts_of, ids_of_numbers
@@ -89,8 +92,11 @@ class DocumentAddition:
             request = ReadRequest(
                 history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
             )
-            counted = read_all(self._executor, sources.blocks(history.kind), request, progress, self._judge)
-            self.report = report_of(sources, counted, history.options.tokenizer)
+            counted = read_all(
+                self._executor, sources.blocks(history.kind, history.options), request, progress, self._judge
+            )
+            earlier = (self._own_history.report, *self._own_history.appended)
+            self.report = report_of(sources, counted, history, self._sides, earlier)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
         self._judge_numbered()
         require_distinct_ids(counted.notes, self._numberings)
@@ -126,7 +132,9 @@ class DocumentAddition:
         notes: list[ChunkRecord] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
-        options = resolved_index_base(paths, self._history.kind, self._history.options)
+        self._history = with_guesses_of_counts(self._history, paths)
+        options = self._history.options
+        require_once(paths)
         for path, stem in zip(paths, distinct(paths), strict=True):
             source = open_source([path], self._history.kind, options)
             spelled = pa.array(source.words(), pa.string())
@@ -158,6 +166,7 @@ class DocumentAddition:
             skipped_documents=skipped,
             source_words=len(counted.words),
             source_tokens=sum(note.tokens for note in notes),
+            guesses=distinct_guesses(self._history.report.guesses, () if self._sides is None else self._sides.guesses),
         )
         return counted
 

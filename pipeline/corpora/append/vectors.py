@@ -22,6 +22,7 @@ from collapsium.pipeline.corpora.append.additions import (
     Addition,
     clean,
     clean_hidden,
+    layout_of,
     refuse_known,
     scratch_inside,
 )
@@ -37,6 +38,7 @@ from collapsium.storage.corpus.writer import SIZES, VectorWriter, WrittenVectors
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.readers.guesses import distinct_guesses, with_guesses
 from collapsium.storage.readers.open import open_vectors
 from collapsium.storage.readers.side_files.table import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
@@ -76,15 +78,14 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
         corpus = Corpus(corpus.url)
         corpus.folder = corpus.folder.fenced(lock)
         own_history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
-        sides = read_appended_side_files(
-            addition.side_files, own_history.side_files, own_history.options, corpus.manifest.fields
-        )
+        options = with_guesses(replace(own_history.options, **layout_of(addition)), own_history.report.guesses)
+        options = replace(options, max_decompressed=addition.max_decompressed)
+        sides = read_appended_side_files(addition.side_files, own_history.side_files, options, corpus.manifest.fields)
         if sides is not None and sides.by_order and addition.skip_existing:
             raise OptionError(
                 "leaves vectors out, and side files have a line for each vector; use side files with ids",
                 "skip_existing",
             )
-        options = replace(own_history.options, max_decompressed=addition.max_decompressed)
         sources = open_vectors(paths, options, tagged=True)
         _require_columns(corpus, sources)
         clean_hidden(corpus)
@@ -97,7 +98,8 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
         clean(corpus)
         written, unmatched = _write(corpus, corpus.folder, sources, sides, selection, progress)
         manifest = _manifest(corpus, written)
-        report = replace(selection.report(len(paths)), unmatched_rows=unmatched)
+        guesses = distinct_guesses(() if sides is None else sides.guesses, sources.guesses)
+        report = replace(selection.report(len(paths)), unmatched_rows=unmatched, guesses=guesses)
         lock.require()
         own_history = replace(own_history, appended=(*own_history.appended, report))
         own_history.write(corpus.folder)

@@ -240,9 +240,7 @@ def _field(name: str, labels: Labelled) -> FieldSummary:
 def dates_summary(sums: DateSums, ids: Ints) -> DatesSummary:
     """Return the summary of the sums by date, with the order of day and month that all dates together show."""
     tally, by_date = sums.tally, resolved(sums)
-    order = {(True, False): "day first", (False, True): "month first"}.get(
-        (tally.day_first > 0, tally.month_first > 0), ""
-    )
+    order = f"{tally.order} first" if tally.order else ""
     return DatesSummary(
         topics=tuple(ids.tolist()),
         hour=tuple(by_date.hour.tolist()),

@@ -6,16 +6,23 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 import fsspec
-from fsspec.core import url_to_fs
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locations import locate
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
+from collapsium.storage.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collapsium.storage.readers import open as readers
+else:
+    readers = LazyModule("collapsium.storage.readers.open")
 
 JOURNAL = "state.json"
 KIND = "collapsium-batch"
@@ -182,11 +189,13 @@ class Journal:
         folder.write(JOURNAL, dump({"format": KIND, "version": VERSION, **asdict(self)}))
 
 
-def find_sources(patterns: Iterable[str], known: Mapping[str, Source]) -> Sources:
+def find_sources(
+    patterns: Iterable[str], known: Mapping[str, Source], kind: str | None = None, others: list[str] | None = None
+) -> Sources:
     """Return the files that patterns match, with size and digest.
 
     A file whose size and time of change are known is not read again. A Zarr array, which is a folder, counts as a file.
-    Names that begin with a dot are left out, unless they are named themselves.
+    Names that begin with a dot or an underscore are left out, unless they are named themselves.
 
     Parameters
     ----------
@@ -194,6 +203,11 @@ def find_sources(patterns: Iterable[str], known: Mapping[str, Source]) -> Source
         Files, folders and globs, local or fsspec URLs.
     known : mapping
         Files that were read before, as in `Journal.sources`.
+    kind : str, optional
+        Format of the job's documents; by default the only one that the names in a folder imply. Other files of a folder
+        are left out if any has this format.
+    others : list of str, optional
+        Receives the files that are left out for their format.
 
     Returns
     -------
@@ -207,22 +221,30 @@ def find_sources(patterns: Iterable[str], known: Mapping[str, Source]) -> Source
     """
     sources: Sources = {}
     for pattern in patterns:
-        fs, path = url_to_fs(pattern)
-        wild = any(sign in pattern for sign in "*?[")
+        fs, path = locate(pattern)
+        there = fs.exists(path)
+        wild = not there and any(sign in pattern for sign in "*?[")
         names = sorted(fs.glob(path)) if wild else [path]
-        if not wild and not fs.exists(path):
+        if not wild and not there:
             raise AbsentError(f"{pattern}: no such file or folder")
+        below: dict[str, str] = {}
         for name in names:
             folder = fs.isdir(name)
             root = re.split(r"[*?[]", path)[0] if wild else f"{name}/" if folder else name
             root = root.rpartition("/")[0]
             for file in _files_in(fs, name) if folder else [name]:
-                below = file[len(root) :].lstrip("/")
-                if (wild or folder) and any(part.startswith(".") for part in below.split("/")):
-                    continue
-                url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)
-                if url not in sources:
-                    sources[url] = {**_described(fs, file, known.get(url)), "below": below}
+                name_below = file[len(root) :].lstrip("/")
+                if not (wild or folder) or not any(part[:1] in ("_", ".") for part in name_below.split("/")):
+                    below[file] = name_below
+        kinds = {one for one in map(readers.kind_of_name, below) if one is not None}
+        retained = kind if kind in kinds and kind != VECTORS else next(iter(kinds)) if len(kinds) == 1 else None
+        for file, name_below in below.items():
+            if retained is not None and readers.kind_of_name(file) != retained:
+                (others if others is not None else []).append(file)
+                continue
+            url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)
+            if url not in sources:
+                sources[url] = {**_described(fs, file, known.get(url)), "below": name_below}
     return sources
 
 

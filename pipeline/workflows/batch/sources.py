@@ -13,6 +13,7 @@ from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.workflows.batch.context import JobContext, clean_hidden
 from collapsium.pipeline.workflows.batch.journal import Source, Sources, find_sources
+from collapsium.storage.building.ingest_record import History, read_history
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError, InputError
@@ -47,7 +48,10 @@ def read_new_sources(context: JobContext) -> None:
         There is no file, or one is damaged. The corpus is unchanged.
     """
     journal, corpus = context.journal, context.corpus
-    files = find_sources(context.job.ingest.sources, journal.sources)
+    history = None if corpus is None else read_history(corpus.folder)
+    kind = context.job.reading.get("format") or (None if history is None else history.kind)
+    others: list[str] = []
+    files = find_sources(context.job.ingest.sources, journal.sources, kind, others)
     if not files:
         raise AbsentError(f"{', '.join(context.job.ingest.sources)}: there is no file yet")
     if corpus is None:
@@ -60,6 +64,8 @@ def read_new_sources(context: JobContext) -> None:
     if not fresh:
         context.write()
         return
+    if others:
+        context.note(f"{counted(len(others), 'file')} left out, by name of another format (such as {others[0]})")
     copies = _copies(context, fresh)
     fresh = {path: one for path, one in fresh.items() if path not in copies}
     journal.pending = {"sources": {**fresh, **copies}, "before": None if corpus is None else corpus.manifest.digest}
@@ -70,6 +76,7 @@ def read_new_sources(context: JobContext) -> None:
     context.emit_step(step, done=False)
     if corpus is None:
         _ingest(context, _paths(context, fresh))
+        _note_guesses(context, read_history(context.corpus_folder))
     else:
         added = _append(context, _paths(context, fresh))
         for path, one in fresh.items():
@@ -81,6 +88,12 @@ def read_new_sources(context: JobContext) -> None:
     journal.sources.update(copies)
     journal.pending = None
     context.write()
+
+
+def _note_guesses(context: JobContext, history: History | None) -> None:
+    """Report what the readers found out about the first files by themselves, which later ones follow."""
+    for line in () if history is None else history.report.remarks:
+        context.note(line)
 
 
 def _track_moved(context: JobContext, files: Sources) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_near
+from collapsium.storage.readers.base import INT32_MAX, open_text, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 
 CHUNK_PAIRS = 1_000_000  # pairs
@@ -38,8 +38,8 @@ class LDACSource:
     """
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
-        self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
-        with reading(path), open_input(path, options.max_decompressed) as handle:
+        self.name, self._first_id, self._options = path, first_id, options
+        with reading(path), open_text(path, options) as handle:
             handle.read(1)
         self._words = vocabulary_near(path, ["vocab.txt"], options)
 
@@ -51,7 +51,7 @@ class LDACSource:
         """Yield chunks of documents with about a million pairs each."""
         rows: list[npt.NDArray[np.int64]] = []
         waiting, written = 0, 0
-        with reading(self.name), open_input(self.name, self._limit) as handle:
+        with reading(self.name), open_text(self.name, self._options) as handle:
             for line, text in enumerate(handle, start=1):
                 rows.append(self._parse(text, line))
                 waiting += rows[-1].shape[1]
@@ -71,7 +71,7 @@ class LDACSource:
         try:
             pairs = int(head)
         except ValueError:
-            raise self._error(line, "expected a document's number of pairs first", head) from None
+            raise self._error(line, "expected a document's number of pairs first, 0 if it is empty", head) from None
         if pairs != len(fields):
             raise self._error(line, f"expected {pairs} pairs as its first number says, found {len(fields)}")
         row = np.empty((2, pairs), dtype=np.int64)

@@ -17,7 +17,7 @@ from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, require_plausible, vocabulary_near
+from collapsium.storage.readers.base import INT32_MAX, as_utf8, open_input, reading, require_plausible, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import size
 
@@ -46,6 +46,7 @@ class MatrixSource:
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
         self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
+        self._encoding = options.encoding
         with reading(path), open_input(path, options.max_decompressed) as handle:
             data = handle.read()
         self._words = vocabulary_near(path, ["vocab.txt"], options)
@@ -55,7 +56,7 @@ class MatrixSource:
         if not data:
             raise InputError(self.name, "expected a matrix, the file is empty")
         if data[:2] != b"PK":
-            return self._parse(data)
+            return self._parse(as_utf8(self.name, data, self._encoding))
         try:
             self._require_sound_archive(data)
             matrix = scipy.sparse.load_npz(io.BytesIO(data))

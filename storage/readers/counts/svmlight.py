@@ -14,8 +14,10 @@ import pyarrow as pa
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_near
+from collapsium.storage.io.encodings import NAME_IT
+from collapsium.storage.readers.base import INT32_MAX, open_text, reading, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.values import is_missing
 
 CHUNK_PAIRS = 1_000_000  # pairs
 FIELD = "label"
@@ -45,7 +47,7 @@ def index_base(paths: Sequence[str], options: ReadOptions) -> int:
     if options.index_base is not None:
         return options.index_base
     for path in paths:
-        with reading(path), open_input(path, options.max_decompressed) as handle:
+        with reading(path), open_text(path, options) as handle:
             if any(_ZERO.search(line.partition(b"#")[0]) for line in handle):
                 return 0
     return 1
@@ -68,7 +70,7 @@ class SVMlightSource:
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
-        self.name, self._limit = path, options.max_decompressed
+        self.name, self._options = path, options
         self._first = index_base([path], options)
         self._words = vocabulary_near(path, ["vocab.txt"], options)
 
@@ -81,12 +83,12 @@ class SVMlightSource:
         rows: list[dict[int, int]] = []
         labels: list[list[str]] = []
         waiting, written = 0, 0
-        with reading(self.name), open_input(self.name, self._limit) as handle:
+        with reading(self.name), open_text(self.name, self._options) as handle:
             for line, data in enumerate(handle, start=1):
                 text = data.partition(b"#")[0].split()
                 if not text:
                     continue
-                labels.append(text[0].decode("utf-8", "replace").split(","))
+                labels.append(self._decoded(text[0], line).split(","))
                 rows.append(self._parse(text[1:], line))
                 waiting += len(rows[-1])
                 if waiting >= CHUNK_PAIRS:
@@ -94,6 +96,12 @@ class SVMlightSource:
                     written, rows, labels, waiting = written + len(rows), [], [], 0
         if rows:
             yield _documents(rows, labels, written)
+
+    def _decoded(self, label: bytes, line: int) -> str:
+        try:
+            return label.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(self.name, f"expected UTF-8 text ({error}); {NAME_IT}", f"line {line}") from None
 
     def _parse(self, pairs: list[bytes], line: int) -> dict[int, int]:
         row: dict[int, int] = {}
@@ -120,7 +128,7 @@ class SVMlightSource:
 
 
 def _documents(rows: list[dict[int, int]], labels: list[list[str]], after: int) -> Documents:
-    pairs_of_labels = [[{"field": FIELD, "value": value} for value in one if value] for one in labels]
+    pairs_of_labels = [[{"field": FIELD, "value": value} for value in one if not is_missing(value)] for one in labels]
     return Documents(
         numbered_ids(1 + after, len(rows)),
         np.cumsum([0, *map(len, rows)], dtype=np.int64),

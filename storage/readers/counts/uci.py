@@ -16,7 +16,8 @@ import pyarrow.csv
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import INT32_MAX, open_input, reading, require_plausible, vocabulary_near
+from collapsium.storage.readers.base import INT32_MAX, open_text, reading, require_plausible, vocabulary_near
+from collapsium.storage.readers.compression import PACKED
 from collapsium.storage.readers.read_options import ReadOptions
 
 BLOCK = 1 << 23
@@ -42,13 +43,15 @@ class UCISource:
     """
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
-        self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
-        with reading(path), open_input(path, options.max_decompressed) as handle:
+        self.name, self._first_id, self._options = path, first_id, options
+        with reading(path), open_text(path, options) as handle:
             self._shape = tuple(self._header(handle.readline(), line) for line in range(3))
         if self._shape[0] > INT32_MAX or self._shape[1] > INT32_MAX:
             raise InputError(path, f"expected at most {INT32_MAX} documents and words", "header")
         require_plausible(path, self._shape[0], self._shape[2], "line 1")
-        stem = path.rsplit("/", 1)[-1].removeprefix("docword.").removesuffix(".gz").removesuffix(".txt")
+        stem = path.rsplit("/", 1)[-1].removeprefix("docword.")
+        for ending in (*PACKED, ".txt"):
+            stem = stem.removesuffix(ending)
         names = [f"vocab.{'.'.join(stem.split('.')[:n])}.txt" for n in range(stem.count(".") + 1, 0, -1)]
         self._words = vocabulary_near(path, names, options)
         if len(self._words) != self._shape[1]:
@@ -74,7 +77,7 @@ class UCISource:
         """Yield chunks of documents, each from some megabytes of the file."""
         written, pairs = 0, 0  # documents yielded, pairs read
         rest: npt.NDArray[np.int64] = np.zeros((3, 0), dtype=np.int64)
-        with reading(self.name), open_input(self.name, self._limit) as handle:
+        with reading(self.name), open_text(self.name, self._options) as handle:
             for _ in range(3):
                 handle.readline()
             while block := handle.read(BLOCK):

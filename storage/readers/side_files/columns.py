@@ -13,11 +13,20 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.list_columns import label_lists, once
 from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.readers.guesses import MISSING_VALUES, Guess, distinct_guesses
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side
 from collapsium.storage.readers.side_files.table import Side
 from collapsium.storage.readers.texts.fields import TAKEN, Fields, named
-from collapsium.storage.readers.texts.values import as_labels, as_number
+from collapsium.storage.readers.texts.values import (
+    as_labels,
+    as_number,
+    described,
+    is_code,
+    is_missing,
+    is_number,
+    signs_in,
+)
 
 T = TypeVar("T")
 
@@ -44,6 +53,7 @@ class Chosen:
 
     labels: tuple[tuple[str, str], ...]
     covariates: tuple[tuple[str, str], ...]
+    guesses: tuple[Guess, ...] = ()
 
 
 def chosen_of(
@@ -76,16 +86,21 @@ def chosen_of(
     """
     labels = tuple(pair for pair in request.labels if pair[1] in file.fields)
     covariates = tuple(pair for pair in request.covariates if pair[1] in file.fields)
+    guesses: list[Guess] = []
     if file.ids is None:
         return Chosen(((next(iter(file.fields)),) * 2,), ())
     if not labels and not covariates:
-        numbers = [name for name in file.fields if name not in numbered and file.name not in numbered]
-        numbers = [
-            name
-            for name in numbers
-            if (covariates_of is None or (file.name or name) in covariates_of)
-            and _is_numbers(file.fields[name], file.texts)
-        ]
+        numbers: list[str] = []
+        for name, values in file.fields.items():
+            if name in numbered or file.name in numbered:
+                continue
+            if covariates_of is not None and (file.name or name) not in covariates_of:
+                continue
+            are_numbers, other = _holds_numbers(values, file.texts)
+            numbers += [name] if are_numbers else []
+            value = "numbers" if are_numbers else f"labels, as {other}" if other else "labels"
+            option = "labels" if are_numbers else "covariates"
+            guesses.append(Guess(f"type of side file column {name[:100]}", value, option))
         labels = tuple((name, name) for name in file.fields if name not in numbers)
         covariates = tuple((name, name) for name in numbers)
     if not labels and not covariates:
@@ -105,18 +120,26 @@ def chosen_of(
             f"{file.path}: the covariate {taken!r} has a meaning of its own in a corpus; "
             f"name it, `covariates` NAME={taken}"
         )
-    return Chosen(labels, covariates)
+    return Chosen(labels, covariates, tuple(guesses))
 
 
-def _is_numbers(values: list[Any], texts: bool) -> bool:
-    """Return True if all values of a field are numbers, and at least one exists."""
-    there = [value for value in values if value is not None and not (isinstance(value, str) and not value.strip())]
-    if not texts:
-        return bool(there) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in there)
-    try:
-        return bool([float(value) for value in there])
-    except ValueError:
-        return False
+def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
+    """Return True if all values are numbers, and at least one exists; and why not, if only some are or it is a code."""
+    # Written values are few in most columns, and each is then judged once.
+    kinds = dict.fromkeys(values) if written else values
+    number = other = None
+    for value in kinds:
+        if is_missing(value):
+            continue
+        if is_number(value, written=written):
+            number = value
+        elif other is None:
+            other = value
+        if other is not None and (number is not None or is_code(other)):
+            why = "a code" if is_code(other) else "no number"
+            record = next(record for record, one in enumerate(values, start=1) if one is other)
+            return False, f"{described(other)} in record {record} is {why}"
+    return number is not None and other is None, ""
 
 
 def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:
@@ -148,11 +171,14 @@ def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[
     count = codes.size if keys is None else len(keys)
     what = "line" if keys is None else "record"
     columns: dict[str, pa.Array] = {}
+    signs: set[tuple[str, str]] = set()
     if chosen.labels:
         rows: tuple[list[int], list[str], list[str]] = ([], [], [])
         for name, field in chosen.labels:
             for number, value in enumerate(file.fields[field]):
                 where = f"{what} {number + 1}"
+                if isinstance(value, list) or is_missing(value):
+                    signs.update((sign, field) for sign in signs_in(value))
                 for label in _checked(as_labels, value, file.path, field, where):
                     rows[0].append(int(codes[number]))
                     rows[1].append(name)
@@ -165,7 +191,9 @@ def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[
         columns["labels"] = label_lists(once(table), count)
     for name, field in chosen.covariates:
         columns[name] = _covariate(file, field, codes, count)
-    return Side(file.path, keys, columns)
+        signs.update((sign, field) for value in file.fields[field] if is_missing(value) for sign in signs_in(value))
+    guesses = tuple(Guess(MISSING_VALUES, f"{sign} in field {field[:100]!r}") for sign, field in sorted(signs))
+    return Side(file.path, keys, columns, guesses)
 
 
 def _checked(convert: Callable[[object], T], value: object, path: str, field: str, where: str) -> T:
@@ -211,12 +239,15 @@ class SideFileContents:
         ``NAME=FIELD`` of the chosen fields, so that later files are read the same way.
     fields : frozenset of str
         All fields of the files' records.
+    guesses : tuple of Guess
+        Guesses that were made about the files.
     """
 
     files: tuple[Side, ...]
     labels: tuple[str, ...]
     covariates: tuple[str, ...]
     fields: frozenset[str]
+    guesses: tuple[Guess, ...] = ()
 
 
 def read_sides(
@@ -259,6 +290,9 @@ def read_sides(
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.labels)),
         tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.covariates)),
         frozenset(field for file in files if file.ids is not None for field in file.fields),
+        distinct_guesses(
+            *(file.guesses for file in files), *(chosen.guesses for chosen in every), *(side.guesses for side in sides)
+        ),
     )
 
 

@@ -8,15 +8,21 @@ from dataclasses import dataclass
 
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.compression import PACKED
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.separators import TAB_AND_SEMICOLON
 from collapsium.storage.readers.texts.batches import GATHER
 from collapsium.storage.readers.texts.blocks import find_files
-from collapsium.storage.readers.texts.fields import id_of, named
+from collapsium.storage.readers.texts.fields import Fields, id_of, named
 from collapsium.storage.readers.texts.lines import decoded, lines_of
-from collapsium.storage.readers.texts.spans import PACKED, Span
+from collapsium.storage.readers.texts.spans import Span
 from collapsium.storage.readers.texts.values import clean
 from collapsium.storage.short_repr import ShortRepr
+
+SIGNS = {TAB_AND_SEMICOLON: r"[\t;]", ",": ",", "tab": r"\t", "space": r"\s+"}
+"""Separators of labels in a line, as they are named, and their patterns; the first that occurs is the one."""
 
 RECORDS = ("csv", "jsonl", "parquet")
 """Formats of side files that have an id in each row."""
@@ -25,16 +31,25 @@ RECORDS = ("csv", "jsonl", "parquet")
 class _Records:
     """Collects the records of a side file as a list of values for each field."""
 
+    side_file = True
+
     def __init__(self, options: ReadOptions) -> None:
         self._id_option = options.id
+        self._named = {field for field, flag in Fields.of(options).flags.items() if flag in ("labels", "covariates")}
         self.id = ""
         self.ids: list[str] = []
         self.columns: dict[str, list[object]] = {}
         self.replaced = 0
+        self.guesses: dict[Guess, None] = {}
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         self._choose_id(path, names, lambda: "")
-        return names
+        # Columns without a name are of no use, such as the index of pandas; nor are doubled ones if others are named.
+        chosen = not self._named.isdisjoint(names)
+        needed = {self.id, *self._named}
+        return [
+            name for name in dict.fromkeys(names) if name in needed or (name and (names.count(name) == 1 or not chosen))
+        ]
 
     def _choose_id(self, path: str, names: Collection[str], where: Callable[[], str]) -> None:
         """Set the field of the ids to the option `id` if the file has that field, or else to ``id``."""
@@ -79,6 +94,8 @@ class SideFile(ShortRepr):
         Values of each field, one for each record; files of lines have one field, a list of labels for each line.
     texts : bool
         True if all values are texts, even numbers, as in comma-separated values.
+    guesses : tuple of Guess
+        Guesses that were made about the file.
     """
 
     path: str
@@ -86,6 +103,7 @@ class SideFile(ShortRepr):
     ids: list[str] | None
     fields: dict[str, list[object]]
     texts: bool = False
+    guesses: tuple[Guess, ...] = ()
 
 
 def read_side(source: str, options: ReadOptions) -> SideFile:
@@ -122,12 +140,13 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
                 pass
         if not records.ids:
             raise InputError(path, "expected records with ids, found none")
-        return SideFile(path, name, records.ids, records.fields(), kind == "csv")
+        return SideFile(path, name, records.ids, records.fields(), kind == "csv", tuple(records.guesses))
     if kind not in (None, "text"):
         raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
     if len(files) > 1:
         raise InputError(path, f"expected one file with a line a document, found {len(files):,} files")
-    return SideFile(path, name, None, {name or stem_of(path): [*_labels_of_lines(files[0], options)]})
+    labels, guesses = _labels_of_lines(files[0], options)
+    return SideFile(path, name, None, {name or stem_of(path): [*labels]}, guesses=guesses)
 
 
 def named_file(source: str, flag: str) -> tuple[str, str]:
@@ -166,20 +185,25 @@ def stem_of(path: str) -> str:
     return name.rpartition(".")[0] or name
 
 
-def _text_lines(span: Span, options: ReadOptions) -> list[str]:
+def _text_lines(span: Span, options: ReadOptions, guesses: dict[Guess, None] | None = None) -> list[str]:
     records = _Records(options)
     lines = []
-    for number, (line, where) in enumerate(lines_of(span, options)):
-        line = line.removeprefix(b"\xef\xbb\xbf") if not number else line
+    for line, where in lines_of(span, options, guesses):
         lines.append(clean(decoded(line, span.path, options, records, where)).strip())
     return lines
 
 
-def _labels_of_lines(span: Span, options: ReadOptions) -> list[list[str]]:
+def _labels_of_lines(span: Span, options: ReadOptions) -> tuple[list[list[str]], tuple[Guess, ...]]:
     """Return the labels of each line, split at tabs or semicolons, else at commas, else at white space."""
-    lines = _text_lines(span, options)
-    sign = next((one for one in ("[\t;]", ",") if any(re.search(one, line) for line in lines)), r"\s+")
-    return [[part.strip() for part in re.split(sign, line) if part.strip()] for line in lines]
+    guesses: dict[Guess, None] = {}
+    lines = _text_lines(span, options, guesses)
+    named = options.label_separator
+    if named is None:
+        signs = (sign for sign, pattern in SIGNS.items() if any(re.search(pattern, line) for line in lines))
+        named = next(signs, "space")
+        guesses[Guess("label_separator", named, "label_separator")] = None
+    pattern = SIGNS.get(named) or re.escape(named)
+    return [[part.strip() for part in re.split(pattern, line) if part.strip()] for line in lines], tuple(guesses)
 
 
 def read_names(source: str, options: ReadOptions) -> tuple[str, str, list[str]]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from collapsium.storage.corpus.list_columns import union
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.errors import InputError
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.short_repr import ShortRepr
 
 
@@ -27,11 +28,14 @@ class Side(ShortRepr):
         Unique id of each row; None if row d belongs to document d.
     columns : dict of str to pyarrow.Array
         ``labels`` as (field, value) lists, and the covariates.
+    guesses : tuple of Guess
+        Texts that were read as missing values.
     """
 
     path: str
     ids: pa.Array | None
     columns: dict[str, pa.Array]
+    guesses: tuple[Guess, ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -53,9 +57,17 @@ class Sides:
         The files.
     further : mapping of str to pyarrow.DataType, optional
         Additional columns of documents, which files need not have.
+    guesses : sequence of Guess, optional
+        Guesses that were made when the files were read.
     """
 
-    def __init__(self, files: Sequence[Side], further: Mapping[str, pa.DataType] | None = None) -> None:
+    def __init__(
+        self,
+        files: Sequence[Side],
+        further: Mapping[str, pa.DataType] | None = None,
+        guesses: Sequence[Guess] = (),
+    ) -> None:
+        self.guesses = tuple(guesses)
         self.files, self._further = tuple(files), dict(further or {})
         self._seen = [np.zeros(0 if side.ids is None else len(side.ids), dtype=bool) for side in files]
 

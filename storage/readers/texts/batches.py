@@ -8,6 +8,7 @@ from dataclasses import replace
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.blocks import Block
+from collapsium.storage.readers.texts.date_tally import DAY_FIRST, MONTH_FIRST
 from collapsium.storage.readers.texts.fields import Fields, require_columns
 from collapsium.storage.readers.texts.gathering import CHUNK_BYTES, Batch, Gathering, Into
 from collapsium.storage.readers.texts.lines import gather_file, gather_json, gather_mallet
@@ -53,6 +54,7 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
             ("text", options.text),
             ("title", options.title),
             ("date", options.date),
+            ("date_order", options.date_order),
             ("labels", options.labels not in ((), FIXED[kind])),
             ("covariates", options.covariates),
         ):
@@ -62,6 +64,10 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
             raise OptionError(f"`segments` {ENTRIES}: documents of the format {kind} have no fields, and so no lists")
         options = replace(options, labels=FIXED[kind])
     Fields.of(options)
+    if options.date_order not in (None, DAY_FIRST, MONTH_FIRST):
+        raise OptionError(f"expected {DAY_FIRST} or {MONTH_FIRST}, found {options.date_order!r}", "date_order")
+    if options.date_order is not None and options.date is None:
+        raise OptionError("requires the field of the dates (`date`)", "date_order")
     if options.segments is not None:
         cutter_of(options.segments)
     return options

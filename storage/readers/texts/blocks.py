@@ -5,19 +5,23 @@ Blocks depend only on the names and bytes of the files, so a corpus does not dep
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import glob
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from collapsium.storage.errors import AbsentError
+from collapsium.storage.errors import AbsentError, InputError
+from collapsium.storage.io.locations import is_url, locate
 from collapsium.storage.io.retry import with_retries
-from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.base import may_be_cut
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.spans import LeftOut, Span
 from collapsium.storage.readers.texts.tables import row_groups, row_spans
 
 BLOCK = 1 << 24  # bytes
@@ -27,6 +31,15 @@ GROWTH = 4
 SPLITTABLE = ("jsonl", "mallet")
 # In a file's path this separates the folder from the name of the file in the corpus.
 BELOW = "/./"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""Value in the name of a folder of Hive and Spark whose rows have none."""
+
+HIDDEN = "_."
+"""First letters of names that are no data: Spark, Hive and others write such files beside the data."""
+
+MAX_NAMED = 3
+"""Files left out that a report names."""
+
 _MAGIC = "*?["
 
 
@@ -34,13 +47,19 @@ Block = tuple[Span, ...]
 
 
 def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list[Span]:
+    """Return the files of sources; see `chosen_files`."""
+    return chosen_files(sources, kind, ending_of)[0]
+
+
+def chosen_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> tuple[list[Span], tuple[LeftOut, ...]]:
     """Return the files of sources in the order of the sources; the files of a folder are sorted by name.
 
     Parameters
     ----------
     sources : sequence of str
-        Files, folders and globs, local or fsspec URLs. Names that begin with a dot are skipped. The file
-        ``texts/./a/1.txt`` has the name ``a/1.txt``, as if the source were the folder ``texts``.
+        Files, folders and globs, local or fsspec URLs. In folders, names that begin with a dot or an underscore are
+        skipped, unless a glob writes that sign itself. The file ``texts/./a/1.txt`` has the name ``a/1.txt``, as if
+        the source were the folder ``texts``.
     kind : str or None
         The format. If any files of a folder have names of this format, the others are skipped; None for all files.
     ending_of : callable
@@ -48,76 +67,140 @@ def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list
 
     Returns
     -------
-    list of Span
+    files : list of Span
         A span for each file.
+    left_out : tuple of LeftOut
+        The files that were skipped, except those whose names begin with a dot.
 
     Raises
     ------
     AbsentError
         A source does not exist, or matches nothing.
+    InputError
+        A file is given twice.
     """
     spans: list[Span] = []
+    others: list[str] = []
+    hidden: list[str] = []
+    may_repeat = len(sources) > 1
     for number, source in enumerate(sources):
-        files = list(_files_of(source, number))
+        files, skipped, linked = _files_of(source, number)
+        may_repeat |= linked
         ours = [file for file in files if kind is not None and ending_of(file.name) == kind]
+        others += [file.name for file in files if ours and ending_of(file.name) != kind]
+        hidden += skipped
         spans += ours or files
-    return spans
+    if may_repeat:
+        require_once([span.path for span in spans], linked=kind in (None, "text"))
+    left_out = (
+        LeftOut(f"by name not of the format {kind}", len(others), tuple(others[:MAX_NAMED])),
+        LeftOut("as hidden by an underscore", len(hidden), tuple(hidden[:MAX_NAMED])),
+    )
+    return spans, tuple(one for one in left_out if one.files)
 
 
-def _files_of(source: str, number: int) -> Iterator[Span]:
+def _files_of(source: str, number: int) -> tuple[list[Span], list[str], bool]:
+    """Return the files of a source, the names that begin with an underscore, and whether any file is a link."""
     called = source.rpartition(BELOW)[2] if BELOW in source else source.rstrip("/").rpartition("/")[2]
     source = source.replace(BELOW, "/")
-    fs, path = url_to_fs(source)
+    fs, path = locate(source)
     if not isinstance(fs, LocalFileSystem):
         fs.invalidate_cache()
     exists = with_retries(source, lambda: bool(fs.exists(path)))
     if exists and not with_retries(source, lambda: bool(fs.isdir(path))):
         size = with_retries(source, lambda: fs.size(path))
-        yield Span(source, called, int(size or 0), number, constants=_constants(source))
-        return
+        return [Span(source, called, int(size or 0), number, constants=_constants(source))], [], False
     if not exists and not any(letter in source for letter in _MAGIC):
         raise AbsentError(f"{source}: no such file or folder")
-    root, inner = _root(source, path) if not exists else (source.rstrip("/"), str(path).rstrip("/"))
-    list_files = (lambda: fs.find(path, detail=True)) if exists else (lambda: fs.glob(path, detail=True))
+    root, inner, pattern = source.rstrip("/"), path.rstrip("/"), ""
+    if not exists:
+        root, inner, pattern = _root(root, inner, isinstance(fs, LocalFileSystem))
+    list_files = (lambda: fs.find(path, detail=True)) if exists else (lambda: fs.glob(pattern, detail=True))
     files = {
         str(name)[len(inner) :].lstrip("/"): info
         for name, info in with_retries(source, list_files).items()
         if info.get("type") != "directory"
     }
-    visible = sorted(name.split("/") for name in files if not any(part.startswith(".") for part in name.split("/")))
+    # A glob may ask for such names.
+    signs = {sign for sign in HIDDEN if not any(part.startswith(sign) for part in pattern.split("/"))}
+    parts_of = sorted(name.split("/") for name in files)
+    visible = [parts for parts in parts_of if not any(part[:1] in signs for part in parts)]
+    skipped = ["/".join(parts) for parts in parts_of if any(part[:1] == "_" for part in parts)] if "_" in signs else []
     if not visible:
         raise AbsentError(f"{source}: {'the folder holds' if exists else 'the pattern matches'} no file")
+    spans = []
     for parts in visible:
         name = "/".join(parts)
-        url = f"{root}/{name}" if root else name
-        yield Span(url, name, int(files[name].get("size") or 0), number, constants=_constants(name))
+        url = f"{root.rstrip('/')}/{name}" if root else name
+        spans.append(Span(url, name, int(files[name].get("size") or 0), number, constants=_constants(name)))
+    linked = any(info.get("islink") or info.get("nlink", 1) > 1 for info in files.values())
+    return spans, skipped, linked
 
 
-def _root(source: str, path: str) -> tuple[str, str]:
-    """Return the part of a glob before the first folder with a pattern, as in `source` and as in its file system."""
-    tail = source[min(source.index(letter) for letter in _MAGIC if letter in source) :]
-    head = source[: len(source) - len(tail)].rpartition("/")[0]
-    inner = path[: min(path.index(letter) for letter in _MAGIC if letter in path)].rpartition("/")[0]
-    return head or ("/" if source.startswith("/") else ""), inner
+def _root(source: str, path: str, local: bool) -> tuple[str, str, str]:
+    """Return the folder of a glob as in `source` and as in its file system, and the pattern with that folder in it.
+
+    The folder ends before the first part with a wildcard that is not the name of a folder that exists.
+    """
+    parts, fixed = path.split("/"), 0
+    while fixed < len(parts) - 1:
+        wild = any(letter in parts[fixed] for letter in _MAGIC)
+        if wild and not (local and os.path.lexists("/".join(parts[: fixed + 1]))):
+            break
+        fixed += 1
+    inner, tail = "/".join(parts[:fixed]), parts[fixed:]
+    of_source = source.split("/")
+    head = "/".join(of_source[: len(of_source) - len(tail)])
+    pattern = "/".join([glob.escape(inner), *tail]) if fixed else "/".join(tail)
+    return head or ("/" if source.startswith("/") else ""), inner, pattern
 
 
-def _constants(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields in the names of Hive-style folders."""
+def require_once(paths: Sequence[str], *, linked: bool = False) -> None:
+    """Refuse a file that is given twice, also by another path to it.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Files or folders, local or fsspec URLs.
+    linked : bool, optional
+        True if two names of one file (hard links) are two documents.
+
+    Raises
+    ------
+    InputError
+        Two paths lead to the same file.
+    """
+    if len(paths) < 2:
+        return
+    seen: dict[object, str] = {}
+    for path in paths:
+        fs, place = locate(path)
+        key: object = (type(fs), place)
+        if isinstance(fs, LocalFileSystem):
+            with contextlib.suppress(OSError):
+                status = Path(place).stat()
+                two_names = linked and status.st_nlink > 1
+                key = os.path.realpath(place) if two_names else (status.st_dev, status.st_ino)
+        if key in seen:
+            again = "" if path == seen[key] else f" (as {seen[key]} too)"
+            raise InputError(path, f"the same file is given twice{again}")
+        seen[key] = path
+
+
+def _constants(name: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the fields in the names of Hive-style folders; None for Hive's sign of a missing value."""
     pairs = (part.partition("=") for part in name.split("/")[:-1])
-    return tuple((field, unquote(value)) for field, equals, value in pairs if equals and field)
+    return tuple(
+        (field, None if value == HIVE_NULL else unquote(value)) for field, equals, value in pairs if equals and field
+    )
 
 
 def absolute(files: list[Span]) -> list[Span]:
     """Replace relative local paths by absolute ones, for processes with other working directories."""
-
-    @functools.cache
-    def folder_of(path: str) -> bool:
-        return isinstance(url_to_fs(path)[0], LocalFileSystem) and "://" not in path
-
-    return [replace(file, path=str(Path(file.path).absolute())) if folder_of(file.path) else file for file in files]
+    return [file if is_url(file.path) else replace(file, path=locate(file.path)[1]) for file in files]
 
 
-def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Block]:
+def cut_blocks(files: list[Span], kind: str, options: ReadOptions, block: int = BLOCK) -> Iterator[Block]:
     """Yield blocks of about `block` bytes; small files share a block.
 
     Parameters
@@ -126,6 +209,8 @@ def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Blo
         Whole files.
     kind : str
         Their format.
+    options : ReadOptions
+        Encoding and separator.
     block : int, optional
         Bytes of a block.
 
@@ -137,7 +222,7 @@ def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Blo
     waiting: list[Span] = []
     weight = 0
     for file in files:
-        for span in _spans_of(file, kind, block):
+        for span in _spans_of(file, kind, options, block):
             size = span.size if span.last is None or kind == "parquet" else span.last - span.first
             weight += size * (GROWTH if span.packed else 1) + 256
             waiting.append(span)
@@ -148,13 +233,13 @@ def cut_blocks(files: list[Span], kind: str, block: int = BLOCK) -> Iterator[Blo
         yield tuple(waiting)
 
 
-def _spans_of(file: Span, kind: str, block: int) -> Iterator[Span]:
+def _spans_of(file: Span, kind: str, options: ReadOptions, block: int) -> Iterator[Span]:
     if kind == "parquet":
         yield from row_groups(file, block)
-    elif kind == "csv" and not file.packed and file.size > block:
-        yield from row_spans(file, block)
-    elif kind in SPLITTABLE and not file.packed and file.size > block:
+    elif kind not in (*SPLITTABLE, "csv") or file.size <= block or not may_be_cut(file.path, options):
+        yield file
+    elif kind == "csv":
+        yield from row_spans(file, block, options)
+    else:
         for first in range(0, file.size, block):
             yield replace(file, first=first, last=min(first + block, file.size))
-    else:
-        yield file

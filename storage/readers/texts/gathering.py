@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError
+from collapsium.storage.readers.guesses import MISSING_VALUES, Guess
 from collapsium.storage.readers.texts.attachments import without_attachments
 from collapsium.storage.readers.texts.fields import ABSENT, Fields, id_of, require_columns, require_field
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
-from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text
+from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text, signs_in
 from collapsium.storage.short_repr import ShortRepr
 
 CHUNK_BYTES = 1 << 24  # bytes of text that are tokenized together
@@ -42,6 +43,8 @@ class Batch(ShortRepr):
         Fields of labels, covariates, titles and dates that at least one record has.
     segments : numpy.ndarray of int64, shape (documents,), or None
         Number of texts of each document; None if documents are not cut into segments.
+    guesses : tuple of Guess
+        Guesses about the files that were made while these documents were read.
     """
 
     ids: pa.Array | None
@@ -53,12 +56,13 @@ class Batch(ShortRepr):
     seen: frozenset[str] = frozenset()
     segments: npt.NDArray[np.int64] | None = None
     attachments: int = 0
+    guesses: tuple[Guess, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts) if self.segments is None else self.segments.size
 
     def take(self, keep: pa.Array) -> Batch:
-        """Return the documents for which `keep` is true; its counts and `seen` still cover all documents."""
+        """Return the documents for which `keep` is true; all counts and guesses still cover all documents."""
         flags = iter(keep.to_pylist())
         origins = tuple((path, sum(next(flags) for _ in range(count))) for path, count in self.origins)
         extras = {name: column.filter(keep) for name, column in self.extras.items()}
@@ -75,10 +79,13 @@ class Batch(ShortRepr):
 class Into(Protocol):
     """Interface of collectors of the records of a file.
 
-    ``replaced`` counts documents with bytes that were not UTF-8.
+    ``replaced`` counts documents with bytes that were not UTF-8; the keys of ``guesses`` are what the reader found out
+    about the file by itself, and ``side_file`` is true for side files.
     """
 
     replaced: int
+    guesses: dict[Guess, None]
+    side_file: bool
 
     def requested(self, path: str, names: list[str]) -> list[str]:
         """Return the columns of a table to read."""
@@ -98,6 +105,8 @@ class Gathering:
         True if documents are numbered later and get no ids here.
     """
 
+    side_file = False
+
     def __init__(self, fields: Fields, numbered: bool = False) -> None:
         self._fields, self._numbered = fields, numbered
         self._cut = None if fields.segments is None else cutter_of(fields.segments)
@@ -113,6 +122,7 @@ class Gathering:
         self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("id", "text")}
         self._seen: set[str] = set()
         self._missing = self.replaced = self.bytes = self._attachments = 0
+        self.guesses: dict[Guess, None] = {}
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -159,7 +169,7 @@ class Gathering:
         """Return the text of a record as a list of its segments, or as a list of one text."""
         field, cut = self._fields.text, self._cut
         text = record.get(field, ABSENT)
-        if text is None:
+        if text is None or (isinstance(text, float) and text != text):
             self._missing += 1
             text = ""
         if isinstance(text, str):
@@ -198,12 +208,22 @@ class Gathering:
             if fields.labels:
                 pairs: list[dict[str, str]] = []
                 for name, field in fields.labels:
-                    pairs += [{"field": name, "value": value} for value in as_labels(record.get(field))]
+                    labels = as_labels(value := record.get(field))
+                    if not labels or isinstance(value, list):
+                        self._note_missing(field, value)
+                    pairs += [{"field": name, "value": label} for label in labels]
                 columns["labels"].append(pairs)
             for name, field in fields.covariates:
-                columns[name].append(as_number(record.get(field)))
+                number = as_number(value := record.get(field))
+                if number is None:
+                    self._note_missing(field, value)
+                columns[name].append(number)
         except ValueError as error:
             raise InputError(path, f"expected {error} in field {field!r}", where()) from None
+
+    def _note_missing(self, field: str, value: object) -> None:
+        for sign in signs_in(value):
+            self.guesses[Guess(MISSING_VALUES, f"{sign} in field {field[:100]!r}")] = None
 
     def batch(self) -> Batch:
         """Return the collected documents as a batch, and clear the collection."""
@@ -212,6 +232,7 @@ class Gathering:
         extras = {name: pa.array(self._columns[name], kind) for name, kind in self._kinds.items()}
         origins, seen = tuple(self._origins), frozenset(self._seen)
         segments = None if self._cut is None else np.array(self._segments, dtype=np.int64)
-        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen, segments, self._attachments)
+        counts = self._missing, self.replaced, origins, seen, segments, self._attachments
+        made = Batch(ids, texts, extras, *counts, tuple(self.guesses))
         self._begin()
         return made

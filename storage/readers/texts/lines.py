@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.io.encodings import NAME_IT
+from collapsium.storage.readers.base import open_text, reading
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.gathering import Into
 from collapsium.storage.readers.texts.spans import Span
@@ -19,7 +21,9 @@ _MALLET = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)", re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
 
 
-def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable[[], str]]]:
+def lines_of(
+    span: Span, options: ReadOptions, guesses: dict[Guess, None] | None = None
+) -> Iterator[tuple[bytes, Callable[[], str]]]:
     """Yield the lines that begin in a span.
 
     Parameters
@@ -27,7 +31,9 @@ def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable
     span : Span
         A file, or a range of its bytes.
     options : ReadOptions
-        Limit of decompressed bytes.
+        Encoding, and limit of decompressed bytes.
+    guesses : dict, optional
+        As for `collapsium.storage.readers.base.open_text`.
 
     Yields
     ------
@@ -48,7 +54,7 @@ def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable
         return where
 
     number = 0
-    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
+    with reading(span.path), open_text(span.path, options, guesses) as handle:
         for piece in _pieces(handle, span):
             lines = piece.split(b"\n")
             if not lines[-1]:
@@ -64,6 +70,8 @@ def _pieces(handle: IO[bytes], span: Span) -> Iterator[bytes]:
     if place:
         handle.seek(place - 1)
         place += len(handle.readline()) - 1
+    elif last is not None:
+        place = handle.tell()  # a byte order mark may come first
     while last is None or place < last:
         piece = handle.read(PIECE if last is None else min(PIECE, last - place))
         if not piece:
@@ -91,8 +99,11 @@ def lines_before(span: Span, place: int, options: ReadOptions) -> int:
     int
         Number of lines.
     """
-    count, left = 0, place
-    with open_input(span.path, options.max_decompressed) as handle:
+    if not place:
+        return 0
+    count = 0
+    with open_text(span.path, options) as handle:
+        left = place - handle.tell()
         while left > 0 and (piece := handle.read(min(PIECE, left))):
             count += piece.count(b"\n")
             left -= len(piece)
@@ -122,11 +133,13 @@ def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
         A line is not a JSON object.
     """
     constants = dict(span.constants)
-    for line, where in lines_of(span, options):
+    for line, where in lines_of(span, options, into.guesses):
         if not line.strip():
             continue
         try:
             record = _parsed(line, options, into)
+        except UnicodeDecodeError as error:
+            raise InputError(span.path, not_of_encoding(options, str(error)), where()) from None
         except (ValueError, RecursionError) as error:
             refuse_array(span.path, line, where)
             raise InputError(span.path, f"expected a JSON object ({error})", where()) from None
@@ -178,7 +191,7 @@ def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None
     InputError
         A line has no name, or is not UTF-8.
     """
-    for line, where in lines_of(span, options):
+    for line, where in lines_of(span, options, into.guesses):
         if not line.strip():
             continue
         text = decoded(line.removeprefix(_BOM), span.path, options, into, where)
@@ -205,11 +218,18 @@ def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     InputError
         The text is not UTF-8.
     """
-    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
+    with reading(span.path), open_text(span.path, options, into.guesses) as handle:
         data = handle.read()
-    text = decoded(data.removeprefix(_BOM), span.path, options, into, lambda: "")
+    text = decoded(data, span.path, options, into, lambda: "")
     into.add(span.path, {"id": span.name, "text": text}, lambda: "")
     yield
+
+
+def not_of_encoding(options: ReadOptions, fault: str) -> str:
+    """Return the message about bytes that are not of the encoding of a file of text."""
+    if options.encoding is None:
+        return f"expected UTF-8 text ({fault}); {NAME_IT}, or `bad_bytes` replace goes on"
+    return f"expected text in {options.encoding} (`encoding`), found other bytes; `bad_bytes` replace goes on"
 
 
 def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Callable[[], str]) -> str:
@@ -236,6 +256,6 @@ def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Cal
         return data.decode()
     except UnicodeDecodeError as error:
         if options.bad_bytes != "replace":
-            raise InputError(path, f"expected UTF-8 text ({error}); `bad_bytes` replace goes on", where()) from None
+            raise InputError(path, not_of_encoding(options, str(error)), where()) from None
         into.replaced += 1
         return data.decode(errors="replace")

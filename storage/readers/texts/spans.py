@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PACKED = (".gz", ".bz2", ".xz", ".lzma", ".zip", ".zst")
+from collapsium.storage.readers.compression import PACKED
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Files of folders that were not read: why, how many, and the names of the first."""
+
+    why: str
+    files: int
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -23,8 +32,8 @@ class Span:
         Number of the source.
     first, last : int or None
         The bytes, or the row groups of Parquet, from `first` to `last` - 1; None for the entire file.
-    constants : tuple of (str, str)
-        Fields with the same value in all records, from folders such as ``year=1987``.
+    constants : tuple of (str, str or None)
+        Fields with the same value in all records, from folders such as ``year=1987``; None for a missing value.
     """
 
     path: str
@@ -33,7 +42,7 @@ class Span:
     source: int = 0
     first: int = 0
     last: int | None = None
-    constants: tuple[tuple[str, str], ...] = ()
+    constants: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def packed(self) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from collapsium.storage.errors import AbsentError, InputError, MissingError, OptionError, suggestion
+from collapsium.storage.io.encodings import NAME_IT, decode_text
 from collapsium.storage.lazy_module import LazyModule
-from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.base import open_input, reading, require_text
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction import text as sklearn_text
@@ -29,7 +30,9 @@ ENGLISH_CONTRACTIONS = frozenset(
 )
 
 
-def parse_stop_words(requested: str | Sequence[str] | None) -> tuple[str | None, tuple[str, ...]]:
+def parse_stop_words(
+    requested: str | Sequence[str] | None, encoding: str | None = None
+) -> tuple[str | None, tuple[str, ...]]:
     """Return the languages and the words of files that an option of stop words requests.
 
     Parameters
@@ -37,6 +40,8 @@ def parse_stop_words(requested: str | Sequence[str] | None) -> tuple[str | None,
     requested : str, sequence of str or None
         ``english``, ``none``, ISO 639-1 codes such as ``de``, and names of files of stop words; one or
         several, in a string separated by commas.
+    encoding : str, optional
+        Encoding of files without a byte order mark, by default UTF-8.
 
     Returns
     -------
@@ -50,7 +55,7 @@ def parse_stop_words(requested: str | Sequence[str] | None) -> tuple[str | None,
     OptionError
         An entry is neither a known language nor an existing file.
     InputError
-        A file is not UTF-8 text.
+        A file is not text of the encoding.
     MissingError
         A language is requested, and the package with its list is not installed.
     """
@@ -61,7 +66,7 @@ def parse_stop_words(requested: str | Sequence[str] | None) -> tuple[str | None,
     words: set[str] = set()
     for entry in (one.strip() for one in entries):
         if is_file_name(entry):
-            words.update(_read_list(entry))
+            words.update(_read_list(entry, encoding))
         else:
             list_of(entry)
             languages[entry] = None
@@ -75,13 +80,15 @@ def is_file_name(entry: str) -> bool:
     return re.search(r"[./\\]", entry) is not None
 
 
-def _read_list(path: str) -> AbstractSet[str]:
+def _read_list(path: str, encoding: str | None) -> AbstractSet[str]:
     """Return the words of a file, separated by white space; a # begins a comment."""
     try:
         with reading(path), open_input(path) as handle:
-            lines = handle.read().decode("utf-8-sig").splitlines()
+            data = handle.read()
+        require_text(path, data)
+        lines = decode_text(data, encoding).splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(path, f"expected stop words as UTF-8 text ({error})") from None
+        raise InputError(path, f"expected stop words as {encoding or 'UTF-8'} text ({error}); {NAME_IT}") from None
     except AbsentError:
         raise OptionError(f"`stop_words` {path}: no such file") from None
     return {word.lower() for line in lines for word in line.partition("#")[0].split()}

@@ -1,9 +1,10 @@
-"""Read records from tables: comma-separated values with a header, and Parquet."""
+"""Read records from tables: separated values with a header, and Parquet."""
 
 from __future__ import annotations
 
 import csv
 import io
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -15,24 +16,26 @@ import pyarrow as pa
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.parquet.bounded_file import BoundedFile, SwollenError
-from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.base import head_of, open_input, open_text, reading
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.separators import separator_line, separator_of, shown
+from collapsium.storage.readers.texts.arrow_values import values_of
 from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.readers.texts.gathering import Into
-from collapsium.storage.readers.texts.lines import lines_before
+from collapsium.storage.readers.texts.lines import lines_before, not_of_encoding
 from collapsium.storage.readers.texts.spans import Span
 
-_TABS = (".tsv", ".tab")
-_BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 28  # bytes of a row
 
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
 def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Read comma-separated values with a header, or tab-separated values of ``.tsv`` files, into a collector.
+    """Read a table of separated values with a header into a collector.
 
-    Values in quotes may contain line ends. An empty value is missing, except in the field of the text.
+    Values in quotes may contain line ends. An empty value is missing, except in the field of the text. Columns that are
+    not asked for may have any names, or none.
 
     Parameters
     ----------
@@ -49,69 +52,106 @@ def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]
     InputError
         A row has more or fewer values than the header, a quote is not closed, or a column does not exist.
     """
-    lenient = options.bad_bytes == "replace"
-    header = _header(span, options)
-    constants = {field: value for field, value in span.constants if field not in header}
-    into.requested(span.path, [*header, *constants])
-    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
-        part: Any = handle if span.last is None else _Part(handle, span.first, span.last)
-        rows = _rows(part, span, "replace" if lenient else "strict")
+    with reading(span.path), open_text(span.path, options, into.guesses) as handle:
+        table = _Table(handle, span, options, into)
+        if span.last is None:
+            yield from table.rows()
+    if span.last is not None:
+        with reading(span.path), open_text(span.path, options) as handle:
+            yield from table.rows(_Part(handle, span.first, span.last))
+
+
+class _Table:
+    """A table of separated values whose header has been read."""
+
+    def __init__(self, handle: IO[bytes], span: Span, options: ReadOptions, into: Into | None) -> None:
+        self._span, self._options, self._into = span, options, into
+        self._lenient = options.bad_bytes == "replace"
+        self.separator, self.above = _begin(handle, span, options, into)
+        self._reader = self._reader_of(handle)
+        names = self._next(lambda: f"line {1 + (self.above > 0)}")
+        if names is None and into is not None:
+            raise InputError(span.path, "expected a header, the file is empty")
+        self.names = [name.strip() for name in names or ()]
+
+    def _reader_of(self, handle: Any) -> Any:
+        text = io.TextIOWrapper(handle, "utf-8", "replace" if self._lenient else "strict", newline="")
+        return csv.reader(text, delimiter=self.separator, strict=True)
+
+    def rows(self, part: Any = None) -> Iterator[None]:
+        """Add all rows below the header, or those of a part of the file, to the collector."""
+        span, into, names = self._span, self._into, self.names
+        if into is None:
+            return
+        constants = {field: value for field, value in span.constants if field not in names}
+        used = into.requested(span.path, [*names, *constants])
+        again = next((name for name in used if names.count(name) > 1), None)
+        if again is not None:
+            raise InputError(span.path, f"the column {again!r} is there twice", "line 1")
+        constants = {name: value for name, value in constants.items() if name in used}
+        chosen = [name for name in used if name in names]
+        places = [names.index(name) for name in chosen]
+        # With one more place, a single column is a tuple too.
+        pick = operator.itemgetter(*places, places[0]) if places else lambda _: ()
+        lenient, count, add, following = self._lenient, len(names), into.add, self._next
+        # Columns without a name at the end of the header, as spreadsheets write them, may be absent from rows.
+        width = next((number for number in range(len(names), 0, -1) if names[number - 1]), 0)
+        if part is not None:
+            self._reader = self._reader_of(part)
         # The lines before the span are counted only if an error needs the line number.
         before: list[int] = []
 
         def where() -> str:
             if not before:
-                before.append(lines_before(span, span.first, options))
-            return f"line {before[0] + rows.line_num}"
+                before.append(lines_before(span, span.first, self._options) + (self.above > 0 and not span.first))
+            return f"line {before[0] + self._reader.line_num}"
 
-        if span.last is None:
-            next(rows)  # the header
-        while (row := _next(rows, span, where)) is not None:
+        while (row := following(where)) is not None:
             if not row:
                 continue
-            if len(row) != len(header):
-                raise InputError(
-                    span.path, f"expected {len(header)} values as in the header, found {len(row)}", where()
-                )
+            if len(row) != count and (len(row) < width or any(row[count:])):
+                raise InputError(span.path, f"expected {len(names)} values as in the header, found {len(row)}", where())
             if lenient and any("\ufffd" in value for value in row):
                 into.replaced += 1
-            into.add(span.path, {**constants, **dict(zip(header, row, strict=True))}, where)
+            record = dict(zip(chosen, pick(row), strict=False))
+            add(span.path, {**constants, **record} if constants else record, where)
             yield
 
-
-def _header(span: Span, options: ReadOptions) -> list[str]:
-    """Return the names of a table's columns."""
-    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
-        rows = _rows(handle, span, "replace" if options.bad_bytes == "replace" else "strict")
-        header = _next(rows, span, lambda: "line 1")
-    if header is None:
-        raise InputError(span.path, "expected a header, the file is empty")
-    header = [name.strip() for name in header]
-    again = next((name for number, name in enumerate(header) if name in header[:number]), None)
-    if again is not None:
-        raise InputError(span.path, f"the column {again!r} is there twice", "line 1")
-    return header
-
-
-def _rows(handle: Any, span: Span, errors: str) -> Any:
-    text = io.TextIOWrapper(handle, "utf-8-sig", errors, newline="")
-    return csv.reader(text, delimiter=_delimiter(span), strict=True)
+    def _next(self, where: Callable[[], str]) -> list[str] | None:
+        try:
+            return next(self._reader, None)
+        except csv.Error as error:
+            fault = f"expected {_named(self.separator)}-separated values ({error})"
+            advice = (
+                "; a quote within quotes is written twice, not with a backslash"
+                if "expected after" in str(error)
+                else ""
+            )
+            raise InputError(self._span.path, fault + advice, where()) from None
+        except UnicodeDecodeError as error:
+            fault = not_of_encoding(self._options, error.reason)
+            raise InputError(self._span.path, fault, f"after {where()}") from None
 
 
-def _delimiter(span: Span) -> str:
-    name = span.path.lower()
-    return "\t" if any(ending in name.rsplit("/", 1)[-1] for ending in _TABS) else ","
+def _named(separator: str) -> str:
+    return {",": "comma", "\t": "tab", ";": "semicolon"}.get(separator, repr(separator))
 
 
-def _next(rows: Any, span: Span, where: Callable[[], str]) -> list[str] | None:
-    try:
-        return next(rows, None)
-    except csv.Error as error:
-        raise InputError(span.path, f"expected comma-separated values ({error})", where()) from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            span.path, f"expected UTF-8 text ({error.reason}); `bad_bytes` replace goes on", f"after {where()}"
-        ) from None
+def _begin(handle: IO[bytes], span: Span, options: ReadOptions, into: Into | None) -> tuple[str, int]:
+    """Return the separator of a table, and the bytes of Excel's line above the header, which is read."""
+    side_file = into is not None and into.side_file
+    head = head_of(handle)
+    named, above = separator_line(head)
+    handle.read(above)
+    line = re.split(rb"[\r\n]", head[above:], maxsplit=1)[0].decode("utf-8", "replace")
+    needed = Fields.of(options).flags
+    separator, guess = separator_of(span.path, line, options.separator, needed, side_file=side_file)
+    if named is not None and (guess is not None or options.separator is None):
+        what = "separator of side files" if side_file else "separator"
+        separator, guess = named, Guess(what, shown(named), "separator")
+    if into is not None and guess is not None:
+        into.guesses[guess] = None
+    return separator, above
 
 
 class _Part(io.RawIOBase):
@@ -131,32 +171,35 @@ class _Part(io.RawIOBase):
         return len(data)
 
 
-def row_spans(file: Span, block: int) -> Iterator[Span]:
-    """Yield spans of a table of comma-separated values that end between rows, also if values contain line ends.
+def row_spans(file: Span, block: int, options: ReadOptions) -> Iterator[Span]:
+    """Yield spans of a table of separated values that end between rows, also if values contain line ends.
 
     If quotes are misplaced, a span may end within a row, and the rest is one span; reading the rows raises the error.
 
     Parameters
     ----------
     file : Span
-        An uncompressed file.
+        A file that is neither compressed nor of another encoding than UTF-8.
     block : int
         Approximate bytes of a span.
+    options : ReadOptions
+        The separator.
 
     Yields
     ------
     Span
         Some of the rows below the header; the entire file if it fits in one span.
     """
-    delimiter = _delimiter(file).encode()
-    rows, row = _pattern(delimiter, b"*+"), _pattern(delimiter, b"")
-    with reading(file.path), open_input(file.path) as handle:
+    with reading(file.path), open_text(file.path, options) as handle:
+        delimiter = _begin(handle, file, options, None)[0].encode()
+        rows, row = _pattern(delimiter, b"*+"), _pattern(delimiter, b"")
+        first = handle.tell()
         waiting = handle.read(block)
-        header = row.match(waiting, len(_BOM) if waiting.startswith(_BOM) else 0)
+        header = row.match(waiting)
         if header is None:
             yield file
             return
-        first, waiting = header.end(), waiting[header.end() :]
+        first, waiting = first + header.end(), waiting[header.end() :]
         while len(waiting) <= LONGEST:
             end = rows.match(waiting).end()  # type: ignore[union-attr]
             if end:
@@ -172,10 +215,11 @@ def row_spans(file: Span, block: int) -> Iterator[Span]:
 
 def _pattern(delimiter: bytes, times: bytes) -> re.Pattern[bytes]:
     """Return a pattern of complete rows; it never backtracks, so matching takes linear time."""
-    quoted = rb'"[^"]*+(?:""[^"]*+)*+"[^%b\r\n]*+' % delimiter
-    plain = rb'[^"%b\r\n][^%b\r\n]*+' % (delimiter, delimiter)
+    sign = re.escape(delimiter)
+    quoted = rb'"[^"]*+(?:""[^"]*+)*+"[^%b\r\n]*+' % sign
+    plain = rb'[^"%b\r\n][^%b\r\n]*+' % (sign, sign)
     value = rb"(?:%b|%b|)" % (quoted, plain)
-    return re.compile(rb"(?:%b(?:%b%b)*+(?:\r\n?|\n))%b" % (value, delimiter, value, times))
+    return re.compile(rb"(?:%b(?:%b%b)*+(?:\r\n?|\n))%b" % (value, sign, value, times))
 
 
 def is_numbered(names: list[str], fields: Fields) -> bool:
@@ -206,14 +250,16 @@ def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
         The file is not a table of this kind.
     """
     further = [field for field, _ in span.constants]
-    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
-        if kind == "parquet":
+    if kind == "parquet":
+        with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
             return [*_opened(handle, span, options).schema.names, *further]
-        header = _next(_rows(handle, span, "replace"), span, lambda: "line 1")
-        return [*(name.strip() for name in header or ()), *further]
+    with reading(span.path), open_text(span.path, options) as handle:
+        return [*_Table(handle, span, options, None).names, *further]
 
 
 def _opened(handle: IO[bytes], span: Span, options: ReadOptions | None = None) -> BoundedFile:
+    if not handle.seekable():
+        raise InputError(span.path, "expected a Parquet file, found a compressed one; unpack it")
     try:
         file = BoundedFile(handle, None if options is None else options.max_decompressed)
         _ = file.schema
@@ -276,37 +322,29 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
         columns_read = [name for name in into.requested(span.path, [*there, *constants]) if name in there]
         row = 0
         for batch in _batches(file, span, columns_read):
-            columns = [_values(span, name, batch.column(name), row) for name in columns_read]
+            columns = [_values(span, file.schema.field(name), batch.column(name), row) for name in columns_read]
             for values in zip(*columns, strict=True):
                 row += 1
                 into.add(span.path, {**constants, **dict(zip(columns_read, values, strict=True))}, lambda: f"row {row}")  # noqa: B023
                 yield
 
 
-def _values(span: Span, name: str, column: Any, before: int) -> list[Any]:
+def _values(span: Span, field: pa.Field, column: pa.Array, before: int) -> list[Any]:
     """Return the values of a column of a batch; raise `InputError` with the row if one cannot be read."""
     try:
         column.validate(full=True)
-        return _as_lists(column)
+        return values_of(column, field)
     except FAULTS as error:
+        name = field.name[:100]
         for row in range(len(column)):
             try:
-                _as_lists(column.slice(row, 1))
+                values_of(column.slice(row, 1), field)
             except FAULTS as cause:
-                expected = f"expected UTF-8 text in field {name[:100]!r} ({_first_line(cause)})"
+                kind = "UTF-8 text" if pa.types.is_large_string(field.type) or pa.types.is_string(field.type) else None
+                kind = kind or f"a value of type {str(field.type)[:100]}"
+                expected = f"expected {kind} in field {name!r} ({_first_line(cause)})"
                 raise InputError(span.path, expected, f"row {before + row + 1}") from None
-        raise InputError(span.path, f"field {name[:100]!r} is damaged ({_first_line(error)})") from None
-
-
-def _as_lists(column: Any) -> list[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_timestamp(column.type):
-        return [
-            None if one is None else one.isoformat()
-            for one in column.cast(pa.timestamp("us", column.type.tz)).to_pylist()
-        ]
-    return list(column.to_pylist())
+        raise InputError(span.path, f"field {name!r} is damaged ({_first_line(error)})") from None
 
 
 def _batches(file: BoundedFile, span: Span, columns: list[str]) -> Iterator[Any]:

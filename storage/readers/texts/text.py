@@ -20,7 +20,7 @@ from collapsium.storage.corpus.word_rule import FIRST_RULE, word_pattern
 from collapsium.storage.errors import AbsentError, InputError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.lazy_module import LazyModule
-from collapsium.storage.readers.base import open_input, reading, required_words
+from collapsium.storage.readers.base import open_text, reading, required_words
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.short_repr import ShortRepr
 
@@ -218,12 +218,8 @@ def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:
 
 
 def _decoded(path: str, options: ReadOptions) -> str:
-    with reading(path), open_input(path, options.max_decompressed) as handle:
-        data = handle.read()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(path, f"expected UTF-8 text ({error})") from None
+    with reading(path), open_text(path, options) as handle:
+        return handle.read().decode()
 
 
 def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
@@ -247,7 +243,7 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
         A line is not such an object.
     """
     id_field, text_field = options.id or "id", options.text or "text"
-    with open_input(path, options.max_decompressed) as handle:
+    with open_text(path, options) as handle:
         for line, data in enumerate(handle, start=1):
             if not data.strip():
                 continue

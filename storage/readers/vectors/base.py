@@ -17,7 +17,9 @@ from collapsium.storage.corpus.vectors import MOST_COLUMNS, Vectors
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.base import required_names
+from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.values import MISSING
 
 CHUNK_VALUES = 4_000_000
 """Number of values in a chunk."""
@@ -35,7 +37,7 @@ class VectorChunk:
     ids : pyarrow.Array of string or None
         Ids; None if no column has ids.
     labels : tuple of pyarrow.Array of string
-        Values of each label field; an empty text means no label.
+        Values of each label field; a text of `MISSING` means no label.
     """
 
     values: npt.NDArray[np.float64]
@@ -68,10 +70,12 @@ class Layout:
 class DenseFile(Protocol):
     """One file of dense vectors.
 
-    ``name`` is its name in error messages, ``fields`` are the label fields, and ``layout`` describes the columns.
+    ``name`` is its name in error messages, ``fields`` are the label fields, ``layout`` describes the columns, and
+    ``guesses`` is what the reader found out about the file by itself.
     """
 
     name: str
+    guesses: tuple[Guess, ...]
     fields: tuple[str, ...]
     layout: Layout
 
@@ -166,6 +170,8 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
     if "" in value_names or len(set(value_names)) < len(value_names):
         again = next(name for place, name in enumerate(value_names) if not name or name in value_names[:place])
         fault = f"{again!r} twice" if again else "one without"
+        if value_names[0] == "" and values[0] == 0:
+            fault += f"; if the first column is an index, `id` -{width} makes ids of it"
         raise InputError(path, f"expected a name of its own for each column of values, found {fault}", "header")
     return Layout(values, identity, tuple(labels), value_names)
 
@@ -174,7 +180,7 @@ class DenseSource:
     """Files of dense vectors, read one after another.
 
     ``named`` is true if a file names its columns, ``numbered`` if the vectors of a file have no ids; ``file`` is the
-    name of the file that is being read.
+    name of the file that is being read, and ``guesses`` are those about all files.
 
     Parameters
     ----------
@@ -210,6 +216,7 @@ class DenseSource:
                 )
         self.file, self.named = self.name, bool(names)
         self.numbered = any(file.layout.id is None for file in files)
+        self.guesses = distinct_guesses(*(file.guesses for file in files))
         self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
         words = required_names(options)
         if words is not None:
@@ -285,7 +292,7 @@ def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
     fields : sequence of str
         Names of the fields.
     labels : sequence of pyarrow.Array of string
-        Values of each field; an empty text means no label.
+        Values of each field; a text of `MISSING` means no label.
 
     Returns
     -------
@@ -294,7 +301,8 @@ def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
     """
     count = len(labels[0])
     every = np.stack([label.to_numpy(zero_copy_only=False) for label in labels], axis=1)
-    keep = every != ""
+    signs = pa.array(sorted(MISSING), pa.string())
+    keep = np.stack([~np.asarray(pc.is_in(label, value_set=signs)) for label in labels], axis=1)
     names = np.tile(np.array(fields, dtype=object), (count, 1))
     pairs = pa.StructArray.from_arrays(
         [pa.array(names[keep], pa.string()), pa.array(every[keep], pa.string())], fields=list(LABELS.value_type)

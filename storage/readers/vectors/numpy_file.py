@@ -15,6 +15,7 @@ from collapsium.storage.data_types import AnyArray, DType
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.vectors.base import CHUNK_VALUES, DenseFile, VectorChunk, layout_of
 from collapsium.storage.units import size
@@ -62,6 +63,8 @@ class MatrixFile:
         A column does not exist.
     """
 
+    guesses: tuple[Guess, ...] = ()
+
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name, self._limit = path, options.max_decompressed
         if options.values is not None:
@@ -106,14 +109,15 @@ def chunk_of(file: DenseFile, rows: Values) -> VectorChunk:
     return VectorChunk(values, ids, tuple(_texts(rows[:, place]) for _, place in layout.labels))
 
 
-def _texts(column: Values) -> pa.Array:
-    """Return numbers as texts, integers without a point; texts are unchanged."""
+def _texts(column: Values, encoding: str | None = None) -> pa.Array:
+    """Return numbers as texts, integers without a point and NaN as an empty text; texts are unchanged."""
     if column.dtype.kind == "S":
-        column = np.char.decode(column, "utf-8", "replace")
+        column = np.char.decode(column, encoding or "utf-8")
     if column.dtype.kind != "f":
         return pa.array([str(value) for value in column.tolist()], pa.string())
     numbers = column.astype(np.float64).tolist()
-    return pa.array([str(int(value)) if value.is_integer() else repr(value) for value in numbers], pa.string())
+    texts = ["" if value != value else str(int(value)) if value.is_integer() else repr(value) for value in numbers]
+    return pa.array(texts, pa.string())
 
 
 def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
@@ -194,8 +198,10 @@ class ArchiveFile:
         The array does not exist.
     """
 
+    guesses: tuple[Guess, ...] = ()
+
     def __init__(self, path: str, options: ReadOptions) -> None:
-        self.name, self._limit = path, options.max_decompressed
+        self.name, self._limit, self._encoding = path, options.max_decompressed, options.encoding
         with reading(path), open_input(path, self._limit) as handle:
             headers = self._headers(handle)
         named = {"format", "shape", "data"}
@@ -278,7 +284,7 @@ class ArchiveFile:
                 raise InputError(self.name, f"expected texts or numbers, found {header.dtype}", f"array {name!r}")
             count = math.prod(header.shape)
             data = _exactly(self.name, file, count * header.dtype.itemsize)
-        return _texts(np.frombuffer(data, dtype=header.dtype, count=count))
+        return _texts(np.frombuffer(data, dtype=header.dtype, count=count), self._encoding)
 
 
 class _archive:  # noqa: N801 - used as a statement
@@ -299,5 +305,5 @@ class _archive:  # noqa: N801 - used as a statement
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._archive.close()
         damage = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError)
-        if isinstance(error, damage) and not isinstance(error, InputError):
+        if isinstance(error, damage) and not isinstance(error, (InputError, UnicodeDecodeError)):
             raise InputError(self._path, f"the archive is damaged ({error})") from None

@@ -112,8 +112,8 @@ def test_unknown_words__are_warned_of_where_they_are_many(made, tmp_path):
     with documents_for(made / "run", tmp_path / "x.jsonl", notice=lines.append) as found:
         assert found.unknown.share == pytest.approx(0.75)
         assert found.corpus.manifest.tokens == 1
-    assert len(lines) == 1
-    assert "3 of 4 tokens (75.0%)" in lines[0]
+    assert lines[0] == "guessed: format jsonl (`format`)"
+    assert "3 of 4 tokens (75.0%)" in lines[1]
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "zzz"}])
     with documents_for(made / "run", tmp_path / "x.jsonl") as found:
         assert found.corpus.manifest.tokens == 0

@@ -82,7 +82,7 @@ def test_segments__are_kept_and_those_whose_words_are_dropped_stay_empty(made, c
 def test_a_corpus_without_segments__is_what_it_was(tmp_path):
     ingest(put_lines(tmp_path / "x.jsonl", ROWS), tmp_path / "c", **ALL)
     record = json.loads((tmp_path / "c/ingest.json").read_text())
-    assert record["version"] == 6
+    assert record["version"] == 7
     assert "segments" not in {**record["reading"], **record["report"]}
     assert "segments" not in info(tmp_path / "c")
 
@@ -258,7 +258,7 @@ def test_append__cuts_as_the_corpus_was_cut(tmp_path):
 
 def test_a_record_of_an_ingest_by_anybody__must_name_a_way(made, tmp_path):
     record = read_history(Folder(made / "c")).record()
-    assert (record["version"], record["reading"]["segments"]) == (6, "sentences")
+    assert (record["version"], record["reading"]["segments"]) == (7, "sentences")
     record["reading"]["segments"] = 3
     (tmp_path / "ingest.json").write_bytes(dump(record))
     with pytest.raises(DamagedError, match="expected the record of an ingest .segments"):

@@ -129,7 +129,7 @@ def test_lines_of_a_side_file__are_of_the_documents_in_their_order(made, tmp_pat
     assert [row.ids_sha256 for row in plain.shards] == [row.ids_sha256 for row in manifest.shards]
     assert "labels" not in plain.fields
     history = read_history(Folder(tmp_path / "plain"))
-    assert history is None or (history.record()["version"], "side_files" in history.record()) == (6, False)
+    assert history is None or (history.record()["version"], "side_files" in history.record()) == (7, False)
     assert history is None or "unmatched_rows" not in history.record()["report"]
 
 
@@ -248,7 +248,11 @@ WRONG = {
     "whose names": ("d.csv", {"label_files": ["who.txt", "side.csv"], "label_names": ["names.txt"]}, "say whose"),
     "field": ("d.ldac", {"label_files": ["side.csv"], "labels": ["tags"]}, "did you mean 'tag'?"),
     "covariate": ("d.csv", {"label_files": ["side.csv"], "covariates": ["tag"]}, "expected a number or nothing"),
-    "infinite": ("d.csv", {"label_files": ["inf.csv"]}, "record 2: expected a finite number in field 'a'"),
+    "infinite": (
+        "d.csv",
+        {"label_files": ["inf.csv"]},
+        "record 2: expected a finite number, found 'inf', in field 'a'",
+    ),
     "two values": ("d.csv", {"label_files": ["two.csv"]}, "the same id has two values in field 'a', 1.0 and 2.0"),
     "only ids": ("d.csv", {"label_files": ["ids.csv"]}, "besides the ids, found none"),
     "no rows": ("d.csv", {"label_files": ["none.csv"]}, "expected records with ids, found none"),
@@ -256,7 +260,11 @@ WRONG = {
     "one name": ("d.csv", {"label_files": ["x=side.csv"]}, "names one field"),
     "no name": ("d.csv", {"label_files": ["=side.csv"]}, "expected FILE or NAME=FILE"),
     "taken": ("d.csv", {"label_files": ["title.csv"]}, "`covariates` NAME=title"),
-    "nested": ("d.csv", {"label_files": ["nested.jsonl"]}, "expected a string or a list of strings in field 'a'"),
+    "nested": (
+        "d.csv",
+        {"label_files": ["nested.jsonl"]},
+        "expected a string or a list of strings, found an object, in field 'a'",
+    ),
     "cut short": ("d.csv", {"label_files": ["cut.csv"]}, "line 2: expected 3 values as in the header, found 2"),
     "bytes": ("d.csv", {"label_files": ["latin.txt"]}, "expected UTF-8 text"),
 }

@@ -163,7 +163,9 @@ def test_uci__a_truncated_gzip_is_named(tmp_path):
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     whole = gzip.compress(b"2\n3\n2\n1 1 1\n2 1 1\n")
     check_refused(tmp_path, put(tmp_path, "docword.x.txt.gz", whole[:-9]), "cut short or damaged")
-    check_refused(tmp_path, put(tmp_path, "docword.x.txt.gz", b"not gzip at all"), "cannot be read")
+    check_refused(
+        tmp_path, put(tmp_path, "docword.x.txt.gz", b"not gzip at all"), "its name says gzip, but its bytes are not"
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,7 +263,7 @@ def test_several_sources__of_one_name_keep_distinct_ids_and_none_comes_twice(tmp
     options = ReadOptions(vocabulary=vocabulary)
     ingest(open_source(paths, None, options), tmp_path / "corpus")
     assert Corpus(tmp_path / "corpus").references[0].documents().ids.to_pylist() == ["a/x.ldac/1", "b/x.ldac/1"]
-    with pytest.raises(InputError, match="the same source is given twice"):
+    with pytest.raises(InputError, match="the same file is given twice"):
         open_source([paths[0], paths[0]], None, options)
 
 
@@ -270,7 +272,7 @@ def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
         with pytest.raises(AbsentError, match="no such file"):
             open_source([str(tmp_path / name)])
     with pytest.raises(OptionError, match="its format does not follow from its name"):
-        guess_format(put(tmp_path, "data.bin", "x"))
+        guess_format([put(tmp_path, "data.bin", "x")])
     with pytest.raises(OptionError, match="did you mean 'ldac'"):
         open_source(["x"], "lda-c")
     with pytest.raises(InputError, match="name one with `vocabulary`"):

@@ -106,7 +106,7 @@ def test_portions__are_cut_anywhere_and_join_to_the_whole(tmp_path, monkeypatch,
 
 
 def test_formats__are_told_from_the_name_where_it_tells(tmp_path):
-    assert [guess_format(f"a/x.{end}") for end in ("npy", "NPY.gz", "zarr", "npz")] == [
+    assert [guess_format([f"a/x.{end}"]) for end in ("npy", "NPY.gz", "zarr", "npz")] == [
         "vectors",
         "vectors",
         "vectors",
@@ -239,7 +239,7 @@ def test_several_files__are_one_behind_another(tmp_path):
     named = [put(tmp_path, "n.csv", "p,q\n1,2\n"), put(tmp_path, "m.csv", "p,r\n3,4\n")]
     with pytest.raises(InputError, match=r"m.csv: expected the columns of .*n.csv, found 'r' for 'q'"):
         read(*named)
-    with pytest.raises(InputError, match="the same source is given twice"):
+    with pytest.raises(InputError, match="the same file is given twice"):
         read(paths[0], paths[0])
 
 
@@ -252,6 +252,7 @@ def test_the_command__says_what_it_made(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path / 'c'}: 2 vectors of 2 columns, 1 shard",
         "the same in all vectors: x1 (1 column, kept)",
+        "  guessed: separator , (--separator), header no (--header)",
     ]
     assert main(["ingest", path, str(tmp_path / "d"), "--format", "vectors", "--labels", "-1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["vectors"]["constant"] == [0]

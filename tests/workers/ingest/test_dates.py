@@ -1,6 +1,7 @@
 """Dates as people write them, and sums by date: the same as from all documents at once, however they are cut."""
 
 import datetime
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.readers.texts.values import as_date
+from collapsium.storage.readers.texts.date_tally import MAX_EXAMPLES
+from collapsium.storage.readers.texts.values import as_date, is_missing
 from collapsium.workers.date_sums import UNAMBIGUOUS, bounded, coarsened, date_sums, floored, moment, resolved
-from collapsium.workers.ingest.dates import DAY, END, FIRST, HOUR, MONTH, UNITS, YEAR, hours_of, read_date
+from collapsium.workers.ingest.dates import (
+    DAY,
+    END,
+    FIRST,
+    HOUR,
+    MONTH,
+    UNITS,
+    YEAR,
+    counted_dates,
+    hours_of,
+    ordered_dates,
+    read_date,
+    tally_of,
+)
 
 moments = st.datetimes(datetime.datetime(1000, 1, 1), datetime.datetime(9999, 12, 30))
 
@@ -26,9 +41,9 @@ moments = st.datetimes(datetime.datetime(1000, 1, 1), datetime.datetime(9999, 12
         ("26-FEB-1987 15:01:01.79", "1987-02-26T15", "hour"),
         (" 5-APR-1987 01:02:03.04 ", "1987-04-05T01", "hour"),
         ("1987-02-26T15:01:01Z", "1987-02-26T15", "hour"),
-        ("1987-02-26 15:01:01.123456789+02:00", "1987-02-26T13", "hour"),
+        ("1987-02-26 15:01:01.123456789+02:00", "1987-02-26T15", "hour"),
         ("1987-02-26 15:01:01 UTC", "1987-02-26T15", "hour"),
-        ("Thu, 26 Feb 1987 15:01:01 +0100", "1987-02-26T14", "hour"),
+        ("Thu, 26 Feb 1987 15:01:01 +0100", "1987-02-26T15", "hour"),
         ("Feb 26, 1987, 3:01 PM", "1987-02-26T15", "hour"),
         ("26 February 1987", "1987-02-26T00", "day"),
         ("2/26/1987", "1987-02-26T00", "day"),
@@ -40,6 +55,12 @@ moments = st.datetimes(datetime.datetime(1000, 1, 1), datetime.datetime(9999, 12
         ("541350061", "1987-02-26T15", "hour"),
         ("1420070400123", "2015-01-01T00", "hour"),
         ("26-FEB-87", "1987-02-26T00", "day"),
+        ("2024-01-01T23:30-08:00", "2024-01-01T23", "hour"),
+        ("2024-01-01T00:30:00+09:00", "2024-01-01T00", "hour"),
+        ("Tue, 05 Mar 2024 23:30:00 -0800", "2024-03-05T23", "hour"),
+        ("5 March 2024 23:30 -08:00", "2024-03-05T23", "hour"),
+        ("2016-12-31T23:59:60Z", "2016-12-31T23", "hour"),
+        ("31 Dec 2016 23:59:60", "2016-12-31T23", "hour"),
     ],
 )
 def test_forms_of_dates__are_read(text, moment_, unit):
@@ -50,7 +71,7 @@ def test_forms_of_dates__are_read(text, moment_, unit):
 @pytest.mark.parametrize(
     "text",
     ["", "n.d.", "monday", "10", "198702", "1999-00-00", "2020-13-01", "2020-02-30", "12:30", "27-MAR-1987 02:17:09.88T C",
-     "0001-01-01T00:00:00+05:00", "99999-01-01", "9" * 40, "a" * 1000, "2020-01-02T25:00", "Infinity"],
+     "99999-01-01", "9" * 40, "a" * 1000, "2020-01-02T25:00", "Infinity"],
 )  # fmt: skip
 def test_what_is_no_date__is_not_guessed(text):
     assert read_date(text) is None
@@ -143,6 +164,41 @@ def test_sums__are_those_of_all_documents_however_they_are_cut(texts, seed, data
             assert np.allclose(getattr(whole, name)[row], value)
     told = whole.tally
     assert whole.documents.sum() + told.missing + told.unreadable == np.count_nonzero(tokens)
+
+
+ZONES = st.sampled_from(["", "Z", "+09:00", "-0800", "+05:30", "+24:00", " UTC"])
+SECONDS = st.sampled_from(["", ":07", ":60", ":07.5", ":07.123456789", ":7"])
+
+
+@given(
+    st.lists(
+        FORMS
+        | st.builds("{}-{:02}-{:02}{}{:02}:{:02}{}{}".format, st.sampled_from(["1987", "0000", "2024"]), st.integers(0, 13),
+                    st.integers(0, 32), st.sampled_from("T -"), st.integers(0, 25), st.integers(0, 61), SECONDS, ZONES)
+        | st.sampled_from(["NA", "none", "1700000000", "5.3.21", "2024-02-30"]),
+        max_size=30,
+    )
+)  # fmt: skip
+def test_dates_at_ingest__are_counted_as_each_is_read(texts):
+    found = counted_dates(pa.array(texts, pa.string()))
+    read = [None if is_missing(text) else read_date(text) for text in texts]
+    expected = tally_of(texts, read, [1] * len(texts))
+    assert replace(found, examples=()) == replace(expected, examples=())
+    assert len(found.examples) == len({text[:10] for text in expected.examples}) or len(found.examples) == MAX_EXAMPLES
+
+
+@given(st.dates(datetime.date(1000, 1, 1)), st.sampled_from("/.-"), st.sampled_from(["", " 10:30", ", 10:30:05"]))
+def test_ambiguous_dates__are_written_in_the_order_that_is_named(day, between, time):
+    texts = [
+        f"{day.day}{between}{day.month}{between}{day.year}{time}",
+        f"{day.month}{between}{day.day}{between}{day.year}{time}",
+    ]
+    for text, order in zip(texts, ("day", "month"), strict=True):
+        written = ordered_dates(pa.array([text, None, "?", "1987"]), order).to_pylist()
+        found = read_date(written[0])
+        assert written[1:] == [None, "?", "1987"]
+        assert (moment(found.hour).date(), found.day_first) == (day, None)
+        assert written[0].endswith(time)
 
 
 @given(st.lists(st.integers(0, 2_000_000), min_size=1, max_size=60), st.integers(1, 100))

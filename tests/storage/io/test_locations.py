@@ -1,0 +1,80 @@
+"""Local paths are taken as they are, whatever signs they hold; URLs are fsspec's."""
+
+import os
+
+import fsspec
+import pytest
+
+from collapsium.storage.errors import AbsentError, InputError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locations import locate
+from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.readers.base import open_input
+from collapsium.storage.readers.texts.blocks import find_files, require_once
+
+NAMES = ["std::map.txt", "data:2020.txt", "zip::x.txt", "file:x.txt", "a#b.txt", "a%20b.txt", "a?b.txt", "a*b.txt",
+         "a[1].txt", "~x.txt", "a b.txt"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_local_name__is_a_file_of_that_name(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "a1.txt").write_bytes(b"another")
+    for path in (name, f"./{name}", str(tmp_path / name)):
+        with open_input(path) as handle:
+            assert handle.read() == b"x"
+        assert [file.name for file in find_files([path], None, str)] == [name]
+    assert Folder(name).path == str(tmp_path / name)
+    assert name in [file.name for file in find_files([str(tmp_path)], None, str)]
+
+
+def test_globs__take_parts_that_exist_as_they_are(tmp_path):
+    for folder in ("b[1]", "b1"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_bytes(folder.encode())
+    found = find_files([f"{tmp_path}/b[1]/*.txt"], None, str)
+    assert [(file.path, file.name) for file in found] == [(f"{tmp_path}/b[1]/x.txt", "x.txt")]
+    assert [file.name for file in find_files([f"{tmp_path}/b[12]/*.txt"], None, str)] == ["b1/x.txt"]
+
+
+def test_urls__are_opened_by_fsspec_also_with_colons_in_the_name_of_an_object():
+    files = fsspec.filesystem("memory")
+    files.pipe_file("/bucket/std::map.txt", b"x")
+    with open_input("memory://bucket/std::map.txt") as handle:
+        assert handle.read() == b"x"
+    assert [file.path for file in find_files(["memory://bucket"], None, str)] == ["memory://bucket/std::map.txt"]
+    files.rm("/bucket", recursive=True)
+
+
+def test_chains_of_protocols__stay_chains(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.txt", "x")
+    fs, path = locate(f"zip://a.txt::{tmp_path}/x.zip")
+    assert fs.cat_file(path) == b"x"
+
+
+def test_records__may_name_local_folders_with_colons_but_no_chain(tmp_path):
+    folder = Folder(tmp_path)
+    assert recorded_url(folder, "/data/std::map") == "/data/std::map"
+    with pytest.raises(AbsentError):
+        recorded_url(folder, "simplecache::s3://bucket/x")
+
+
+def test_a_file__is_given_once_by_whatever_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/a.csv").write_bytes(b"x")
+    (tmp_path / "d/b.csv").write_bytes(b"x")
+    (tmp_path / "s.csv").symlink_to("d/a.csv")
+    os.link(tmp_path / "d/a.csv", tmp_path / "h.csv")
+    (tmp_path / "e").symlink_to("d")
+    for other in ("d/a.csv", "./d/a.csv", str(tmp_path / "d/a.csv"), "s.csv", "h.csv", "d", "d/", "e", "d/*.csv"):
+        with pytest.raises(InputError, match="the same file is given twice"):
+            find_files(["d/a.csv", other], "csv", lambda name: name.rpartition(".")[2])
+    require_once(["d/a.csv", "d/b.csv"])
+    require_once(["d/a.csv", "h.csv"], linked=True)
+    with pytest.raises(InputError, match="twice"):
+        require_once(["d/a.csv", "s.csv"], linked=True)
