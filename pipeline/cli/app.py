@@ -12,7 +12,13 @@ from importlib.metadata import version
 from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.exceptions import CoercionError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
+from cyclopts.exceptions import (
+    CoercionError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import OPTIONS, Call, Command, Flags, UsageError
@@ -209,7 +215,7 @@ def _settings(description: str) -> dict[str, Any]:
     return {
         "help_formatter": Help(description),
         "help_format": "plaintext",
-        "default_parameter": Parameter(negative=(), allow_repeating=True),
+        "default_parameter": Parameter(negative=()),
     }
 
 
@@ -251,6 +257,8 @@ def explained(error: CycloptsError, command: Command, words: Sequence[str]) -> s
         if has_flag or name.startswith("family_"):
             return f"argument {flag_of(name.removeprefix('family_'))}: expected one argument"
         return f"the following arguments are required: {command.missing_from(name)}"
+    if isinstance(error, RepeatArgumentError):
+        return f"argument {error.token.keyword}: expected one value, found a second one, {error.token.value!r}"
     if isinstance(error, CoercionError) and error.token is not None:
         return _unreadable(error.token.keyword or "", error.token.value, command)
     if isinstance(error, UnknownOptionError):
