@@ -253,7 +253,7 @@ def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_word
     problem, executor, _ = problem_of(corpus, "lda", {"topics": topics})
     start = ComputedStart(StartSource("quick-clusters"), topics, problem.shards, executor, problem.stream, [].append)
     found = []
-    for part in start:
+    for part in executor.collect(list(start)):
         dense = np.zeros((part.proportions.documents, topics))
         owner = np.repeat(np.arange(len(dense)), np.diff(part.proportions.offsets))
         dense[owner, part.proportions.topics] = part.proportions.shares
