@@ -15,7 +15,14 @@ from dask.system import CPU_COUNT
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.dask import DaskExecutor
-from collapsium.pipeline.executors.dask_client import answer_within, close_client, first_line, stand_by_on, within
+from collapsium.pipeline.executors.dask_client import (
+    answer_within,
+    ask_scheduler,
+    close_client,
+    first_line,
+    stand_by_on,
+    within,
+)
 from collapsium.pipeline.executors.dask_members import require_release
 from collapsium.pipeline.executors.dask_preload import MESSAGE_BATCH_SECONDS
 from collapsium.pipeline.executors.dask_remote import scheduler_addresses, worker_addresses
@@ -149,8 +156,8 @@ def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, wa
 
     def reach(seconds: float) -> distributed.Client:
         limit = min(dask.utils.parse_timedelta(SETTINGS["distributed.comm.timeouts.connect"]), seconds)
-        # Another scheduler may have written the file since.
-        return _connected(address_of(scheduler), limit, security)
+        # Another scheduler may have written the file since. Messages have the limit.
+        return _connected(address_of(scheduler), max(round(limit, 1), 0.1), security)
 
     watch = watch or Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
     try:
@@ -198,8 +205,9 @@ def _connected(address: str, limit: float, security: distributed.Security) -> di
             lambda: distributed.Client(address, timeout=limit, set_as_default=False, security=security),
         )
     try:
-        require_release(address, answer_within(client, client.scheduler.versions(packages=["collapsium"]), limit))
-        answer_within(client, client.run_on_scheduler(forget_later, client.id, asynchronous=True), limit)
+        versions = answer_within(client, lambda: client.scheduler.versions(packages=["collapsium"]), limit)
+        require_release(address, versions)
+        ask_scheduler(client, limit, forget_later, client.id)
     except (TimeoutError, CollapsiumError):
         close_client(client, 1.0)
         raise
@@ -222,9 +230,10 @@ def _require_answer(address: str, seconds: float, security: distributed.Security
     # `asyncio.run` would wait for a pending name lookup as it closes its loop.
     loop = asyncio.new_event_loop()
     try:
-        loop.run_until_complete(asyncio.wait_for(ask(), seconds))
+        # Dask's own limit for the connection ends before, and says more.
+        loop.run_until_complete(asyncio.wait_for(ask(), seconds + TIMING.worker_poll))
     except TimeoutError as error:
-        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
+        raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None
     finally:
         loop.close()
 
@@ -234,9 +243,10 @@ def _warn_if_exposed(client: distributed.Client, watch: Watch) -> None:
     listening: dict[str, list[str]] = {}
     limit = min(TIMING.cluster_poll, watch.timeout)
     with contextlib.suppress(TimeoutError):
-        request = client.run_on_scheduler(scheduler_addresses, asynchronous=True)
-        listening["the scheduler"] = answer_within(client, request, limit)
-        workers = answer_within(client, client.run(worker_addresses, on_error="ignore", asynchronous=True), limit)
+        listening["the scheduler"] = ask_scheduler(client, limit, scheduler_addresses)
+        workers = answer_within(
+            client, lambda: client.run(worker_addresses, on_error="ignore", asynchronous=True), limit
+        )
         listening |= {f"worker {address}": urls for address, urls in sorted(workers.items())}
     exposed = [
         name for name, urls in listening.items() if any(urlsplit(url).hostname in ALL_INTERFACES for url in urls)
@@ -257,12 +267,12 @@ def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) ->
         waited = time.monotonic() - began
         left = max(watch.timeout - waited, TIMING.worker_poll)
         try:
-            identity = answer_within(client, client.scheduler.identity(n_workers=-1), left)
+            identity = answer_within(client, lambda: client.scheduler.identity(n_workers=-1), left)
             missing = f"{address}: the scheduler has {len(identity['workers'])} of {workers} workers"
             if len(identity["workers"]) >= workers:
                 return
             standing_by = standing_by or stand_by_on(client)
-        except (TimeoutError, OSError) as error:
+        except TimeoutError as error:
             missing = f"{address}: the scheduler does not answer ({first_line(error)})"
         if not noticed and waited >= min(TIMING.quiet_start, watch.timeout):
             noticed = True
