@@ -85,7 +85,10 @@ class Executor(Protocol):
     def halt(self, *, failed: bool = False) -> None:
         """Raise `KeyboardInterrupt` once in every other thread that waits for results, now or at its next wait.
 
-        With `failed` it is a `HaltedError`.
+        Parameters
+        ----------
+        failed : bool, optional
+            Whether the caller has failed, and was not interrupted; the others then get a `HaltedError`.
         """
 
     def recover(self, error: ClusterError) -> None:
