@@ -23,6 +23,7 @@ from collapsium.pipeline.executors.dask_client import (
     first_line,
     ignore_large_graphs,
     is_unanswered,
+    require_scheduler,
     stand_by_on,
     within,
 )
@@ -282,6 +283,9 @@ class DaskExecutor:
                     except OSError as error:
                         if not is_unanswered(error) or is_of_task():
                             raise
+                    except AttributeError as error:
+                        require_scheduler(self._client, error)
+                        raise
                     time.sleep(TIMING.result_poll)
                     answer = self._start(request())
                     check(unanswered=True)

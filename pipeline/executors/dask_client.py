@@ -76,11 +76,15 @@ def answer_within(client: distributed.Client, request: Callable[[], Coroutine[ob
             if time.monotonic() + TIMING.worker_poll >= deadline or not is_unanswered(error):
                 raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None
             time.sleep(TIMING.worker_poll)
-        # Dask's error once the client has given up its connection.
-        except AttributeError:
-            if client.scheduler is not None:
-                raise
-            raise TimeoutError("the connection to the scheduler is closed") from None
+        except AttributeError as error:
+            require_scheduler(client, error)
+            raise
+
+
+def require_scheduler(client: distributed.Client, error: AttributeError) -> None:
+    """Raise `TimeoutError` in place of Dask's error about a client that has given up its connection."""
+    if client.scheduler is None:
+        raise TimeoutError("the connection to the scheduler is closed") from error
 
 
 def ask_scheduler(client: distributed.Client, seconds: float, function: Callable[..., T], *args: object) -> T:
