@@ -114,7 +114,8 @@ class DaskExecutor:
                 restart = self._restarts.get_nowait()
             except Empty:
                 return
-            limit, held = self._members.memory, float(restart.get("rss") or 0)
+            limit = self._members.memory_limit(str(restart.get("worker")))
+            held = float(restart.get("rss") or 0)
             bound = f" of {size(limit)}" if limit else ""
             self._restarted = (
                 f"worker {restart.get('worker')} held {size(held)} and was restarted, as it exceeded its memory "
