@@ -105,7 +105,8 @@ class DaskExecutor:
 
     def _subscribe(self) -> None:
         """Have the scheduler send the restarts of workers that exceed their memory limits."""
-        self._client.subscribe_topic(RESTART_TOPIC, lambda event: self._restarts.put(event[1]))
+        with cluster_errors():
+            self._client.subscribe_topic(RESTART_TOPIC, lambda event: self._restarts.put(event[1]))
 
     def _report_restarts(self) -> None:
         """Give notice of workers that were restarted, and of what to do."""
