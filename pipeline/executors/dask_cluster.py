@@ -109,8 +109,8 @@ def start_cluster(
         except (OSError, RuntimeError) as error:
             cause = error.__cause__ or error
             raise ClusterError(
-                f"the processes of a local cluster could not be started ({first_line(cause)}); `scheduler` threads "
-                "needs none"
+                f"the processes of a local cluster could not be started ({first_line(cause)}): they import the main "
+                'script, which needs a guard (`if __name__ == "__main__":`); `scheduler` threads needs no processes'
             ) from error
     fast_messages = _FastMessages()
     cluster.scheduler.add_plugin(fast_messages)

@@ -8,11 +8,13 @@ import threading
 import time
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pytest
 
 from collapsium.pipeline import TLS, fit, simulate
 from collapsium.pipeline.executors import dask_cluster
+from collapsium.pipeline.executors.dask_cluster import _security
 from collapsium.pipeline.executors.liveness import TIMING
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError
@@ -55,6 +57,8 @@ def encrypted_cluster(place):
             ]
             folder = ["--local-directory", str(place / f"scratch{number}")]
             processes.append(subprocess.Popen([*start, *words, *folder], **QUIET))
+        with distributed.Client(address, security=_security(tls), timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
         yield processes[0], address, tls
     finally:
         for process in processes:

@@ -72,7 +72,7 @@ def test_processes_that_cannot_start__are_an_error_of_one_line(monkeypatch):
 
     monkeypatch.setattr(dask_cluster.distributed, "LocalCluster", fail)
     with pytest.raises(
-        ClusterError, match=r"could not be started \(Nanny failed to start worker process\); `scheduler`"
+        ClusterError, match=r"could not be started \(Nanny failed to start worker process\): they import"
     ):
         open_executor("local", 1)
 
