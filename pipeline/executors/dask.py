@@ -94,9 +94,9 @@ class DaskExecutor:
         self._gone = False
         # The task that lets an adaptive cluster start a worker.
         self._standing_by: distributed.Future | None = None
-        # Restarts of workers that exceeded their memory limits, not yet reported, and the text about the last one.
+        # Restarts of workers that exceeded their memory limits, not yet reported; time and text of the last report.
         self._restarts: SimpleQueue[JsonObject] = SimpleQueue()
-        self._restarted = ""
+        self._restarted = (0.0, "")
         # The client whose scheduler has the dashboard page.
         self._page_client: distributed.Client | None = None
         ignore_large_graphs()
@@ -118,23 +118,25 @@ class DaskExecutor:
             limit = self._members.memory_limit(str(restart.get("worker")))
             held = float(restart.get("rss") or 0)
             bound = f" of {size(limit)}" if limit else ""
-            self._restarted = (
+            text = (
                 f"worker {restart.get('worker')} held {size(held)} and was restarted, as it exceeded its memory "
                 f"limit{bound}; give each worker more memory, or set `memory` to less than the limit, so that more of "
                 "the fit lies on disk"
             )
-            self._watch.notice(self._restarted)
+            self._restarted = time.monotonic(), text
+            self._watch.notice(text)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raise `ClusterError` for lost work, with the reason for which a worker was restarted."""
+        """Raise `ClusterError` for lost work, with the reason for which a worker has just been restarted."""
         try:
             with cluster_errors():
                 yield
         except ClusterError as error:
             self._report_restarts()
-            restarted, self._restarted = self._restarted, ""
-            if not restarted or isinstance(error, ClusterGoneError):
+            (told, restarted), self._restarted = self._restarted, (0.0, "")
+            recent = restarted and time.monotonic() - told < self._watch.timeout
+            if not recent or isinstance(error, ClusterGoneError):
                 raise
             raise ClusterError(f"{str(error).rstrip('.')}: {restarted}") from error
 
@@ -365,6 +367,7 @@ class DaskExecutor:
 
         def check(*, unanswered: bool) -> None:
             nonlocal checked
+            self._report_restarts()
             now = time.monotonic()
             if now - began > limit:
                 raise ClusterError(f"the workers have not run {function.__name__} within {limit:.0f} s")
@@ -377,7 +380,7 @@ class DaskExecutor:
             running = self._client.run(run_aside, function, args, on_error="return", asynchronous=True)
             return cast("Coroutine[object, object, dict[str, T | Exception]]", running)
 
-        with cluster_errors():
+        with self._explained():
             self._watch.begin()
             return self._of_present(self._awaited(run, check))
 
