@@ -134,8 +134,8 @@ class DaskExecutor:
                 yield
         except ClusterError as error:
             self._report_restarts()
-            (told, restarted), self._restarted = self._restarted, (0.0, "")
-            recent = restarted and time.monotonic() - told < self._watch.timeout
+            (reported, restarted), self._restarted = self._restarted, (0.0, "")
+            recent = restarted and time.monotonic() - reported < self._watch.timeout
             if not recent or isinstance(error, ClusterGoneError):
                 raise
             raise ClusterError(f"{str(error).rstrip('.')}: {restarted}") from error
