@@ -15,7 +15,6 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.exceptions import (
     CoercionError,
     MissingArgumentError,
-    RepeatArgumentError,
     UnknownOptionError,
     UnusedCliTokensError,
 )
@@ -215,7 +214,8 @@ def _settings(description: str) -> dict[str, Any]:
     return {
         "help_formatter": Help(description),
         "help_format": "plaintext",
-        "default_parameter": Parameter(negative=()),
+        # Of a flag that is repeated the last value counts, so that wrappers can be overridden.
+        "default_parameter": Parameter(negative=(), allow_repeating=True),
     }
 
 
@@ -257,8 +257,6 @@ def explained(error: CycloptsError, command: Command, words: Sequence[str]) -> s
         if has_flag or name.startswith("family_"):
             return f"argument {flag_of(name.removeprefix('family_'))}: expected one argument"
         return f"the following arguments are required: {command.missing_from(name)}"
-    if isinstance(error, RepeatArgumentError):
-        return f"argument {error.token.keyword}: expected one value, found a second one, {error.token.value!r}"
     if isinstance(error, CoercionError) and error.token is not None:
         return _unreadable(error.token.keyword or "", error.token.value, command)
     if isinstance(error, UnknownOptionError):

@@ -273,12 +273,7 @@ def _flags(model: type[Options]) -> Iterator[Flag]:
         kind = _kind(one)
         metavar = value_of(one).metavar or "|".join(_choices(kind)) or None
         parameter = Parameter(
-            name=spelled_flag(name, one),
-            help=help_of(one),
-            metavar=metavar,
-            converter=_converter(kind, one),
-            # A switch that is given twice says the same twice.
-            allow_repeating=True if kind is bool else None,
+            name=spelled_flag(name, one), help=help_of(one), metavar=metavar, converter=_converter(kind, one)
         )
         yield Flag(name, kind, heading_of(model, name) or OPTIONS, parameter, one.is_required())
 
