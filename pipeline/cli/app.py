@@ -12,12 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.exceptions import (
-    CoercionError,
-    MissingArgumentError,
-    UnknownOptionError,
-    UnusedCliTokensError,
-)
+from cyclopts.exceptions import CoercionError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import OPTIONS, Call, Command, Flags, UsageError
