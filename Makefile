@@ -198,6 +198,7 @@ chaos: $(READY)
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $${failed:-0}
 	$(BIN)/python -m tests.chaos.kills $(KILLS)
 	$(BIN)/python -m tests.chaos.operations
+	$(BIN)/python -m pytest -q tests/chaos/test_clusters.py
 
 # What is found is written to build/fuzz/READER. Hostile corpora go through whole commands with kernels that check bounds,
 # which are compiled for it once, and then with the compiler off.

@@ -58,7 +58,7 @@ def load_shard(
     # Arrow would never give back the memory that decompression took.
     pa.default_memory_pool().release_unused()
     if scratch is None and reserve:
-        buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
+        buffers.pool.reserve([int(reserve * shard.pairs)] * 2, reference.record.sha256)
     return store_shard(shard, scratch)
 
 

@@ -13,7 +13,7 @@ from collapsium.pipeline.cli.command import OPTIONS, Flags
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, read_config, read_toml
 from collapsium.pipeline.families.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Texts, Value, parse_setting
-from collapsium.storage.errors import CollapsiumError, OptionError, suggestion
+from collapsium.storage.errors import CollapsiumError, OptionError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.run import Run
 
@@ -90,7 +90,7 @@ def requested_family(words: Sequence[str]) -> str | None:
 
 
 def family_options(flags: Flags) -> dict[str, Any]:
-    """Gather the family's options from ``--set`` and the flags of its own, the flags last.
+    """Gather the family's options from ``--set`` and the flags of its own.
 
     Parameters
     ----------
@@ -105,10 +105,17 @@ def family_options(flags: Flags) -> dict[str, Any]:
     Raises
     ------
     OptionError
-        A ``--set`` has no value.
+        A ``--set`` has no value, or an option is given twice.
     """
-    options = dict(parse_setting(text) for text in flags.of(FamilyFlags).settings)
-    options.update(parse_setting(f"{name}={text}") for name, text in flags.family.items())
+    options: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    texts = [(f"--set {text}", text) for text in flags.of(FamilyFlags).settings]
+    texts += [(f"{flag_of(name)} {text}", f"{name}={text}") for name, text in flags.family.items()]
+    for argument, text in texts:
+        name, value = parse_setting(text)
+        if name in written:
+            raise OptionError(f"expected one value, found {written[name]} and {argument}", name)
+        written[name], options[name] = argument, value
     return options
 
 

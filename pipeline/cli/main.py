@@ -22,8 +22,8 @@ from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of
 
-FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130
-"""Exit codes."""
+FAILURE, USAGE, TAKEN_OVER, INTERRUPTED, CLOSED_PIPE = 1, 2, 5, 130, 128 + signal.SIGPIPE
+"""Exit codes. The signal of a closed pipe stays ignored, as it would end a driver whose scheduler has died."""
 
 MAX_MESSAGE = 4000
 """Letters of an error, at most; names out of files, which it repeats, may be of any length."""
@@ -76,7 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         The command line is invalid, or help has been printed.
     """
     with guarded_streams():
-        return _run(argv)
+        try:
+            return _run(argv)
+        finally:
+            _discard_unwritten()
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -93,11 +96,15 @@ def _run(argv: Sequence[str] | None) -> int:
     for library in ("distributed", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
     try:
-        line = parse(list(sys.argv[1:] if argv is None else argv))
+        try:
+            line = parse(list(sys.argv[1:] if argv is None else argv))
+        # Help or the version has been printed.
+        finally:
+            sys.stdout.flush()
     except UsageError as error:
         _refuse(error.message, error.command)
     except BrokenPipeError:
-        return _discard_output()
+        return CLOSED_PIPE
     except CollapsiumError as error:
         return _fail(_explained(error), _code_of(error))
     form, quiet = line.call.flags.values.get("log_format"), line.call.flags.values.get("quiet", False)
@@ -110,7 +117,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return _interrupt(form)
     except BrokenPipeError:
-        return _discard_output()
+        return CLOSED_PIPE
     except Exception as error:
         if line.debug:
             raise
@@ -134,14 +141,14 @@ def _run(argv: Sequence[str] | None) -> int:
     return result
 
 
-def _discard_output() -> int:
-    """Discard the remaining output of a closed pipe, as of ``collapsium topics RUN | head``, and return the exit code.
-
-    The signal itself stays ignored, as it would end a driver whose scheduler has died.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 128 + signal.SIGPIPE
+def _discard_unwritten() -> None:
+    """Discard output that cannot be written; the interpreter would write it again at exit, and report that."""
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _code_of(error: Exception) -> int:

@@ -29,7 +29,7 @@ from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
-from collapsium.pipeline.monitoring.events import Sink, has_iterations, initial_event
+from collapsium.pipeline.monitoring.events import Sink, initial_event
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.run import Run
@@ -241,8 +241,7 @@ class ActiveFit:
             try:
                 yield
             except Exception:
-                members = [self._target.in_member(number) for number in range(self._request.restarts)]
-                if not any(has_iterations(run.events()) for run in (self._target, *members)):
+                if not self._log.has_iterations:
                     self._log.has_folder = False
                     self._target.folder.remove()
                 raise

@@ -260,17 +260,19 @@ class Ensemble:
         threads = [threading.Thread(target=work, name=f"collapsium-member-{n}", daemon=True) for n in range(count)]
         for thread in threads:
             thread.start()
+        failed = False
         try:
             for _ in threads:
                 error = errors.get()
                 if error is not None:
+                    failed = not isinstance(error, KeyboardInterrupt)
                     raise error
         finally:
             # After an error or an interrupt, the other members save their states.
             if any(thread.is_alive() for thread in threads):
                 with self._mutex:
                     self._stopping = True
-                self._executor.halt()
+                self._executor.halt(failed=failed)
             for thread in threads:
                 thread.join()
 

@@ -27,12 +27,18 @@ class EventLog:
         Whether the run's folder exists.
     fields : mapping, optional
         Fields of every event, such as the number of the member.
+
+    Attributes
+    ----------
+    has_iterations : bool
+        Whether an iteration has ended, even if its checkpoint could not be saved.
     """
 
     def __init__(
         self, target: Run, sinks: Sequence[Sink], *, has_folder: bool, fields: Mapping[str, object] | None = None
     ) -> None:
         self.target, self._sinks, self.has_folder, self._fields = target, [*sinks], has_folder, dict(fields or {})
+        self.has_iterations = False
         # Members of an ensemble write to one folder from several threads.
         self._lock = threading.Lock()
 
@@ -42,6 +48,8 @@ class EventLog:
 
     def send(self, event: Mapping[str, object]) -> None:
         """Send an event to the sinks."""
+        ended = event["event"] == "iteration" or (event["event"] == "saving" and event["iteration"] != 0)
+        self.has_iterations = self.has_iterations or ended
         emit(self._sinks, {**event, **self._fields})
 
     def record(self, event: Mapping[str, object]) -> None:

@@ -20,7 +20,7 @@ from collapsium.pipeline.engine.model_io.save import save_model
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.setup.request import Request, differing_versions, fingerprint
 from collapsium.pipeline.engine.state import Problem, Progress, State
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, HaltedError
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import initial_event
 from collapsium.storage.errors import (
@@ -288,7 +288,8 @@ class ActiveRun:
         if isinstance(error, TakenOverError):
             # The process that has taken the run over reports it.
             return
-        reason = "interrupt" if isinstance(error, KeyboardInterrupt) else "error"
+        interrupted = isinstance(error, KeyboardInterrupt) and not isinstance(error, HaltedError)
+        reason = "interrupt" if interrupted else "error"
         log, elapsed = self._log, self._elapsed
         # Frames hold pending sweeps, after which the checkpoint would come.
         traceback.clear_frames(error.__traceback__)

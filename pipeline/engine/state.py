@@ -67,7 +67,7 @@ class Problem:
     scratch: str | None = None
     local_sweeps: int = 1
     load: Callable[[], tuple[Shards, Shards]] | None = None
-    warm: Sequence[WarmSource] | None = None
+    warm: Sequence[WarmSource | Future[WarmSource]] | None = None
     tokens: int | None = None
     growth: Growth | None = None
     waiting_deltas: int = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
@@ -21,7 +22,7 @@ from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import words_digest
-from collapsium.storage.errors import MismatchError
+from collapsium.storage.errors import MismatchError, OptionError
 
 FOLD_IN_DOCUMENTS = 512
 """Number of documents in a chunk. It is fixed, because the random numbers of a document may depend on it."""
@@ -96,11 +97,27 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _fit_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the family's options, and the other options of `fit`."""
+        self._require_named_once()
         options = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
         options[self.TOPICS] = self.n_components
         options = {name: plain(value) for name, value in options.items()}
         limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
         return options, {"iterations": plain(self.max_iter), "tolerance": plain(self.tol), **limits}
+
+    def _require_named_once(self) -> None:
+        """Refuse an entry of ``options`` that is a parameter too and was set there; the topics are always."""
+        parameters = {name: name for name in self.OPTIONS}
+        parameters |= {"iterations": "max_iter", "tolerance": "tol", self.TOPICS: "n_components"}
+        defaults = inspect.signature(type(self)).parameters
+        for name in self.options or {}:
+            parameter = parameters.get(name)
+            if parameter is None:
+                continue
+            value = getattr(self, parameter)
+            if name == self.TOPICS or not np.array_equal(value, defaults[parameter].default):
+                raise OptionError(
+                    f"expected no {name!r}, which is the parameter `{parameter}` (found {value!r})", "options"
+                )
 
     def _seed(self) -> int:
         if isinstance(self.random_state, (int, np.integer)):

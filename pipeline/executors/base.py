@@ -82,8 +82,14 @@ class Executor(Protocol):
     def keeps_history(self) -> bool:
         """True if lost results are recomputed, so that a future keeps all that it was computed from in memory."""
 
-    def halt(self) -> None:
-        """Raise `KeyboardInterrupt` once in every other thread that waits for results, now or at its next wait."""
+    def halt(self, *, failed: bool = False) -> None:
+        """Raise `KeyboardInterrupt` once in every other thread that waits for results, now or at its next wait.
+
+        Parameters
+        ----------
+        failed : bool, optional
+            Whether the caller has failed, and was not interrupted; the others then get a `HaltedError`.
+        """
 
     def recover(self, error: ClusterError) -> None:
         """Reconnect after work was lost. Several threads may call this at the same time.
@@ -125,21 +131,27 @@ class TLS:
                 raise AbsentError(f"`tls_{name}`: {path}: no such file")
 
 
+class HaltedError(KeyboardInterrupt):
+    """A thread has to end because another one has failed; nobody has interrupted the program."""
+
+
 class Halt:
     """Interrupts every thread but the caller's, once, so that a thread may still wait while it saves its state."""
 
     def __init__(self) -> None:
         self._interrupted: set[int] | None = None
+        self._error: type[KeyboardInterrupt] = KeyboardInterrupt
 
-    def set(self) -> None:
-        """Interrupt all other threads from now on."""
+    def set(self, *, failed: bool = False) -> None:
+        """Interrupt all other threads from now on; with `failed` because this one has failed."""
+        self._error = HaltedError if failed else KeyboardInterrupt
         self._interrupted = {threading.get_ident()}
 
     def check(self) -> None:
         """Raise `KeyboardInterrupt` in a thread that was not interrupted yet."""
         if self._interrupted is not None and threading.get_ident() not in self._interrupted:
             self._interrupted.add(threading.get_ident())
-            raise KeyboardInterrupt
+            raise self._error
 
 
 @dataclass(frozen=True)
@@ -189,7 +201,7 @@ class SerialExecutor:
         """Run a function once, as there is one process."""
         return [function(*args)]
 
-    def halt(self) -> None:
+    def halt(self, *, failed: bool = False) -> None:
         """Do nothing: members run one after another, so no other thread waits."""
 
     def recover(self, error: ClusterError) -> None:

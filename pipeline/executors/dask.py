@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -16,9 +17,13 @@ from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, Activity, Future
 from collapsium.pipeline.executors.dask_client import (
     activity_of,
     answer_within,
+    ask_scheduler,
     close_client,
     cluster_errors,
     first_line,
+    ignore_large_graphs,
+    is_unanswered,
+    require_scheduler,
     stand_by_on,
     within,
 )
@@ -34,9 +39,13 @@ from collapsium.pipeline.monitoring.dask_dashboard.plugin import install
 from collapsium.pipeline.monitoring.dask_dashboard.runs import TOPIC
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError, ClusterGoneError, MismatchError
+from collapsium.storage.units import size
 
 if TYPE_CHECKING:
     import distributed
+
+RESTART_TOPIC = "worker-restart-memory"
+"""Topic of Dask's events about workers that exceeded their memory limits."""
 
 SUBMISSION_SECONDS = 1e-6
 """Least difference of the priorities of two tasks, which are times: above the resolution of a double, 2.4e-7 s."""
@@ -85,9 +94,51 @@ class DaskExecutor:
         self._gone = False
         # The task that lets an adaptive cluster start a worker.
         self._standing_by: distributed.Future | None = None
+        # Restarts of workers that exceeded their memory limits, not yet reported; time and text of the last report.
+        self._restarts: SimpleQueue[JsonObject] = SimpleQueue()
+        self._restarted = (0.0, "")
         # The client whose scheduler has the dashboard page.
         self._page_client: distributed.Client | None = None
+        ignore_large_graphs()
         self._read_workers()
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        """Have the scheduler send the restarts of workers that exceed their memory limits."""
+        with cluster_errors():
+            self._client.subscribe_topic(RESTART_TOPIC, lambda event: self._restarts.put(event[1]))
+
+    def _report_restarts(self) -> None:
+        """Give notice of workers that were restarted, and of what to do."""
+        while True:
+            try:
+                restart = self._restarts.get_nowait()
+            except Empty:
+                return
+            limit = self._members.memory_limit(str(restart.get("worker")))
+            held = float(restart.get("rss") or 0)
+            bound = f" of {size(limit)}" if limit else ""
+            text = (
+                f"worker {restart.get('worker')} held {size(held)} and was restarted, as it exceeded its memory "
+                f"limit{bound}; give each worker more memory, or set `memory` to less than the limit, so that more of "
+                "the fit lies on disk"
+            )
+            self._restarted = time.monotonic(), text
+            self._watch.notice(text)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise `ClusterError` for lost work, with the reason for which a worker has just been restarted."""
+        try:
+            with cluster_errors():
+                yield
+        except ClusterError as error:
+            self._report_restarts()
+            (reported, restarted), self._restarted = self._restarted, (0.0, "")
+            recent = restarted and time.monotonic() - reported < self._watch.timeout
+            if not recent or isinstance(error, ClusterGoneError):
+                raise
+            raise ClusterError(f"{str(error).rstrip('.')}: {restarted}") from error
 
     def _read_workers(self) -> None:
         """Wait for the workers' state, and until all of them are ready for tasks.
@@ -100,15 +151,17 @@ class DaskExecutor:
             One of them has other versions than this process.
         """
         with cluster_errors():
-            request = self._client.run_on_scheduler(worker_signs, self._token, asynchronous=True)
-            signs = self._within(request, self._watch.timeout)[1]
+            signs = ask_scheduler(self._client, self._watch.timeout, worker_signs, self._token)[1]
         workers = {name: WorkerSign(*sign) for name, sign in signs.items()}
         joining = self._members.take(workers)
         if joining:
             members = self._members
-            welcome = welcome_workers(self._client, joining, members.calls, members.report_others)
+
+            def welcome() -> Coroutine[object, object, list[str]]:
+                return welcome_workers(self._client, joining, members.calls, members.report_others)
+
             try:
-                members.take(workers, self._within(welcome, self._watch.timeout))
+                members.take(workers, answer_within(self._client, welcome, self._watch.timeout))
             except TimeoutError as error:
                 raise ClusterError(f"{len(joining)} workers do not answer ({first_line(error)})") from None
 
@@ -190,28 +243,60 @@ class DaskExecutor:
 
     def collect(self, futures: Sequence[Future[T]]) -> list[T]:
         """Wait for results and return them in order; meanwhile check that the cluster makes progress."""
-        with cluster_errors(), self._counted():
-            results = self._start(self._client.gather(list(futures), asynchronous=True))
-            began = checked = time.monotonic()
-            interval = min(TIMING.cluster_poll, self._watch.timeout / 4)
-            try:
-                while True:
-                    self._halt.check()
-                    self._members.look(self._client)
-                    if self._seen.losses != self._losses:
-                        raise ClusterError("work was lost, as another thread has found")
+        waited: list[distributed.Future] = list(futures)
+        interval = min(TIMING.cluster_poll, self._watch.timeout / 4)
+        began = checked = time.monotonic()
+
+        def check(*, unanswered: bool) -> None:
+            nonlocal checked
+            self._halt.check()
+            self._members.look(self._client)
+            self._report_restarts()
+            if self._seen.losses != self._losses:
+                raise ClusterError("work was lost, as another thread has found")
+            now = time.monotonic()
+            if unanswered or now - checked >= interval:
+                first, checked = checked == began, now
+                self._take_turns(interval, first=first)
+
+        def is_of_task() -> bool:
+            return any(future.status in ("error", "cancelled") for future in waited)
+
+        with self._explained(), self._counted():
+            return list(self._awaited(lambda: self._client.gather(waited, asynchronous=True), check, is_of_task))
+
+    def _awaited(
+        self,
+        request: Callable[[], Coroutine[object, object, T]],
+        check: Callable[..., None],
+        is_of_task: Callable[[], bool] = lambda: False,
+    ) -> T:
+        """Return the answer to a request, and call `check` meanwhile, which raises an error to give up.
+
+        A request that the scheduler did not accept in time, as while it is suspended, is sent again; errors of tasks
+        are raised.
+        """
+        answer = self._start(request())
+        try:
+            check(unanswered=False)
+            while True:
+                concurrent.futures.wait([answer], TIMING.result_poll)
+                if answer.done():
                     try:
-                        return list(results.result(timeout=TIMING.result_poll))
-                    except TimeoutError:
-                        # The error is the cluster's, not that of this wait.
-                        if results.done():
+                        return answer.result()
+                    except OSError as error:
+                        if not is_unanswered(error) or is_of_task():
                             raise
-                    now = time.monotonic()
-                    if now - checked >= interval:
-                        first, checked = checked == began, now
-                        self._take_turns(interval, first=first)
-            finally:
-                results.cancel()
+                    except AttributeError as error:
+                        require_scheduler(self._client, error)
+                        raise
+                    time.sleep(TIMING.result_poll)
+                    answer = self._start(request())
+                    check(unanswered=True)
+                else:
+                    check(unanswered=False)
+        finally:
+            answer.cancel()
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
@@ -241,9 +326,6 @@ class DaskExecutor:
         """Start a coroutine in the client's event loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
 
-    def _within(self, coroutine: Coroutine[object, object, T], seconds: float) -> T:
-        return answer_within(self._client, coroutine, seconds)
-
     def _check_workers(self) -> None:
         """Request the workers' state and remove workers that count as lost."""
         signs = self._signs()
@@ -257,8 +339,7 @@ class DaskExecutor:
         """Return the arguments of `Watch.look`; None if the scheduler has not answered in time."""
         limit = min(TIMING.cluster_poll, self._watch.timeout)
         try:
-            request = self._client.run_on_scheduler(worker_signs, self._token, asynchronous=True)
-            counter, signs, stranded = self._within(request, limit)
+            counter, signs, stranded = ask_scheduler(self._client, limit, worker_signs, self._token)
         except TimeoutError as error:
             self._watch.silent(first_line(error))
             return None
@@ -268,8 +349,7 @@ class DaskExecutor:
         """Remove a lost worker, so that others run its tasks; restart it if it is in a local cluster."""
         self._watch.notice(f"worker {address} is lost; others do its work")
         with contextlib.suppress(TimeoutError):
-            request = self._client.run_on_scheduler(remove_worker, address, asynchronous=True)
-            self._within(request, TIMING.cluster_poll)
+            ask_scheduler(self._client, TIMING.cluster_poll, remove_worker, address)  # type: ignore[unused-coroutine]
         for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
             if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
                 # The nanny starts another process.
@@ -282,24 +362,27 @@ class DaskExecutor:
         if joining:
             self._members.calls.append((function, args))
         limit = max(self._watch.timeout, TIMING.run_everywhere)
-        with cluster_errors():
-            run = self._client.run(run_aside, function, args, on_error="return", asynchronous=True)
-            results = self._start(run)
-            began = checked = time.monotonic()
+        interval = min(TIMING.cluster_poll, self._watch.timeout / 4)
+        began = checked = time.monotonic()
+
+        def check(*, unanswered: bool) -> None:
+            nonlocal checked
+            self._report_restarts()
+            now = time.monotonic()
+            if now - began > limit:
+                raise ClusterError(f"the workers have not run {function.__name__} within {limit:.0f} s")
+            if unanswered or now - checked >= interval:
+                checked = now
+                signs = self._signs()
+                self._watch.answered(None if signs is None else signs[1])
+
+        def run() -> Coroutine[object, object, dict[str, T | Exception]]:
+            running = self._client.run(run_aside, function, args, on_error="return", asynchronous=True)
+            return cast("Coroutine[object, object, dict[str, T | Exception]]", running)
+
+        with self._explained():
             self._watch.begin()
-            try:
-                while True:
-                    try:
-                        return self._of_present(results.result(timeout=TIMING.result_poll))
-                    except TimeoutError:
-                        if results.done() or time.monotonic() - began > limit:
-                            raise
-                    if time.monotonic() - checked >= min(TIMING.cluster_poll, self._watch.timeout / 4):
-                        checked = time.monotonic()
-                        signs = self._signs()
-                        self._watch.answered(None if signs is None else signs[1])
-            finally:
-                results.cancel()
+            return self._of_present(self._awaited(run, check))
 
     def _of_present(self, results: dict[str, T | Exception]) -> list[T]:
         """Return results of workers; raise an error, unless its worker has left."""
@@ -313,9 +396,9 @@ class DaskExecutor:
                     raise error
         return [result for result in results.values() if not isinstance(result, Exception)]
 
-    def halt(self) -> None:
-        """Raise `KeyboardInterrupt` once in every other thread that waits for results."""
-        self._halt.set()
+    def halt(self, *, failed: bool = False) -> None:
+        """Raise `KeyboardInterrupt` or `HaltedError` once in every other thread that waits for results."""
+        self._halt.set(failed=failed)
 
     def recover(self, error: ClusterError) -> None:
         """Connect to the scheduler again, which may be a new one, and wait for a worker.
@@ -344,8 +427,7 @@ class DaskExecutor:
         self._token = new_token()
         while True:
             try:
-                request = self._client.run_on_scheduler(worker_signs, self._token, asynchronous=True)
-                _, workers, _ = self._within(request, min(TIMING.cluster_poll, left()))
+                _, workers, _ = ask_scheduler(self._client, min(TIMING.cluster_poll, left()), worker_signs, self._token)
                 if workers:
                     self._read_workers()
                     break
@@ -355,8 +437,7 @@ class DaskExecutor:
                 raise
             # A client without a scheduler raises errors of many kinds.
             except Exception as failure:
-                reason = first_line(failure)
-                self._connect(left())
+                reason = self._connect(left()) or first_line(failure)
             if time.monotonic() > deadline:
                 self._gone = True
                 raise ClusterGoneError(
@@ -364,16 +445,20 @@ class DaskExecutor:
                 ) from error
             time.sleep(TIMING.result_poll)
         self._standing_by = None
+        self._subscribe()
 
-    def _connect(self, seconds: float) -> None:
-        """Try to connect a new client; a local cluster that is lost cannot be reached again."""
+    def _connect(self, seconds: float) -> str:
+        """Try to connect a new client, and return why that failed; a lost local cluster cannot be reached again."""
         if self._reach is None:
-            return
-        with contextlib.suppress(Exception):
+            return ""
+        try:
             client = self._reach(seconds)
-            old, self._client = self._client, client
-            self._members.reset()
-            close_client(old, 1.0)
+        except Exception as failure:
+            return first_line(failure)
+        old, self._client = self._client, client
+        self._members.reset()
+        close_client(old, 1.0)
+        return ""
 
     def close(self) -> None:
         """Close the client, and the cluster if it is a local one."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 import uuid
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import distributed
 
 from collapsium.pipeline.executors.base import Activity
 from collapsium.pipeline.executors.dask_remote import stand_by
-from collapsium.storage.errors import ClusterError
+from collapsium.pipeline.executors.liveness import TIMING
+from collapsium.storage.errors import ClusterError, CollapsiumError
 
 T = TypeVar("T")
 
@@ -52,37 +55,55 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     try:
         return done.result(timeout=seconds)
     except TimeoutError as error:
-        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
+        raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None
 
 
-def answer_within(client: distributed.Client, coroutine: Coroutine[object, object, T], seconds: float) -> T:
-    """Return the result of a client's coroutine, or raise `TimeoutError`; the client itself sets no limit.
+def answer_within(client: distributed.Client, request: Callable[[], Coroutine[object, object, T]], seconds: float) -> T:
+    """Return the answer to a client's request, or raise `TimeoutError`; the client itself sets no limit.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        A connected client.
-    coroutine : coroutine
-        The request.
-    seconds : float
-        The limit.
-
-    Returns
-    -------
-    object
-        The answer.
-
-    Raises
-    ------
-    TimeoutError
-        No answer has arrived in time.
+    Dask raises an `OSError` when its own limit for a connection ends first; the request is then made again until
+    `seconds` have passed, so that it does not matter which of the two limits ends first.
     """
-    answer = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
-    try:
-        return answer.result(timeout=seconds)
-    except TimeoutError as error:
-        answer.cancel()
-        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = asyncio.run_coroutine_threadsafe(request(), client.loop.asyncio_loop)
+        try:
+            return answer.result(timeout=max(deadline - time.monotonic(), 0.0))
+        except CollapsiumError:
+            raise
+        except OSError as error:
+            answer.cancel()
+            if time.monotonic() + TIMING.worker_poll >= deadline or not is_unanswered(error):
+                raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None
+            time.sleep(TIMING.worker_poll)
+        except AttributeError as error:
+            require_scheduler(client, error)
+            raise
+
+
+def require_scheduler(client: distributed.Client, error: AttributeError) -> None:
+    """Raise `TimeoutError` in place of Dask's error about a client that has given up its connection."""
+    if client.scheduler is None:
+        raise TimeoutError("the connection to the scheduler is closed") from error
+
+
+def ask_scheduler(client: distributed.Client, seconds: float, function: Callable[..., T], *args: object) -> T:
+    """Run a function on the scheduler and return its result; raise `TimeoutError` without an answer in time."""
+
+    def request() -> Coroutine[object, object, T]:
+        return cast("Coroutine[object, object, T]", client.run_on_scheduler(function, *args, asynchronous=True))
+
+    return answer_within(client, request, seconds)
+
+
+def is_unanswered(error: OSError) -> bool:
+    """Return True for Dask's own limit for a connection; a connection that broke has lost its tasks too."""
+    return not isinstance(error, CollapsiumError | distributed.comm.CommClosedError)
+
+
+def ignore_large_graphs() -> None:
+    """Ignore Dask's warning about large graphs: a start from a file travels with the tasks, once for each shard."""
+    warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
 
 
 def close_client(client: distributed.Client, seconds: float) -> None:

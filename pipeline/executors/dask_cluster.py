@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import logging
+import multiprocessing
+import sys
+import threading
 import time
 import warnings
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import dask
@@ -15,7 +20,14 @@ from dask.system import CPU_COUNT
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.dask import DaskExecutor
-from collapsium.pipeline.executors.dask_client import answer_within, close_client, first_line, stand_by_on, within
+from collapsium.pipeline.executors.dask_client import (
+    answer_within,
+    ask_scheduler,
+    close_client,
+    first_line,
+    stand_by_on,
+    within,
+)
 from collapsium.pipeline.executors.dask_members import require_release
 from collapsium.pipeline.executors.dask_preload import MESSAGE_BATCH_SECONDS
 from collapsium.pipeline.executors.dask_remote import scheduler_addresses, worker_addresses
@@ -23,6 +35,9 @@ from collapsium.pipeline.executors.liveness import TIMING, Watch
 from collapsium.pipeline.executors.scheduler_memory import forget_later
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
+
+GUARDS = {"__name__", "parent_process", "current_process"}
+"""Names in the condition by which a script does not run in the processes that it has started."""
 
 ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
 """Hosts of sockets that accept connections from every network of a machine."""
@@ -75,20 +90,28 @@ def start_cluster(
     Executor
         Closing it stops the cluster.
     """
+    _require_new_processes()
     with dask.config.set(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
-        cluster = distributed.LocalCluster(
-            n_workers=workers or CPU_COUNT,
-            threads_per_worker=1,
-            memory_limit=memory or "auto",
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:8787",
-            silence_logs=logging.CRITICAL,
-            preload=["collapsium.pipeline.executors.dask_preload"],
-            protocol="tls://",
-            security=distributed.Security.temporary() if tls is None else _security(tls),
-        )
+        try:
+            cluster = distributed.LocalCluster(
+                n_workers=workers or CPU_COUNT,
+                threads_per_worker=1,
+                memory_limit=memory or "auto",
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:8787",
+                silence_logs=logging.CRITICAL,
+                preload=["collapsium.pipeline.executors.dask_preload"],
+                protocol="tls://",
+                security=distributed.Security.temporary() if tls is None else _security(tls),
+            )
+        except (OSError, RuntimeError) as error:
+            cause = error.__cause__ or error
+            raise ClusterError(
+                f"the processes of a local cluster could not be started ({first_line(cause)}): they import the main "
+                'script, which needs a guard (`if __name__ == "__main__":`); `scheduler` threads needs no processes'
+            ) from error
     fast_messages = _FastMessages()
     cluster.scheduler.add_plugin(fast_messages)
     for worker in list(cluster.scheduler.stream_comms):
@@ -96,6 +119,49 @@ def start_cluster(
     client = distributed.Client(cluster)
     client.scheduler_comm.interval = MESSAGE_BATCH_SECONDS
     return DaskExecutor(client, cluster, watch)
+
+
+def _require_new_processes() -> None:
+    """Raise `OptionError` where worker processes cannot be started: they import the main script again."""
+    if multiprocessing.current_process().daemon:
+        raise OptionError(
+            "local starts processes, which a daemonic process, such as a worker of Dask or of multiprocessing.Pool, "
+            "may not; expected threads, or the address of a Dask scheduler",
+            "scheduler",
+        )
+    line = _unguarded_line()
+    if line:
+        raise OptionError(
+            f"local starts processes that import {line} again, and so would begin this fit anew; put it under "
+            '`if __name__ == "__main__":`, or use threads',
+            "scheduler",
+        )
+
+
+def _unguarded_line() -> str:
+    """Return the place in the main script that is being run, if an import would run it too, and else an empty text."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    main_thread = threading.main_thread().ident
+    frame = None if main_thread is None else sys._current_frames().get(main_thread)
+    while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != ("<module>", "__main__"):
+        frame = frame.f_back
+    # What is typed at a prompt is in no file.
+    if frame is None or path is None or Path(frame.f_code.co_filename).resolve() != Path(path).resolve():
+        return ""
+    try:
+        statements = ast.parse(Path(path).read_bytes()).body
+    # A script without readable source, such as compiled code.
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    number = frame.f_lineno
+    for statement in statements:
+        is_test = isinstance(statement, ast.If) and GUARDS & {
+            node.id if isinstance(node, ast.Name) else getattr(node, "attr", "") for node in ast.walk(statement.test)
+        }
+        # A guard may also end the script early.
+        if is_test and statement.lineno <= number:
+            return ""
+    return f"{path}, line {number},"
 
 
 def _security(tls: TLS) -> distributed.Security:
@@ -149,8 +215,8 @@ def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, wa
 
     def reach(seconds: float) -> distributed.Client:
         limit = min(dask.utils.parse_timedelta(SETTINGS["distributed.comm.timeouts.connect"]), seconds)
-        # Another scheduler may have written the file since.
-        return _connected(address_of(scheduler), limit, security)
+        # Another scheduler may have written the file since. Messages have the limit.
+        return _connected(address_of(scheduler), max(round(limit, 1), 0.1), security)
 
     watch = watch or Watch(CLUSTER_TIMEOUT, lambda text: None)  # noqa: ARG005
     try:
@@ -159,6 +225,7 @@ def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, wa
         raise
     except (OSError, ValueError, TimeoutError, RuntimeError) as error:
         raise ClusterError(f"{name}: the scheduler cannot be reached ({first_line(error)})") from None
+    _leave_thread_to_tasks()
     try:
         _wait_for_workers(client, workers, watch)
         executor = DaskExecutor(client, None, watch, reach)
@@ -168,6 +235,16 @@ def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, wa
     except (CollapsiumError, KeyboardInterrupt):
         close_client(client, TIMING.close)
         raise
+
+
+def _leave_thread_to_tasks() -> None:
+    """Free the thread of a worker in which this fit runs as a task, as it waits for tasks that may need the thread."""
+    try:
+        distributed.get_worker()
+    # This is no task of a worker.
+    except ValueError:
+        return
+    distributed.secede()
 
 
 def _security_for(scheduler: Scheduler, address: str, tls: TLS | None) -> distributed.Security:
@@ -198,8 +275,9 @@ def _connected(address: str, limit: float, security: distributed.Security) -> di
             lambda: distributed.Client(address, timeout=limit, set_as_default=False, security=security),
         )
     try:
-        require_release(address, answer_within(client, client.scheduler.versions(packages=["collapsium"]), limit))
-        answer_within(client, client.run_on_scheduler(forget_later, client.id, asynchronous=True), limit)
+        versions = answer_within(client, lambda: client.scheduler.versions(packages=["collapsium"]), limit)
+        require_release(address, versions)
+        ask_scheduler(client, limit, forget_later, client.id)
     except (TimeoutError, CollapsiumError):
         close_client(client, 1.0)
         raise
@@ -222,9 +300,10 @@ def _require_answer(address: str, seconds: float, security: distributed.Security
     # `asyncio.run` would wait for a pending name lookup as it closes its loop.
     loop = asyncio.new_event_loop()
     try:
-        loop.run_until_complete(asyncio.wait_for(ask(), seconds))
+        # Dask's own limit for the connection ends before, and says more.
+        loop.run_until_complete(asyncio.wait_for(ask(), seconds + TIMING.worker_poll))
     except TimeoutError as error:
-        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
+        raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None
     finally:
         loop.close()
 
@@ -234,9 +313,10 @@ def _warn_if_exposed(client: distributed.Client, watch: Watch) -> None:
     listening: dict[str, list[str]] = {}
     limit = min(TIMING.cluster_poll, watch.timeout)
     with contextlib.suppress(TimeoutError):
-        request = client.run_on_scheduler(scheduler_addresses, asynchronous=True)
-        listening["the scheduler"] = answer_within(client, request, limit)
-        workers = answer_within(client, client.run(worker_addresses, on_error="ignore", asynchronous=True), limit)
+        listening["the scheduler"] = ask_scheduler(client, limit, scheduler_addresses)
+        workers = answer_within(
+            client, lambda: client.run(worker_addresses, on_error="ignore", asynchronous=True), limit
+        )
         listening |= {f"worker {address}": urls for address, urls in sorted(workers.items())}
     exposed = [
         name for name, urls in listening.items() if any(urlsplit(url).hostname in ALL_INTERFACES for url in urls)
@@ -257,12 +337,12 @@ def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) ->
         waited = time.monotonic() - began
         left = max(watch.timeout - waited, TIMING.worker_poll)
         try:
-            identity = answer_within(client, client.scheduler.identity(n_workers=-1), left)
+            identity = answer_within(client, lambda: client.scheduler.identity(n_workers=-1), left)
             missing = f"{address}: the scheduler has {len(identity['workers'])} of {workers} workers"
             if len(identity["workers"]) >= workers:
                 return
             standing_by = standing_by or stand_by_on(client)
-        except (TimeoutError, OSError) as error:
+        except TimeoutError as error:
             missing = f"{address}: the scheduler does not answer ({first_line(error)})"
         if not noticed and waited >= min(TIMING.quiet_start, watch.timeout):
             noticed = True

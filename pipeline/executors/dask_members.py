@@ -57,6 +57,8 @@ class Members:
         self._token, self._notice = token, notice
         self.addresses: tuple[str, ...] = ()
         self.threads, self.memory = 0, 0.0
+        # Of workers that have gone too, whose loss is explained afterwards.
+        self._limits: dict[str, float] = {}
         self.calls: list[Call] = []
         self._ready: set[str] = set()
         self._lock = threading.Lock()
@@ -86,9 +88,14 @@ class Members:
         places = [address if address in self._ready else next(new, None) for address in self.addresses]
         self.addresses = tuple(address for address in (*places, *new) if address is not None)
         limits = [signs[address].memory for address in self.addresses]
+        self._limits |= {address: sign.memory for address, sign in signs.items()}
         self.threads = sum(signs[address].threads for address in self.addresses)
         self.memory = min((limit for limit in limits if limit), default=0.0)
         return sorted(staying - self._ready)
+
+    def memory_limit(self, address: str) -> float:
+        """Return the memory limit of a worker in bytes, also of one that has gone; 0 without a limit."""
+        return self._limits.get(address, self.memory)
 
     def look(self, client: distributed.Client) -> None:
         """Look for workers that have joined or left; their answers are processed by a later call.

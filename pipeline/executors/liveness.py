@@ -133,6 +133,7 @@ class Watch:
             No task progresses, and no single worker is the cause.
         """
         now = time.monotonic()
+        self._warned.discard("scheduler")
         self._stranded = self._stranded + 1 if stranded and workers else 0
         if self._stranded > 1:
             raise ClusterError("all workers were lost, with all that they held")

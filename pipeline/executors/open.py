@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ else:
     dask_cluster = LazyModule("collapsium.pipeline.executors.dask_cluster")
     liveness = LazyModule("collapsium.pipeline.executors.liveness")
     threads = LazyModule("collapsium.pipeline.executors.threads")
+
+DASK_LOGGERS = ("distributed", "distributed.client")
+"""Loggers whose levels Dask sets as it is imported."""
 
 _warned = logging.getLogger("collapsium").warning
 
@@ -74,7 +78,18 @@ def open_executor(
         return SerialExecutor()
     if scheduler == "threads":
         return threads.ThreadExecutor(workers or len(os.sched_getaffinity(0)), notice)
+    _import_dask()
     watch = liveness.Watch(cluster_timeout, notice)
     if scheduler == "local":
         return dask_cluster.start_cluster(workers, memory, tls, watch)
     return dask_cluster.reach_cluster(scheduler, workers or 1, tls, watch)
+
+
+def _import_dask() -> None:
+    """Import Dask, and keep the level of its loggers if the program has set one, as commands do."""
+    level = logging.getLogger(DASK_LOGGERS[0]).level
+    if level == logging.NOTSET or DASK_LOGGERS[0] in sys.modules:
+        return
+    _ = dask_cluster.SETTINGS
+    for name in DASK_LOGGERS:
+        logging.getLogger(name).setLevel(level)

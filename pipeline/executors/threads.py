@@ -181,10 +181,10 @@ class ThreadExecutor:
         """Run a function once, as there is one process."""
         return [function(*args)]
 
-    def halt(self) -> None:
-        """Raise `KeyboardInterrupt` once in every other thread that waits for results."""
+    def halt(self, *, failed: bool = False) -> None:
+        """Raise `KeyboardInterrupt` or `HaltedError` once in every other thread that waits for results."""
         with self._change:
-            self._halt.set()
+            self._halt.set(failed=failed)
             self._change.notify_all()
 
     def recover(self, error: ClusterError) -> None:

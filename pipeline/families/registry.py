@@ -164,6 +164,9 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
 
 def _checked(family: str, options: Mapping[str, object], others: Iterable[str], context: str | None) -> FamilyOptions:
     declared = load_family(family).Options
+    for former, name in declared.former_names.items():
+        if former in options and name in options:
+            raise OptionError(f"expected `{name}` or its former name `{former}`, found both", name)
     options = {declared.former_names.get(name, name): value for name, value in options.items()}
     for name in options:
         if name not in declared.model_fields:

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from collapsium.pipeline.formatting import counted, duration_text, plain, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text
+from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import json_text
@@ -79,7 +80,9 @@ class LogLines:
     """
 
     def __init__(self, stream: IO[str] | None = None, form: str | None = None) -> None:
-        self._stream, self._form = stream or sys.stderr, form
+        # A process without standard streams, such as a service, has none.
+        self._stream = stream or sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        self._form = form
         self.live = form is None and is_live(self._stream)
         self.console = console_of(self._stream)
 
@@ -254,9 +257,7 @@ class RunView:
 
     def _saving(self, event: Event) -> None:
         self.close()
-        self._print(
-            f"{_member_prefix(event)}saving iteration {event['iteration']}; interrupt again to stop at once", event
-        )
+        self._print(f"{_member_prefix(event)}{saving_text(event)}", event)
 
     def _back(self, event: Event) -> None:
         self._print(f"{_member_prefix(event)}{loss_text(event)}", event)

@@ -16,11 +16,6 @@ def initial_event(name: str, **fields: Any) -> Event:
     return {"event": name, "iteration": 0, "elapsed": 0.0, **fields}
 
 
-def has_iterations(events: Sequence[Event]) -> bool:
-    """Return whether an iteration is among some events."""
-    return any(event.get("event") == "iteration" for event in events)
-
-
 def emit(sinks: Sequence[Sink], event: Event) -> None:
     """Send an event to all sinks."""
     for sink in sinks:

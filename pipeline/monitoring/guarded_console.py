@@ -26,5 +26,9 @@ class GuardedConsole(Console):
     def __init__(self, stream: IO[str], **options: Any) -> None:
         super().__init__(file=raw_stream(stream), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Raise the error, where rich would end the program with exit code 1."""
+        raise BrokenPipeError
+
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(one if one.control else Segment(printable(one.text), one.style) for one in buffer)

@@ -249,6 +249,12 @@ class RunStatus:
             fit.ended = fit.ended or event["reason"]
 
 
+def saving_text(event: Event) -> str:
+    """Return the line about a state that is saved before a run stops; only an interrupt can be repeated."""
+    again = "; interrupt again to stop at once" if event.get("reason") == "interrupt" else ""
+    return f"saving iteration {event['iteration']}{again}"
+
+
 def loss_text(event: Event) -> str:
     """Return the line about work that was lost."""
     return f"work was lost ({event['reason']}); continuing from iteration {event['iteration']}"

@@ -74,6 +74,7 @@ class Pool:
         self._lock = threading.RLock()
         self._free: list[mmap.mmap] = []
         self._idle = self._used = self._reserved = 0
+        self._owners: set[str] = set()
         # Most bytes in use at once: since arrays were last counted from 0, and while they were counted before.
         self._peak = self._earlier_peak = self._made = 0
 
@@ -137,8 +138,15 @@ class Pool:
         while self._free and self._idle > limit:
             self._idle -= len(self._free.pop(0))
 
-    def reserve(self, sizes: Iterable[int]) -> None:
-        """Fetch memory ahead for arrays of these sizes in bytes; it waits as if they had been freed."""
+    def reserve(self, sizes: Iterable[int], owner: str = "") -> None:
+        """Fetch memory ahead for arrays of these sizes in bytes; it waits as if they had been freed.
+
+        An owner that has memory gets no more, as when a shard is read again after work was lost.
+        """
+        with self._lock:
+            if owner in self._owners:
+                return
+            self._owners |= {owner} if owner else set()
         pieces = [self._fetch(size) for size in sizes if size >= self.settings.min_bytes]
         for piece in pieces:
             np.frombuffer(memoryview(piece), dtype=np.uint8)[:: mmap.PAGESIZE] = 0
@@ -152,6 +160,7 @@ class Pool:
         """Forget what was reserved and the peak, and give the system what no longer needs to wait."""
         with self._lock:
             self._reserved = 0
+            self._owners.clear()
             self._forget()
             self._trim()
 

@@ -215,11 +215,6 @@ class Loop:
         """Return the reason for which the run stops before its last planned iteration; empty where it goes on."""
         if progress.iteration < 1:
             return ""
-        if self.limits.tolerance and self.limits.stop_on == OBJECTIVE and OBJECTIVE not in progress.figures:
-            raise OptionError(
-                "expected 'counts' or 'score', found 'objective': the family has no objective under these options",
-                "stop_on",
-            )
         growing = not self.problem.is_complete(progress.iteration)
         if growing or self.problem.family.uncounted_tokens(state.global_state) > 0:
             return ""
@@ -272,6 +267,13 @@ class Loop:
     ) -> Progress:
         """Return the progress of an iteration before it is scored; `before` is the global state that it began from."""
         now, iteration = time.perf_counter(), state.iteration
+        # Before the first checkpoint, as a run with such options is of no use.
+        needs_objective = self.limits.tolerance and self.limits.stop_on == OBJECTIVE
+        if iteration > 0 and needs_objective and OBJECTIVE not in figures:
+            raise OptionError(
+                "expected 'counts' or 'score', found 'objective': the family has no objective under these options",
+                "stop_on",
+            )
         # Windows sum squares, which must be finite too.
         with np.errstate(over="ignore"):
             require_finite({name: np.square(value) for name, value in figures.items()}, iteration)

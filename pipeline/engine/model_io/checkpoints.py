@@ -37,6 +37,8 @@ class CheckpointRule:
 
 
 RULE = CheckpointRule()
+FIRST_ITERATION = 1
+"""Iteration that the first checkpoint of a run follows, whatever the rule."""
 
 
 class Checkpointer(Protocol):
@@ -83,7 +85,7 @@ class RunCheckpointer:
     with_locals : bool, optional
         Whether checkpoints have local states.
     every : int, optional
-        Iterations between two checkpoints; by default as time allows.
+        Iterations between two checkpoints, after the one of iteration 1; by default as time allows.
     min_seconds : float, optional
         Least time between two checkpoints.
     max_time_share : float, optional
@@ -138,7 +140,11 @@ class RunCheckpointer:
         self.last = snapshot
 
     def _due(self, iteration: int) -> bool:
-        passed = iteration - self._iteration
+        # A run that is stopped or lost early then has something to go on from.
+        if iteration == FIRST_ITERATION:
+            return True
+        # The first checkpoint does not shift the others.
+        passed = iteration - (0 if self._iteration == FIRST_ITERATION else self._iteration)
         if passed >= (RULE.max_iterations if self._every is None else self._every):
             return True
         return self._every is None and time.monotonic() - self._saved_at >= self._pause

@@ -148,7 +148,7 @@ def plan(
     most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
     for members in range(most_members, 0, -1):
         in_memory = _plan(fitted, models, members, on_disk=False)
-        if in_memory.needed <= place.memory:
+        if in_memory.needed <= place.usable:
             return in_memory
     return _plan(fitted, models, 1, on_disk=True)
 
@@ -256,11 +256,13 @@ class _Sizes:
             "saving the model": _after(swept, tasks * COSTS.proportion_copies * saved, saved),
             "local states": 0.0 if on_disk else members * (2 * self.local + first) / processes,
         }
-        started, local = self.started(tasks), memory["local states"]
-        # The first local states are made in the place of sweeps, before there are others; what is computed before
-        # them is gone by then.
-        begun = started.begun + tasks * self._copied() + (started.held if self.is_alone else 0.0)
-        memory["the start"] = max(started.computed - local - swept, begun - local - sweeping, 0.0)
+        started, one_local = self.started(tasks), 0.0 if on_disk else 2 * self.local / processes
+        # The memory of local states is fetched as shards are read, so that a start is computed beside it, but for
+        # that of other members that begin at the same time. The first local states are made in the place of sweeps.
+        computed = max(started.computed, members * started.computed - (members - 1) * one_local)
+        begun = members * (started.begun + started.held / processes) + tasks * self._copied()
+        free = 0.0 if on_disk else members * first / processes
+        memory["the start"] = max(computed - free - swept, begun - free - sweeping, 0.0)
         if processes > 1:
             # Rows of a block and a delta.
             memory["moving to and from others"] = shown / blocks + footprint.delta * words
@@ -292,8 +294,7 @@ class _Sizes:
 
     def driver(self) -> float:
         """Return the bytes of a driver that is a process of its own."""
-        held = self.started(self.place.threads).held
-        return COSTS.processes["driver"] + COSTS.vocabulary_word * self.vocabulary + held
+        return COSTS.processes["driver"] + COSTS.vocabulary_word * self.vocabulary
 
     def matching(self, memory: dict[str, float]) -> tuple[int, float]:
         """Return the tasks of a process that compare topics of several models at a time, and their bytes.

@@ -13,6 +13,9 @@ import psutil
 from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.units import parse_size
 
+USABLE_SHARE = 0.9
+"""Share of a memory limit that plans use, where a process that exceeds it is killed; estimates may err by 10%."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -38,6 +41,16 @@ class Place:
     memory: float
     scratch: str
     run: str | None = None
+
+    @property
+    def is_killed(self) -> bool:
+        """True if a process that holds more than its memory is killed: Dask's nannies restart a worker that does."""
+        return self.scheduler not in ("threads", "serial")
+
+    @property
+    def usable(self) -> float:
+        """Bytes of each process that a plan may use."""
+        return USABLE_SHARE * self.memory if self.is_killed else self.memory
 
 
 def free_memory() -> int:

@@ -73,7 +73,8 @@ class Placement:
 
 def cluster_place(scheduler: Scheduler, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
     """Return the place of a cluster on other machines."""
-    limit = parse_size(memory) if memory is not None else executor.memory or math.inf
+    # Beyond the workers' own limit they are killed, whatever the option says.
+    limit = min(math.inf if memory is None else parse_size(memory), executor.memory or math.inf)
     threads = max(executor.workers // executor.homes, 1)
     return Place(str(scheduler), executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
 

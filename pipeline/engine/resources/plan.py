@@ -66,9 +66,9 @@ class Plan(ShortRepr):
 
     def problem(self) -> str:
         """Return a line about what does not fit; empty if all does."""
-        if self.needed > self.place.memory:
+        if self.needed > self.place.usable:
             return (
-                f"a worker process needs {size(self.needed)} of memory and may hold {size(self.place.memory)}; give it "
+                f"a worker process needs {size(self.needed)} of memory and may hold {self._limit()}; give it "
                 "more (`memory`), or take fewer topics, a smaller vocabulary or smaller shards"
             )
         if self.free is not None and self.scratch > self.free:
@@ -83,6 +83,12 @@ class Plan(ShortRepr):
             )
         return ""
 
+    def _limit(self) -> str:
+        """Return the memory that a worker process may hold."""
+        place = self.place
+        share = f" ({place.usable / place.memory:.0%} of {size(place.memory)})" if place.is_killed else ""
+        return f"{size(place.usable)}{share}"
+
     def table(self) -> str:
         """Return the plan as lines of text."""
         place = self.place
@@ -92,7 +98,7 @@ class Plan(ShortRepr):
         lines += ["memory of each worker process, at its peak"] + [
             f"{name:<58}{size(value):>10}" for name, value in rows
         ]
-        limit = "  in all" if math.isinf(place.memory) else f"  in all, of {size(place.memory)}"
+        limit = "  in all" if math.isinf(place.memory) else f"  in all, of {self._limit()}"
         lines.append(f"{limit:<58}{size(self.needed):>10}")
         lines.append(f"{'memory of all processes':<58}{size(self.needed * place.processes + self.driver):>10}")
         if self.driver:

@@ -74,7 +74,7 @@ class StartBytes:
     begun : float
         In a worker process, in the first sweep, beside what all sweeps take.
     held : float
-        In the driver, from the end of the start to the first sweep.
+        In all worker processes together, from the end of the start to the first sweep.
     """
 
     computed: float = 0.0

@@ -9,13 +9,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSource
 from collapsium.pipeline.engine.state import Shards
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.executors.base import Executor, Future, T
 from collapsium.pipeline.families.base import QUICK_CLUSTERS_START
 from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
 from collapsium.workers.arrays.random_streams import Stream
@@ -26,9 +26,17 @@ from collapsium.workers.starts import words as vectors
 from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
 from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
 from collapsium.workers.starts.sums import add
-from collapsium.workers.starts.words import VECTORS, Floats, Matrix, StartWords, Vector, VectorSettings, WordCounts
+from collapsium.workers.starts.words import (
+    VECTORS,
+    Floats,
+    Ints,
+    Matrix,
+    StartWords,
+    Vector,
+    VectorSettings,
+    WordCounts,
+)
 
-ResultT = TypeVar("ResultT")
 UNWEIGHTED = np.zeros(0)
 """Weights of vectors that all weigh one."""
 GROUP = 8
@@ -57,8 +65,32 @@ class _Progress:
             self._notice(f"start {self._kind}: {step} {number} of at most {total}")
 
 
-class ComputedStart(Sequence[ShardProportions]):
-    """The proportions of each shard's documents, computed when the first is asked for.
+class _Use(NamedTuple):
+    """The documents of a shard, how many of them have each topic, and how many have none."""
+
+    documents: int
+    topics: Ints
+    unknown: int
+
+
+def _use_of(part: DocumentProportions, topics: int) -> _Use:
+    return _Use(part.documents, np.bincount(part.topics, minlength=topics), int((~part.known).sum()))
+
+
+def _itself(value: T) -> T:
+    return value
+
+
+def _sent(executor: Executor, value: T) -> Future[T]:
+    """Return a future of a large argument of many tasks, which a worker then holds once, and not once for each task."""
+    return executor.submit(_itself, value)
+
+
+class ComputedStart(Sequence[Future[ShardProportions]]):
+    """The proportions of each shard's documents, computed when the first is asked for; they stay on the workers.
+
+    Each is handed out once, so that its memory is free after its shard has begun. A shard that begins anew, after its
+    state was lost, has all of them computed again.
 
     Parameters
     ----------
@@ -89,7 +121,7 @@ class ComputedStart(Sequence[ShardProportions]):
         self._kind, self._strength, self._topics = source.kind, source.strength, topics
         self._shards, self._executor = shards, executor
         self._stream, self._notice = stream.at(purpose=f"start {source.kind}"), notice
-        self._proportions: list[ShardProportions] | None = None
+        self._proportions: list[Future[ShardProportions] | None] = [None] * len(shards)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -97,34 +129,46 @@ class ComputedStart(Sequence[ShardProportions]):
         return len(self._shards)
 
     @overload
-    def __getitem__(self, number: int) -> ShardProportions: ...
+    def __getitem__(self, number: int) -> Future[ShardProportions]: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[ShardProportions]: ...
-    def __getitem__(self, number: int | slice) -> ShardProportions | Sequence[ShardProportions]:
+    def __getitem__(self, number: slice) -> Sequence[Future[ShardProportions]]: ...
+    def __getitem__(self, number: int | slice) -> Future[ShardProportions] | Sequence[Future[ShardProportions]]:
         """Return the proportions of a shard's documents."""
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
         with self._lock:
-            if self._proportions is None:
-                began = time.perf_counter()
-                progress = _Progress(self._kind, self._notice)
-                parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream, progress)
-                self._proportions = [ShardProportions(part, self._strength) for part in parts]
-                self._report(parts, time.perf_counter() - began)
-            return self._proportions[number]
+            proportions = self._proportions[number]
+            if proportions is None:
+                self._compute()
+                proportions = self._proportions[number]
+            self._proportions[number] = None
+        if proportions is None:
+            raise IndexError(number)
+        return proportions
 
-    def _report(self, parts: Sequence[DocumentProportions], seconds: float) -> None:
+    def _compute(self) -> None:
+        """Compute the proportions of all shards."""
+        began, submit = time.perf_counter(), self._executor.submit
+        progress = _Progress(self._kind, self._notice)
+        parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream, progress)
+        uses = self._executor.collect([submit(_use_of, part, self._topics) for part in parts])
+        self._proportions = [submit(ShardProportions, part, self._strength) for part in parts]
+        self._report(uses, time.perf_counter() - began)
+
+    def _report(self, uses: Sequence[_Use], seconds: float) -> None:
         """Send a notice of a start that was asked for, or took long."""
         if self._usual and seconds < PROGRESS_SECONDS:
             return
-        documents = sum(part.documents for part in parts)
-        used = int(np.count_nonzero(sum(np.bincount(part.topics, minlength=self._topics) for part in parts)))
-        unknown = sum(int((~part.known).sum()) for part in parts)
+        documents = sum(use.documents for use in uses)
+        used = int(np.count_nonzero(sum(use.topics for use in uses)))
+        unknown = sum(use.unknown for use in uses)
         rest = f"; {unknown:,} documents of rare words alone begin at random" if unknown else ""
         self._notice(f"start {self._kind}: {documents:,} documents in {used} topics after {seconds:.1f} s{rest}")
 
 
 def _documents(
     kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream, progress: _Progress
-) -> list[DocumentProportions]:
+) -> list[Future[DocumentProportions]]:
     """Return the proportions of the documents of each shard."""
     counts = executor.collect([executor.submit(vectors.word_counts, shard) for shard in shards])
     quick = kind == QUICK_CLUSTERS_START
@@ -135,7 +179,7 @@ def _documents(
     )
     if not words.ids.size:
         # No word sets documents apart, so that they begin at random.
-        return [_unknown(count.corpus_documents, topics) for count in counts]
+        return [executor.submit(_unknown, count.corpus_documents, topics) for count in counts]
     if quick:
         return _quick_clusters(executor, shards, words, topics, stream, progress)
     if kind == "clusters":
@@ -159,7 +203,7 @@ def _start_words(counts: Sequence[WordCounts], most: int, least: int = 1) -> Sta
     return vectors.frequent_words(frequency, sum(count.corpus_documents for count in counts), most, least)
 
 
-def _summed(executor: Executor, parts: Sequence[Future[ResultT]]) -> Future[ResultT]:
+def _summed(executor: Executor, parts: Sequence[Future[T]]) -> Future[T]:
     """Return the sum of results in their order, a few at a time."""
     while len(parts) > 1:
         groups = [list(parts[low : low + GROUP]) for low in range(0, len(parts), GROUP)]
@@ -176,13 +220,13 @@ def _word_vectors(
     progress: _Progress,
 ) -> Floats:
     """Return the vectors of the words, by products of blocks of their mutual information, which stay on the workers."""
-    size = words.ids.size
+    size, sent = words.ids.size, _sent(executor, words)
     bounds = [(low, min(low + settings.block_words, size)) for low in range(0, size, settings.block_words)]
     blocks: list[Future[Matrix] | None] = [None] * len(bounds)
     for shard in shards:
         # A chain for each block, so that few blocks are in memory at a time.
         blocks = [
-            executor.submit(vectors.add_cooccurrences, shard, words, bound, block)
+            executor.submit(vectors.add_cooccurrences, shard, sent, bound, block)
             for bound, block in zip(bounds, blocks, strict=True)
         ]
     known = _information(executor, blocks)
@@ -206,7 +250,8 @@ def _information(executor: Executor, blocks: Sequence[Future[Matrix] | None]) ->
 
 
 def _product(executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix) -> Matrix:
-    parts = executor.collect([executor.submit(vectors.product, block, directions) for block in blocks])
+    sent = _sent(executor, directions)
+    parts = executor.collect([executor.submit(vectors.product, block, sent) for block in blocks])
     return np.concatenate(parts)
 
 
@@ -229,13 +274,12 @@ def _clusters_of(
     settings: ClusterSettings,
     stream: Stream,
     progress: _Progress,
-) -> list[DocumentProportions]:
+) -> list[Future[DocumentProportions]]:
     """Return the spherical clusters of documents as proportions."""
-    documents = [executor.submit(clusters.document_vectors, shard, words, word_vectors) for shard in shards]
+    sent = _sent(executor, words), _sent(executor, word_vectors)
+    documents = [executor.submit(clusters.document_vectors, shard, *sent) for shard in shards]
     centroids = _centroids(executor, documents, [UNWEIGHTED] * len(documents), topics, settings, stream, progress)
-    return executor.collect(
-        [executor.submit(clusters.cluster_proportions, part, centroids, settings) for part in documents]
-    )
+    return [executor.submit(clusters.cluster_proportions, part, centroids, settings) for part in documents]
 
 
 def _centroids(
@@ -273,13 +317,13 @@ def _centroids(
 
 def _quick_clusters(
     executor: Executor, shards: Shards, words: StartWords, topics: int, stream: Stream, progress: _Progress
-) -> list[DocumentProportions]:
+) -> list[Future[DocumentProportions]]:
     """Return clusters of documents, or mixtures of clusters of words, as proportions."""
-    settings = QUICK_CLUSTERS
+    settings, sent = QUICK_CLUSTERS, _sent(executor, words)
     masses, pairs, documents = executor.collect(
-        [_summed(executor, [executor.submit(quick_clusters.masses_of, shard, words) for shard in shards])]
+        [_summed(executor, [executor.submit(quick_clusters.masses_of, shard, sent) for shard in shards])]
     )[0]
-    coordinates = _coordinates(executor, shards, words, masses, stream, progress)
+    coordinates = _coordinates(executor, shards, sent, masses, stream, progress)
     begun = settings.begun_by(pairs, documents)
     if settings.of_documents(pairs, documents, words.ids.size, topics):
         return _clusters_of(executor, shards, words, coordinates, topics, begun, stream, progress)
@@ -291,14 +335,12 @@ def _quick_clusters(
     of_words = executor.collect(
         [executor.submit(clusters.cluster_proportions, block, centroids, settings.words) for block in blocks]
     )
-    mixing = quick_clusters.mixtures_of(of_words, masses)
-    return executor.collect(
-        [executor.submit(quick_clusters.document_mixtures, shard, words, mixing, topics, begun) for shard in shards]
-    )
+    mixing = _sent(executor, quick_clusters.mixtures_of(of_words, masses))
+    return [executor.submit(quick_clusters.document_mixtures, shard, sent, mixing, topics, begun) for shard in shards]
 
 
 def _coordinates(
-    executor: Executor, shards: Shards, words: StartWords, masses: Vector, stream: Stream, progress: _Progress
+    executor: Executor, shards: Shards, words: Future[StartWords], masses: Vector, stream: Stream, progress: _Progress
 ) -> Floats:
     """Return the coordinates of words by correspondence analysis, shape (words, coordinates)."""
     settings = QUICK_CLUSTERS
@@ -308,7 +350,7 @@ def _coordinates(
     for number in range(settings.rounds):
         progress("directions of words, round", number + 1, settings.rounds)
         sums: list[Future[Floats] | None] = [None] * min(len(sampled), settings.chains)
-        scaled = quick_clusters.scaled(directions, masses)
+        scaled = _sent(executor, quick_clusters.scaled(directions, masses))
         for place, shard in enumerate(sampled):
             chain = place % len(sums)
             sums[chain] = executor.submit(quick_clusters.add_products, shard, words, scaled, sums[chain])
@@ -332,19 +374,20 @@ def _mixture(
     root_share: float,
     stream: Stream,
     progress: _Progress,
-) -> list[DocumentProportions]:
+) -> list[Future[DocumentProportions]]:
     """Return the topics of documents in a mixture of one topic a document, under a root if it has a share."""
+    sent = _sent(executor, words)
     mixture: Future[Mixture] | None = None
     for iteration in range(mixtures.MIXTURES.iterations):
         progress("topics of the mixture, round", iteration + 1, mixtures.MIXTURES.iterations)
         sums = [
-            executor.submit(mixtures.first_sums, shard, words, topics, root_share, stream.at(place=number))
+            executor.submit(mixtures.first_sums, shard, sent, topics, root_share, stream.at(place=number))
             if mixture is None
-            else executor.submit(mixtures.next_sums, shard, words, mixture)
+            else executor.submit(mixtures.next_sums, shard, sent, mixture)
             for number, shard in enumerate(shards)
         ]
         total, power = _summed(executor, sums), mixtures.power_of(iteration)
         mixture = executor.submit(mixtures.next_mixture, total, root_share, power)
         # Otherwise tasks of all rounds would be submitted at once.
         executor.collect([executor.submit(mixtures.size, mixture)])
-    return executor.collect([executor.submit(mixtures.mixture_proportions, shard, words, mixture) for shard in shards])
+    return [executor.submit(mixtures.mixture_proportions, shard, sent, mixture) for shard in shards]

@@ -249,8 +249,8 @@ class CheckpointOptions(Options):
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
         None,
         ge=1,
-        description="number of iterations between two checkpoints (default: about one a minute, or fewer so "
-        "that they take 5% of the time)",
+        description="number of iterations between two checkpoints, the first of which follows iteration 1 (default: "
+        "about one a minute, or fewer so that they take 5% of the time)",
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,
@@ -321,7 +321,7 @@ class Keys:
     @staticmethod
     def of(path: str, options: Iterable[str]) -> Keys:
         """Return the keys at the top level of a file."""
-        return Keys(path, {name.replace("-", "_"): ("", name) for name in options})
+        return Keys(path, written_once(path, {"": list(options)}))
 
     def explain(self, error: OptionError) -> OptionError:
         """Return the error with the file's names if the file sets the option that it is about, and else unchanged."""
@@ -342,6 +342,19 @@ class Keys:
 
     def _quoted(self, name: str) -> str:
         return repr(self.written[name][1]) if name in self.written else flag_of(name)
+
+
+def written_once(path: str, tables: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
+    """Return the table and the key of each option of a file; refuse an option that is spelled in two ways."""
+    written: dict[str, tuple[str, str]] = {}
+    for table, keys in tables.items():
+        own: dict[str, str] = {}
+        for key in keys:
+            before = own.setdefault(key.replace("-", "_"), key)
+            if before != key:
+                raise SettingError(path, f"expected {before!r} or {key!r}, which are one option, found both", table)
+        written |= {name: (table, key) for name, key in own.items()}
+    return written
 
 
 def read_toml(path: str | os.PathLike[str]) -> JsonObject:
@@ -379,8 +392,8 @@ def read_config(path: str, family: str | None) -> JsonObject:
         It is not TOML, or a key is unknown.
     """
     table = read_toml(path)
-    options = {name.replace("-", "_"): value for name, value in table.items()}
     keys = Keys.of(path, table)
+    options = {name.replace("-", "_"): value for name, value in table.items()}
     chosen = family or options.get("family")
     if chosen is None:
         raise SettingError(

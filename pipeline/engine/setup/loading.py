@@ -22,7 +22,7 @@ from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.setup.word_weights import weights_of
 from collapsium.pipeline.engine.state import Problem, Shards
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.base import FILE_START, Summary
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
@@ -146,7 +146,7 @@ class LoadedCorpus:
         seed: int,
         summary: Summary,
         start: WarmStart | None,
-        warm: Sequence[TaskWarmSource] | None,
+        warm: Sequence[TaskWarmSource | Future[TaskWarmSource]] | None,
         growth: Growth | None,
     ) -> tuple[Problem, GlobalState]:
         request, stream = self._request, Stream(seed)

@@ -13,7 +13,7 @@ import pydantic
 from pydantic import BaseModel
 
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml, written_once
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
 from collapsium.pipeline.families.base import COMPUTED_STARTS, RANDOM_START
 from collapsium.pipeline.families.registry import load_family, require_schedule
@@ -72,6 +72,8 @@ def read_job(path: str | os.PathLike[str]) -> Job:
         It is not TOML, or a key is unknown, missing or of another type.
     """
     file, tables = Path(path), read_toml(path)
+    # Refuses an option that is spelled in two ways.
+    keys_of(path)
     try:
         expanded = {name: _expanded(table, str(path)) for name, table in tables.items()}
         job = _with_fit_files(Job.model_validate(_with_tuples(expanded)), file.resolve().parent)
@@ -102,9 +104,8 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
         config = load_family(str(tables.get("fit", {}).get("family"))).Options
         named |= {name: ("[fit]", name) for name in (*config.model_fields, *LIMIT_NAMES)}
     named |= {name: ("[ingest]", name) for name in reading_names() if name not in named}
-    for table, options in tables.items():
-        named |= {name.replace("-", "_"): (f"[{table}]", name) for name in options}
-    return Keys(os.fspath(path), named)
+    written = written_once(os.fspath(path), {f"[{table}]": options for table, options in tables.items()})
+    return Keys(os.fspath(path), named | written)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,9 @@ def parse_settings(texts: Sequence[str]) -> dict[str, JsonObject]:
         if not (equals and dot and owner and option.strip()):
             raise OptionError(f"--set: expected FAMILY.OPTION=VALUE, found {text!r}")
         option, parsed = parse_setting(f"{option}={value}")
-        settings.setdefault(owner, {})[option] = parsed
+        if option in settings.setdefault(owner, {}):
+            raise OptionError(f"--set {owner}.{option}: is given twice")
+        settings[owner][option] = parsed
     return settings
 
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from collapsium.pipeline.formatting import counted, duration_text
 from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.monitoring.run_status import loss_text
+from collapsium.pipeline.monitoring.run_status import loss_text, saving_text
 from collapsium.workers.kernels.compilation_text import progress_text
 
 MIN_SHARE_FOR_ESTIMATE = 0.02
@@ -123,7 +123,7 @@ class GridView:
 
     def _saving(self, event: Event) -> None:
         member = f"member {event['member']}: " if "member" in event else ""
-        self._print(f"{member}saving iteration {event['iteration']}; interrupt again to stop at once")
+        self._print(f"{member}{saving_text(event)}")
 
     def _cell_begins(self, event: Event) -> None:
         self._cell, self._reached = event, {}

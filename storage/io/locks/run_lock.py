@@ -37,6 +37,8 @@ from collapsium.storage.io.records import dump
 
 RENEWALS = 6
 """Renewals of a lock during a lease."""
+RELEASES, RELEASE_PAUSE = 4, 0.25
+"""Attempts to release a lock, and seconds between two. Each request to the store is itself retried (`retry`)."""
 
 
 class RunLock:
@@ -67,7 +69,11 @@ class RunLock:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> RunLock:
-        self.acquire()
+        try:
+            self.acquire()
+        except BaseException:
+            self.release()
+            raise
         return self
 
     def __exit__(
@@ -152,16 +158,40 @@ class RunLock:
         return False
 
     def release(self) -> None:
-        """Release the lock."""
-        self._released.set()
-        if self._thread is not None:
-            self._thread.join()
-        if self.generation:
-            with contextlib.suppress(CollapsiumError), self.hold():
-                self._folder.delete(file_of(self.generation))
-                if not numbers_in(self._folder):
-                    self._folder.remove(known=(GATE,))
+        """Release the lock and remove its files, again if that fails; an interrupt is raised once they are removed."""
+        try:
+            self._retry_release()
+        except KeyboardInterrupt:
+            self._retry_release()
+            raise
+
+    def _retry_release(self) -> None:
+        for _ in range(RELEASES if self.generation else 0):
+            try:
+                self._release()
+                break
+            # The folder is gone.
+            except TakenOverError:
+                break
+            # The store does not respond, or a process that was stopped in the middle of a write holds the gate.
+            except CollapsiumError:
+                clock.pause(RELEASE_PAUSE)
         self.generation = 0
+
+    def _release(self) -> None:
+        self._released.set()
+        # An interrupt may have come before it was started.
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+        with self._mutex, contextlib.nullcontext() if self._depth else self._gate():
+            # The attempt before may have removed the file and no more.
+            with contextlib.suppress(TakenOverError):
+                self._require_own()
+                self._folder.delete(file_of(self.generation))
+            if not numbers_in(self._folder):
+                self._folder.remove(known=(GATE,))
+                if self._gate_file.is_at():
+                    raise StoreError(f"{self._folder.url}: the folder of the lock could not be removed")
 
     @property
     def _place(self) -> str:

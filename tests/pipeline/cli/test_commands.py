@@ -152,6 +152,7 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
     assert code == 1
     assert "Traceback" not in err
     assert "saving iteration 4" in err
+    assert "interrupt" not in err
     assert str(error.args[-1]) in err.splitlines()[-1]
     assert f"iteration 4 is saved; continue with `collapsium fit --resume {tmp_path / 'run'}`" in err
     end = Run(tmp_path / "run").events()[-1]

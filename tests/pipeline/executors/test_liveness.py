@@ -112,3 +112,11 @@ def test_a_scheduler_that_does_not_answer__is_said_and_then_lost(watch, clock):
     clock[0] += 20
     with pytest.raises(ClusterError, match="the scheduler has not answered for 110 s"):
         watch.silent("timed out")
+
+
+def test_a_scheduler_that_does_not_answer_again__is_said_again(watch, clock):
+    for _ in range(2):
+        watch.silent("timed out")
+        clock[0] += 10
+        watch.look(1, {"a": BUSY})
+    assert watch.said == ["the scheduler does not answer (timed out); waiting 100 s at most"] * 2

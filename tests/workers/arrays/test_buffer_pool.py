@@ -326,6 +326,17 @@ def test_reserve__fetches_ahead_what_arrays_then_take(sizes):
     assert len(pool._free) == len(sizes)
 
 
+def test_reserve__fetches_nothing_again_for_an_owner_that_has_memory(pool):
+    """A worker that reads its shards again, after work was lost, would else hold twice what was planned."""
+    for _ in range(3):
+        pool.reserve([LARGE] * 2, "one shard")
+        pool.reserve([LARGE] * 2, "another")
+    assert len(pool._free) == 4
+    pool.release()
+    pool.reserve([LARGE] * 2, "one shard")
+    assert pool._reserved == 2 * LARGE
+
+
 def test_reserve__fetches_nothing_for_what_is_small(pool):
     pool.reserve([])
     pool.reserve(size for size in (0, 10, SMALL - 1))

@@ -9,7 +9,7 @@ from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.executors.base import HaltedError, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import ClusterError
@@ -79,3 +79,22 @@ def test_threads_that_wait__are_interrupted_once():
     assert executor.collect([executor.submit(int)]) == [0]  # who asks for it is not
     executor.close()
     SerialExecutor().halt()
+
+
+def test_threads_that_wait_while_another_fails__are_not_interrupted():
+    executor = open_executor("threads", 1)
+    gate, met = threading.Event(), []
+
+    def wait():
+        try:
+            executor.collect([executor.submit(gate.wait)])
+        except HaltedError:
+            met.append("halted")
+        gate.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    executor.halt(failed=True)
+    thread.join(timeout=60)
+    assert met == ["halted"]
+    executor.close()

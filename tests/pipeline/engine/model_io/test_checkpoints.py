@@ -329,3 +329,30 @@ def found_out(place, parts, path):
         return place.record().parts == parts
     except DamagedError as error:
         return path.name in str(error)
+
+
+@pytest.mark.parametrize(("every", "expected"), [(None, [1, 8]), (1, [*range(1, 9)]), (3, [1, 3, 6, 8])])
+@pytest.mark.parametrize("schedule", ["batch", "stochastic"])
+def test_the_first_checkpoint__follows_iteration_1_and_shifts_no_other(small, tmp_path, every, expected, schedule):
+    saved, run = [], Run(tmp_path / "run")
+
+    def look(event):
+        if event["event"] in ("iteration", "end"):
+            saved.extend(number for number in run.checkpoints.candidates()[0][:1] if number not in saved)
+
+    options = {"family": "lda", "topics": 3, "iterations": 8, "schedule": schedule, "scheduler": "serial"}
+    fit(small[0], tmp_path / "run", checkpoint_every=every, sinks=[look], passes=10, batch_shards=1, **options)
+    assert saved == expected
+
+
+def test_a_run_that_is_stopped_after_iteration_1__goes_on_from_there(small, tmp_path):
+    options = {"family": "lda", "topics": 3, "iterations": 4, "scheduler": "serial"}
+    with pytest.raises(StoppedError):
+        fit(small[0], tmp_path / "run", sinks=[stop_at(1, StoppedError)], checkpoint_every=100, **options)
+    assert Run(tmp_path / "run").checkpoints.latest() == 1
+    events = []
+    model = resume(tmp_path / "run", scheduler="serial", sinks=[events.append])
+    assert [event["iteration"] for event in events if event["event"] == "iteration"] == [1, 2, 3, 4]
+    np.testing.assert_array_equal(
+        model.rows(0).word_topic, fit(small[0], tmp_path / "calm", **options).rows(0).word_topic
+    )

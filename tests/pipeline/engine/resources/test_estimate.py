@@ -17,7 +17,9 @@ from collapsium.pipeline.engine.resources import estimate as planning
 from collapsium.pipeline.engine.resources.costs import COSTS, Costs
 from collapsium.pipeline.engine.resources.estimate import estimate, plan
 from collapsium.pipeline.engine.resources.place import Place, free_memory, local_place
+from collapsium.pipeline.engine.resources.placement import cluster_place
 from collapsium.pipeline.engine.resources.plan import Plan
+from collapsium.pipeline.engine.resources.start_memory import StartSizes, start_bytes
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import Summary
@@ -128,18 +130,48 @@ def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is
 
 @pytest.mark.parametrize(("kind", "clusters"), [("clusters", 64), ("quick-clusters", 12)])
 def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
-    """In the driver, or in the process where all is done; 8 bytes an entry, of so many clusters a short document."""
+    """In the worker processes, where they stay; 8 bytes an entry, of so many clusters a short document."""
     documents = 50_000
     kept = 8 * clusters * documents
     corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})
     for scheduler in ("threads", "local"):
         where = replace(local_place(scheduler, 2), memory=PLENTY)
         plain, begun = (plan(corpus, "lda", options, where, start=start) for start in ("", kind))
-        if scheduler == "local":
-            assert begun.driver - plain.driver == kept
-        else:
-            assert begun.driver == plain.driver == 0.0
-            assert begun.memory["the start"] >= kept - begun.memory["local states"]
+        assert begun.driver == plain.driver
+        freed = sum(begun.memory[name] for name in ("local states", "sweeping"))
+        assert begun.memory["the start"] >= kept / where.processes - freed
+
+
+@pytest.mark.parametrize("scheduler", ["local", "tcp://there:8786"])
+def test_plan__counts_a_start_beside_the_memory_that_is_fetched_for_local_states(scheduler):
+    """Room for two local states is fetched as shards are read, before the start."""
+    corpus, options = corpus_of([400_000] * 8, documents=50_000, words=50_000), make_options("lda", {"topics": 100})
+    where = place(scheduler, 1, 1)
+    plain, begun = (plan(corpus, "lda", options, where, start=start) for start in ("", "quick-clusters"))
+    spread = start_bytes("quick-clusters", StartSizes(50_000, 3_200_000, 6250, 50_000, 400, 100.0, 1, 1)).computed
+    swept = sum(begun.memory[name] for name in ("sweeping", "changes waiting to be added"))
+    assert spread > 2 * swept
+    assert begun.needed - plain.needed == pytest.approx(spread - swept)
+
+
+def test_plan__uses_nine_tenths_of_a_limit_beyond_which_workers_are_killed():
+    corpus = corpus_of([400_000] * 4, documents=20_000)
+    needed = planned(corpus, 100).needed
+    for scheduler, share in (("threads", 1.0), ("local", 0.9), ("tcp://there:8786", 0.9)):
+        needed = planned(corpus, 100, place(scheduler, 1, 1)).needed
+        enough, short = (place(scheduler, 1, 1, needed / share * factor) for factor in (1.001, 0.999))
+        assert not planned(corpus, 100, enough).on_disk
+        assert planned(corpus, 100, short).on_disk
+    table = planned(corpus, 100, place("local", 1, 1, 2e9)).table()
+    assert "in all, of 1.8 GB (90% of 2.0 GB)" in table
+    assert "(90% of" in planned(corpus, 100, place("local", 1, 1, 1e8)).problem()
+
+
+def test_a_memory_above_the_limit_of_the_workers__does_not_count():
+    executor = SimpleNamespace(memory=2e9, workers=2, homes=2)
+    assert [cluster_place("tcp://there:8786", executor, memory, None).memory for memory in (None, "1GB", "4GB")] == [
+        2e9, 1e9, 2e9,
+    ]  # fmt: skip
 
 
 @given(SHARDS, PLACES, OPTIONS, st.integers(1, 2000), st.data())

@@ -18,6 +18,7 @@ from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.starts import StartSource
+from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START
 from collapsium.pipeline.families.gibbs.gibbs_hdp import GibbsHdpOptions
 from collapsium.pipeline.families.registry import FAMILIES, load_family
@@ -253,7 +254,7 @@ def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_word
     problem, executor, _ = problem_of(corpus, "lda", {"topics": topics})
     start = ComputedStart(StartSource("quick-clusters"), topics, problem.shards, executor, problem.stream, [].append)
     found = []
-    for part in start:
+    for part in executor.collect(list(start)):
         dense = np.zeros((part.proportions.documents, topics))
         owner = np.repeat(np.arange(len(dense)), np.diff(part.proportions.offsets))
         dense[owner, part.proportions.topics] = part.proportions.shares
@@ -383,3 +384,53 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
             place = tmp_path / family / Path(start).stem
             model = fit(corpus, place, family=family, topics=2, iterations=2, start=start, scheduler="serial")
             assert Model(model.folder.url).record.iterations == 2
+
+
+class WeighingExecutor(SerialExecutor):
+    """Counts the bytes of arrays that travel with the tasks, by the first argument of each."""
+
+    def __init__(self):
+        self.sent = Counter()
+
+    def submit(self, function, *args, home=None):
+        self.sent[function.__name__] += sum(_array_bytes(arg) for arg in args)
+        return super().submit(function, *args, home=home)
+
+
+def _array_bytes(arg):
+    if isinstance(arg, np.ndarray):
+        return arg.nbytes
+    if isinstance(arg, (tuple, list)):
+        return sum(map(_array_bytes, arg))
+    return sum(map(_array_bytes, vars(arg).values())) if hasattr(arg, "proportions") else 0
+
+
+@pytest.mark.parametrize("kind", ["quick-clusters", "clusters", "documents", "tree"])
+def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_shard(tmp_path, kind):
+    """A worker holds its tasks with all that travels with them, so that copies would add up to the number of shards."""
+    generator = np.random.default_rng(1)
+    rows = [Counter(generator.integers(200, size=40).tolist()) for _ in range(120)]
+    sent = {}
+    for tokens in (100_000, 400):
+        corpus = write_corpus(tmp_path / f"{tokens}", rows, 200, shard_tokens=tokens)
+        problem, _, _ = problem_of(corpus, "lda", {"topics": 4})
+        executor = WeighingExecutor()
+        start = ComputedStart(StartSource(kind), 4, problem.shards, executor, problem.stream, [].append)
+        assert sum(part.proportions.documents for part in executor.collect(list(start))) == 120
+        sent[tokens] = sum(executor.sent.values()), len(problem.shards)
+    (alone, one), (many, shards) = sent.values()
+    assert one == 1
+    assert shards > 8
+    # Sums of a few numbers for each shard, and no copies of words, directions or mixtures.
+    assert many < 2 * alone + 1000 * shards
+
+
+def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_path):
+    rows = [{n % 30: 2, (n + 1) % 30: 1} for n in range(60)]
+    problem, executor, _ = problem_of(write_corpus(tmp_path / "c", rows, 30, shard_tokens=60), "lda", {"topics": 3})
+    start = ComputedStart(StartSource("clusters"), 3, problem.shards, executor, problem.stream, [].append)
+    first, again = (executor.collect([start[number] for number in range(len(start))]) for _ in range(2))
+    assert len(first) == len(problem.shards) == 3
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.proportions.topics, other.proportions.topics)
+        np.testing.assert_array_equal(one.proportions.shares, other.proportions.shares)

@@ -2,15 +2,17 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 
 import pytest
 
-from collapsium.storage.errors import LockedError, TakenOverError
+from collapsium.storage.errors import LockedError, StoreError, TakenOverError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks import clock as lock_clock
 from collapsium.storage.io.locks import lock_watch, processes
@@ -251,13 +253,16 @@ def test_a_gate_that_is_a_link__is_not_followed(tmp_path, clock):
     assert not (tmp_path / "thesis.tex").exists()
 
 
-def interrupt_at(step):
-    """Return a tracer that raises KeyboardInterrupt once, at a line of the lock or its gate."""
-    left = [step]
+def interrupt_at(step, after=None):
+    """Return a tracer that raises KeyboardInterrupt once, at a line of the lock or its gate, or of what `after` calls."""
+    left, begun = [step], [after is None]
 
     def trace(frame, event, _):
         if not frame.f_code.co_filename.endswith(("run_lock.py", "gate.py")):
             return None
+        begun[0] = begun[0] or frame.f_code.co_name == after
+        if not begun[0]:
+            return trace
         left[0] -= event == "line"
         if left[0] == 0 and event == "line":
             raise KeyboardInterrupt
@@ -286,3 +291,64 @@ def test_an_interrupt_at_any_step__leaves_the_lock_usable(tmp_path):
                 pass
             assert time.monotonic() - began < 1.0
         assert interrupted > 15
+
+
+@pytest.mark.parametrize("failing", ["delete", "remove"])
+def test_a_release_that_fails__is_tried_again_and_leaves_no_file(tmp_path, monkeypatch, clock, failing):
+    fails = [2]
+    done = getattr(Folder, failing)
+
+    def fail(folder, *args, **kwargs):
+        if "lock" in folder.url and fails[0]:
+            fails[0] -= 1
+            raise StoreError("on purpose")
+        return done(folder, *args, **kwargs)
+
+    run = Run(tmp_path / "run")
+    run.create({})
+    with run.held():
+        run.append_event({"event": "notice", "text": "begun"})
+        monkeypatch.setattr(Folder, failing, fail)
+    assert fails == [0]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["events.jsonl", "run.json"]
+
+
+def test_a_folder_of_a_lock_that_cannot_be_removed__is_tried_again(tmp_path, monkeypatch, clock):
+    lock, fails, remove = RunLock(Folder(tmp_path / "lock")), [1], shutil.rmtree
+
+    def fail(path, **kwargs):
+        fails[0] -= 1
+        return None if fails[0] >= 0 else remove(path, **kwargs)
+
+    with lock:
+        monkeypatch.setattr(shutil, "rmtree", fail)
+    assert fails[0] < 0
+    assert not (tmp_path / "lock").exists()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_release_that_is_interrupted__leaves_no_file(tmp_path, ended):
+    interrupted = 0
+    for step in range(1, 60):
+        lock = RunLock(Folder(tmp_path / "lock"))
+        lock.acquire()
+        before = sys.gettrace()
+        sys.settrace(interrupt_at(step, after="_release"))
+        try:
+            lock.release() if ended else lock.__exit__(None, None, None)
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.settrace(before)
+        assert not (tmp_path / "lock").exists()
+    assert interrupted > 15
+
+
+def test_a_lock_that_is_interrupted_as_it_is_taken__leaves_no_file(tmp_path, monkeypatch):
+    def interrupt(lock):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupt)
+    with pytest.raises(KeyboardInterrupt), RunLock(Folder(tmp_path / "lock")):
+        pass
+    assert not (tmp_path / "lock").exists()

@@ -1,0 +1,114 @@
+"""The driver asks a scheduler that does not respond: whichever limit ends first, Dask's or ours, it waits alike."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from collapsium.pipeline.executors.dask import DaskExecutor
+from collapsium.pipeline.executors.dask_client import answer_within, cluster_errors
+from collapsium.pipeline.executors.liveness import TIMING, Watch
+from collapsium.storage.errors import ClusterError, ClusterGoneError, MismatchError
+
+CONNECT = "Timed out trying to connect to tls://127.0.0.1:8786 after 10 s"
+
+
+@pytest.fixture
+def client():
+    """A client of whose parts only the event loop is there."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield SimpleNamespace(loop=SimpleNamespace(asyncio_loop=loop), scheduler=object())
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def answering(*answers):
+    """Return a request that gives answers one after another, and the last from then on; errors are raised."""
+    left = list(answers)
+
+    async def request():
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return request
+
+
+def test_a_connection_limit_of_dask__is_tried_again_until_ours(client, monkeypatch):
+    monkeypatch.setitem(vars(TIMING), "worker_poll", 0.01)
+    assert answer_within(client, answering(OSError(CONNECT), OSError(CONNECT), 7), 30.0) == 7
+    with pytest.raises(TimeoutError, match=CONNECT):
+        answer_within(client, answering(OSError(CONNECT)), 0.1)
+
+
+def test_a_scheduler_that_does_not_answer__is_an_error_in_time(client):
+    with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
+        answer_within(client, lambda: asyncio.sleep(60), 0.05)
+
+
+def test_a_client_that_has_given_up__has_no_answer(client):
+    error = AttributeError("'NoneType' object has no attribute 'run_function'")
+    with pytest.raises(AttributeError):
+        answer_within(client, answering(error), 1.0)
+    client.scheduler = None
+    with pytest.raises(TimeoutError, match="the connection to the scheduler is closed"):
+        answer_within(client, answering(error), 1.0)
+
+
+@pytest.mark.parametrize("error", [MismatchError("other versions"), ClusterError("lost"), ValueError("a defect")])
+def test_other_errors__are_raised_as_they_are(client, error):
+    with pytest.raises(type(error), match=str(error)):
+        answer_within(client, answering(error), 30.0)
+
+
+class AskedExecutor(DaskExecutor):
+    """An executor whose scheduler is a list of answers; its checks are counted."""
+
+    def __init__(self, client, *answers):
+        self._client, self._answers, self.checks = client, answering(*answers), []
+
+    def wait(self, is_of_task=lambda: False):
+        with cluster_errors():
+            return self._awaited(self._answers, lambda *, unanswered: self.checks.append(unanswered), is_of_task)
+
+
+def test_results_that_cannot_be_asked_for__are_asked_for_again(client, monkeypatch):
+    monkeypatch.setitem(vars(TIMING), "result_poll", 0.01)
+    executor = AskedExecutor(client, OSError(CONNECT), TimeoutError("no handshake"), [1, 2])
+    assert executor.wait() == [1, 2]
+    assert executor.checks.count(True) == 2
+
+
+def test_an_error_of_a_task__is_no_error_of_the_cluster(client):
+    with pytest.raises(FileNotFoundError):
+        AskedExecutor(client, FileNotFoundError("spill")).wait(lambda: True)
+
+
+class LostExecutor(DaskExecutor):
+    """An executor whose scheduler is gone, and does not come back."""
+
+    def __init__(self, client, reach):
+        self._client, self._reach, self._gone, self._watch = client, reach, False, Watch(0.2, [].append)
+        client.run_on_scheduler = lambda *args, **options: answering(AttributeError("'NoneType' object"))()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_cluster_that_is_gone__is_reported_with_the_reason_of_the_last_attempt_to_connect(client, monkeypatch):
+    monkeypatch.setitem(vars(TIMING), "result_poll", 0.01)
+    client.scheduler = None
+
+    def reach(seconds):
+        raise OSError(CONNECT)
+
+    with pytest.raises(ClusterGoneError) as caught:
+        LostExecutor(client, reach)._recover(ClusterError("all workers were lost"))
+    assert str(caught.value) == (
+        f"the cluster cannot be reached again within 0 s ({CONNECT}) after: all workers were lost"
+    )
+    with pytest.raises(ClusterGoneError, match="the connection to the scheduler is closed"):
+        LostExecutor(client, None)._recover(ClusterError("lost"))

@@ -1,0 +1,113 @@
+"""Places in which a fit begins: scripts with and without a guard, daemonic processes, and tasks of Dask workers."""
+
+import logging
+import multiprocessing
+import subprocess
+import sys
+import warnings
+
+import distributed
+import numpy as np
+import pytest
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.executors import dask_cluster
+from collapsium.pipeline.executors import open as opening
+from collapsium.pipeline.executors.dask_client import ignore_large_graphs
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.storage.errors import ClusterError, OptionError
+
+pytestmark = pytest.mark.xdist_group("clusters")
+OPTIONS = {"family": "lda", "topics": 3, "iterations": 3}
+CALL = "open_executor('local', 1).close()"
+OPEN = "from collapsium.pipeline.executors.open import open_executor\n"
+GUARD = 'if __name__ == "__main__":\n'
+REFUSED = {
+    "at the top": f"{OPEN}{CALL}\n",
+    "in a function": f"{OPEN}def main():\n    {CALL}\nlog = __name__\nmain()\n",
+    "under another condition": f"{OPEN}if True:\n    {CALL}\n",
+}
+ACCEPTED = {
+    "under the guard": f"{OPEN}{GUARD}    {CALL}\n",
+    "in a function": f"{OPEN}def main():\n    {CALL}\n{GUARD}    main()\n",
+    "after a guard that ends": f"import sys\n{OPEN}if __name__ != '__main__':\n    sys.exit()\n{CALL}\n",
+    "for the first process": f"import multiprocessing\n{OPEN}if multiprocessing.parent_process() is None:\n    {CALL}\n",
+}
+
+
+def run(place, text):
+    (place / "script.py").write_text(text)
+    return subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+def test_a_script_without_a_guard__is_refused_before_a_process_starts(tmp_path, text):
+    done = run(tmp_path, text)
+    assert done.returncode == 1
+    number = text.splitlines().index("main()" if "def main" in text else text.splitlines()[-1]) + 1
+    assert done.stderr.splitlines()[-1].endswith(
+        f"OptionError: scheduler: local starts processes that import {tmp_path}/script.py, line {number}, again, and so "
+        'would begin this fit anew; put it under `if __name__ == "__main__":`, or use threads'
+    )
+    assert done.stderr.count("Traceback") == 1
+
+
+@pytest.mark.parametrize("text", ACCEPTED.values(), ids=ACCEPTED)
+def test_a_script_with_a_guard__passes(tmp_path, text):
+    """Only the check is made, as the start of a cluster takes seconds."""
+    check = "from collapsium.pipeline.executors import dask_cluster\n"
+    done = run(tmp_path, check + text.replace(CALL, "dask_cluster._require_new_processes(); print('passed')"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "passed\n", "")
+
+
+def test_a_daemonic_process__is_refused(monkeypatch):
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    with pytest.raises(OptionError, match=r"^scheduler: local starts processes, which a daemonic process, such as a"):
+        open_executor("local", 1)
+
+
+def test_processes_that_cannot_start__are_an_error_of_one_line(monkeypatch):
+    def fail(**options):
+        raise RuntimeError("Nanny failed to start.") from RuntimeError("Nanny failed to start worker process")
+
+    monkeypatch.setattr(dask_cluster.distributed, "LocalCluster", fail)
+    with pytest.raises(
+        ClusterError, match=r"could not be started \(Nanny failed to start worker process\): they import"
+    ):
+        open_executor("local", 1)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "same"])
+def test_a_fit_in_a_task_of_a_worker__ends_as_any_other(small, tmp_path, scheduler):
+    """On the worker's own cluster too, whose one thread the task holds."""
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        options = {**OPTIONS, "scheduler": cluster.scheduler_address if scheduler == "same" else scheduler}
+        future = client.submit(lambda: fit(small[0], tmp_path / "run", **options).rows(0).word_topic, pure=False)
+        found = future.result(timeout=120)
+    calm = fit(small[0], tmp_path / "calm", scheduler="serial", **OPTIONS)
+    np.testing.assert_array_equal(found, calm.rows(0).word_topic)
+
+
+def test_a_warning_about_large_graphs__does_not_reach_users():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ignore_large_graphs()
+        warnings.warn(
+            "Sending large graph of size 22.89 MiB.\nThis may cause some slowdown.", UserWarning, stacklevel=1
+        )
+        warnings.warn("Sending another", UserWarning, stacklevel=1)
+    assert [str(one.message) for one in caught] == ["Sending another"]
+
+
+def test_levels_of_dasks_loggers__stay_as_a_command_has_set_them():
+    code = (
+        "import logging; logging.getLogger('distributed').setLevel(logging.CRITICAL)\n"
+        "from collapsium.pipeline.executors.open import _import_dask; _import_dask()\n"
+        "print(*(logging.getLogger(name).level for name in ('distributed', 'distributed.client')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [str(logging.CRITICAL)] * 2
+    assert opening.DASK_LOGGERS == ("distributed", "distributed.client")
