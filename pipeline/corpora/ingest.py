@@ -197,7 +197,7 @@ def _ingest_as(
 ) -> Manifest:
     """Ingest documents and their side files as a record states."""
     named = {one.name: getattr(options, one.name) for one in fields_of(options)}
-    history = history_like(recorded, paths, named, format)
+    history = history_like(recorded, paths, named, format, sides=bool(side_files.files))
     sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)
     history = replace(history, options=own, side_files=side_record)
     return ingest_like(recorded, NewSources(paths, format, named), corpus, history=history, sides=sides, **how)
@@ -258,7 +258,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         wrong, owner = vectors, "vectors (`format` vectors)"
     else:
         wrong, owner = vectors | {"labels": options.labels}, "vectors (`format` vectors)"
-        name = next((name for name, value in texts.items() if value and name != "text"), None)
+        name = next((name for name, value in {**texts, "id": options.id}.items() if value), None)
         if name is not None:
             raise OptionError(f"applies only to texts; the format {kind} has word counts", name)
     for name, value in wrong.items():

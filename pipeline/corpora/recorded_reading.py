@@ -28,6 +28,9 @@ OF_SOURCES = (
     "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed",
 )  # fmt: skip
 """Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
+OF_COUNTS = ("index_base", "vocabulary", "max_decompressed")
+OF_VECTORS = ("id", "labels", "covariates", "values", "header", "vocabulary", "max_decompressed")
+OF_SIDE_FILES = ("id", "labels", "covariates")
 OF_STOP_WORDS = ("stop_words", "stop_list")
 NOT_COMPARED = (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by", "word_rule")
 """Options that may differ, are compared in another way, or follow from the release."""
@@ -171,7 +174,12 @@ def history_for(recorded: History | None, kind: str) -> History:
 
 
 def history_like(
-    recorded: RecordedReading, paths: Sequence[str], arguments: Mapping[str, Any], format: str | None = None
+    recorded: RecordedReading,
+    paths: Sequence[str],
+    arguments: Mapping[str, Any],
+    format: str | None = None,
+    *,
+    sides: bool = False,
 ) -> History:
     """Return the reading of new sources, as recorded.
 
@@ -185,6 +193,8 @@ def history_like(
         The user's options of reading; None and empty values are ignored.
     format : str, optional
         The sources' format; by default recognised by the first name, or else the recorded one.
+    sides : bool, optional
+        True if there are side files, which have ids and fields of their own.
 
     Returns
     -------
@@ -198,6 +208,7 @@ def history_like(
         user does not name.
     """
     history = history_for(recorded.history, _kind(recorded, paths, format))
+    _require_of_format(history.kind, arguments, OF_SIDE_FILES if sides else ())
     _require_as_recorded(recorded, arguments)
     named = {name: value for name, value in arguments.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
@@ -225,6 +236,18 @@ def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -
     if kind not in FORMATS or kind == "vectors":
         raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
     return kind
+
+
+def _require_of_format(kind: str, arguments: Mapping[str, Any], others: Sequence[str]) -> None:
+    """Refuse the user's options of reading that do not apply to a format without texts."""
+    if kind in TEXTS:
+        return
+    having = "has vectors" if kind == "vectors" else "has word counts"
+    own = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
+    for name, value in arguments.items():
+        if name not in own and value not in (None, ()):
+            flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
+            raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
 
 
 def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]) -> None:

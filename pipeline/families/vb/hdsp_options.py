@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.vb.label_scaling import MAX_HESSIAN_SIZE, AnyScaling, InverseGamma, LogLinear
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS
+from collapsium.storage.errors import OptionError
 
 INITIAL_ALPHA_WITH_LABELS = 1000.0
 """Tokens that labels count for at the start."""
@@ -98,5 +99,5 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
     @model_validator(mode="after")
     def _numbers_are_linear(self) -> HdspOptions:
         if self.covariates and self.scaling != "linear":
-            raise ValueError("covariates are numbers, which take scaling = linear")
+            raise OptionError("numbers need `scaling` linear; `scaling` labels uses labels only", "covariates")
         return self

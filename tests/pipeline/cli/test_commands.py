@@ -211,7 +211,7 @@ BAD = {
     "no family": (["fit", "{train}", "{tmp}/run"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, keyword-lda, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
     "unknown family": (["fit", "{train}", "{tmp}/run", "--family", "ldb"], "did you mean 'lda'"),
     "no topics": (["fit", "{train}", "{tmp}/run", "--family", "lda"], "--topics is required"),
-    "K < 1": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "0"], "--topics: expected a value greater"),
+    "K < 1": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "0"], "--topics: expected a whole number of 1 or more"),
     "K is text": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "many"], "--topics"),
     "unknown set": (
         ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--set", "alpha_shap=1"],

@@ -115,7 +115,7 @@ BAD = {
     "no family": (["{train}"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, keyword-lda, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
     "unknown family": (["{train}", "--family", "ldb"], "did you mean 'lda'"),
     "no topics": (["{train}", "--family", "lda"], "--topics is required"),
-    "K < 1": (["{train}", "--family", "lda", "--topics", "0"], "--topics: expected a value greater"),
+    "K < 1": (["{train}", "--family", "lda", "--topics", "0"], "--topics: expected a whole number of 1 or more"),
     "K is text": (["{train}", "--family", "hdp", "--topics", "many"], "--topics"),
     "no size": (["{train}", *ASKED, "--memory", "lots"], "--memory: expected a size such as 750MB or 1.5GB, found 'lots'"),
     "no memory": (["{train}", *ASKED, "--memory", "0GB"], "--memory: expected a size above zero, found '0GB'"),
