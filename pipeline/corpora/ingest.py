@@ -172,7 +172,7 @@ def ingest(
     history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record)
     how["sides"] = columns
     if kind == "vectors":
-        return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
+        return ingest_vectors(open_vectors(paths, reading, strict=True), corpus, history=history, **how)
     history = replace(history, options=resolved_index_base(paths, kind, reading))
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, **executor, **how)
@@ -260,7 +260,8 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         wrong, owner = vectors | {"labels": options.labels}, "vectors (`format` vectors)"
         name = next((name for name, value in {**texts, "id": options.id}.items() if value), None)
         if name is not None:
-            raise OptionError(f"applies only to texts; the format {kind} has word counts", name)
+            owner = "texts, vectors and side files" if name == "id" else "texts"
+            raise OptionError(f"applies only to {owner}; the format {kind} has word counts", name)
     for name, value in wrong.items():
         if value:
             raise OptionError(f"applies only to {owner}", name)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from collapsium.pipeline.corpora.options import READ
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.building.ingest_record import History, read_history
@@ -14,7 +15,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import RULE
-from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
+from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format
 from collapsium.storage.readers.texts.batches import FIXED
@@ -233,7 +234,9 @@ def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -
         if recorded_kind not in TEXTS:
             raise
         kind = recorded_kind
-    if kind not in FORMATS or kind == "vectors":
+    if kind not in FORMATS:
+        raise OptionError(f"unknown format {kind!r}{suggestion(kind, FORMATS)}", "format")
+    if kind == "vectors":
         raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
     return kind
 
@@ -245,7 +248,7 @@ def _require_of_format(kind: str, arguments: Mapping[str, Any], others: Sequence
     having = "has vectors" if kind == "vectors" else "has word counts"
     own = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
     for name, value in arguments.items():
-        if name not in own and value not in (None, ()):
+        if name not in (*own, *READ) and value not in (None, ()):
             flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
             raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
 

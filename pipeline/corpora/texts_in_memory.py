@@ -337,6 +337,6 @@ def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]
         Options of `collapsium.pipeline.ingest`.
     """
     reading = {name: options.pop(name) for name in OPTIONS if name in options}
-    if "covariates" in reading and "covariates" in set(family) and options.get("scaling") == "linear":
+    if "covariates" in reading and "covariates" in set(family):
         options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
     return reading

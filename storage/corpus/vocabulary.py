@@ -235,15 +235,14 @@ def read_words(path: str, data: bytes) -> list[str]:
 def _features(path: str, lines: list[str]) -> list[str]:
     """Return the words of lines of columns, as 10x writes features."""
     rows = [line.split("\t") for line in lines]
-    width = len(rows[0])
+    width = min(map(len, rows))
     for place, row in enumerate(rows, start=1):
         # A number is the count of a word, in a table of another program.
-        if len(row) != width or width < 2 or not row[1].strip() or NUMBER.fullmatch(row[1].strip()):
+        if len(row) > 1 and (len(row) != width or not row[1].strip() or NUMBER.fullmatch(row[1].strip())):
             raise InputError(
                 path,
                 "expected one word, or id, name and type of a feature as 10x writes them, found "
-                f"{lines[place - 1][:80]!r}; "
-                "write a file with the words alone",
+                f"{lines[place - 1][:80]!r}; write a file with the words alone",
                 f"line {place}",
             )
     counts = Counter(name for _, name, *_ in rows)

@@ -96,6 +96,12 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         """Return true if the Hessian of the weights is summed, as for linear weights if labels are few."""
         return self.scaling == "linear" and labels**2 * self.topics <= MAX_HESSIAN_SIZE
 
+    @property
+    def covariates_need(self) -> str:
+        """Options that would make a fit use the covariates of a corpus; empty if it does."""
+        scaling = "" if self.scaling == "linear" else "scaling = linear and "
+        return "" if self.covariates else f"{scaling}covariates = their names"
+
     @model_validator(mode="after")
     def _numbers_are_linear(self) -> HdspOptions:
         if self.covariates and self.scaling != "linear":

@@ -280,7 +280,7 @@ def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name
         (["fit", "a", "b", "--alpha", "3"], "options of a family need --family"),
         (["info", "a", "b"], "unexpected argument 'b'; see `collapsium info --help`"),
         (["fit", "a"], "the following arguments are required: RUN"),
-        (["fit", "a", "b", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["fit", "a", "b", "--seed", "x"], "argument --seed: expected a whole number, found 'x'"),
         (["fit", "a", "b", "--tolerance", "Auto"], "--tolerance: expected a number of 0 or more, or auto, found 'Auto'"),
         (["watch", "a", "--every", "x"], "argument --every: expected seconds above 0, found x"),
         (["evaluate", "run"], "one of the arguments --heldout --unseen --in-document --coherence --metrics is required"),

@@ -136,7 +136,7 @@ def test_bad_input__is_one_line(capsys, small, tmp_path, name):
     ("words", "message"),
     [
         (["--topcis", "3"], "unknown option --topcis (did you mean '--topics'?); see `collapsium estimate --help`"),
-        (["--workers", "x"], "argument --workers: invalid int value: 'x'"),
+        (["--workers", "x"], "argument --workers: expected a whole number, found 'x'"),
         (["--iterations", "3"], "unknown option --iterations"),  # it changes nothing, so it is not asked for
         (["--memory"], "argument --memory: expected one argument"),
     ],
