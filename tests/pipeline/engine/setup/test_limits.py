@@ -123,6 +123,22 @@ def test_options__take_lists_and_single_names_for_tuples():
     assert make_options("lda", {"topics": 2, "alpha": 1}).alpha == 1.0
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"passes": 3}, "passes: applies only to `schedule` stochastic, found batch"),
+        ({"batch_shards": 2}, "batch_shards: applies only to `schedule` stochastic"),
+        ({"schedule": "stochastic", "local_sweeps": 2}, "local_sweeps: applies only to `schedule` batch"),
+        ({"stop_on": "objective"}, "stop_on: objective requires `tolerance`"),
+    ],
+)
+def test_options_of_the_loop__without_effect_are_refused(options, message, small, tmp_path):
+    with pytest.raises(OptionError) as raised:
+        fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, **options)
+    assert message in str(raised.value)
+    Limits(**options)
+
+
 def test_options__have_the_documented_defaults():
     lda, hdp = make_options("lda", {"topics": 7}), make_options("hdp", {})
     assert (lda.alpha, lda.beta, lda.order, lda.learn) == (None, 100.0, 0, ())
