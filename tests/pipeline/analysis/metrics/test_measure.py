@@ -194,13 +194,11 @@ def test_bits__do_not_depend_on_the_executor(place, where, clusters):
 
 
 def test_ensembles__have_the_mean_of_their_members(place):
-    measured = measure(place / "members", metrics="c_npmi,nmi", coherence=place / "texts.jsonl", label_field="subject")
+    given = {"c_npmi": {"coherence": place / "texts.jsonl"}, "nmi": {"label_field": "subject"}}
+    measured = measure(place / "members", metrics="c_npmi,nmi", **given["c_npmi"], **given["nmi"])
     for name, one in measured.items():
-        alone = [
-            measure(f"{place}/members/members/{member.member}", metrics=name, coherence=place / "texts.jsonl",
-                    label_field="subject")[name].value
-            for member in one.members
-        ]  # fmt: skip
+        members = [f"{place}/members/members/{member.member}" for member in one.members]
+        alone = [measure(member, metrics=name, **given[name])[name].value for member in members]
         assert [member.value for member in one.members] == alone
         assert one.value == pytest.approx(np.mean(alone))
         assert "mean of its members" in one.definition
