@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
+import operator
 import os
+import re
 import reprlib
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from collapsium.storage.errors import OptionError, flag_of, suggestion
+from collapsium.storage.errors import OptionError, flag_of, near, suggestion
 from collapsium.storage.io.toml_files import parse_toml
 
 _Arguments = ParamSpec("_Arguments")
@@ -29,6 +32,17 @@ _Result = TypeVar("_Result")
 RECORDED = "recorded"
 """Context of the validation of options that come out of a record."""
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+
+
+_PLAIN = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "a string",
+    "a valid boolean": "true or false",
+    "a valid tuple": "a list",
+    "a valid dictionary( or instance of .*)?": "a table",
+}
+"""Plain English for the phrases of pydantic."""
 
 
 def require_named(info: ValidationInfo) -> None:
@@ -93,9 +107,34 @@ class Options(BaseModel):
 
     def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**values)
+            super().__init__(**{name: python_value(value) for name, value in values.items()})
         except pydantic.ValidationError as error:
             raise option_error(error, type(self)) from None
+
+
+def python_value(value: Any) -> Any:
+    """Return an option's value with Python's numbers in place of NumPy's, and lists in place of its arrays."""
+    kind = type(value)
+    if kind in (str, int, float, bool):
+        return value
+    if kind in (list, tuple):
+        return kind(python_value(one) for one in value)
+    if kind is dict:
+        return {python_value(key): python_value(one) for key, one in value.items()}
+    if kind.__module__ == "numpy" and hasattr(value, "tolist"):
+        return value.tolist()
+    return python_number(value)
+
+
+def python_number(value: Any) -> Any:
+    """Return a number of any library as an int or a float, and any other value unchanged."""
+    if isinstance(value, (bool, float)) and type(value) in (bool, float):
+        return value
+    if isinstance(value, numbers.Integral):
+        return operator.index(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return bool(value) if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_") else value
 
 
 def without_none(options: Options) -> dict[str, Any]:
@@ -154,10 +193,32 @@ def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> Opt
     if isinstance(cause, OptionError):
         return cause if cause.subject or name is None else OptionError(cause.message, name)
     if name is None or name not in model.model_fields:
-        return OptionError(str(first["msg"]), name)
-    field, value = model.model_fields[name], reprlib.repr(first["input"])
-    near = suggestion(str(first["input"]), choices_of(field)) if first["type"] == "literal_error" else ""
-    return OptionError(f"expected {_expected(field, first)}, found {value}{near}", name)
+        return OptionError(str(first["msg"]).removeprefix("Value error, "), name)
+    field, value = model.model_fields[name], first["input"]
+    if first["type"] == "missing":
+        return OptionError(f"`{name}` is required: {field.description}")
+    hint = near(value, choices_of(field)) if first["type"] == "literal_error" and isinstance(value, str) else ""
+    if any(get_origin(kind) is dict for kind in kinds_of(field.annotation)) and len(first["loc"]) > 1:
+        keys = "".join(f"'{key}': " for key in first["loc"][1:])
+        return OptionError(f"{keys}{complaint(first)}", name)
+    if first["type"] == "value_error" and value_of(field).expected is None:
+        return OptionError(complaint(first), name)
+    return OptionError(f"expected {_expected(field, first)}, found {reprlib.repr(value)}{hint}", name)
+
+
+def complaint(error: ErrorDetails) -> str:
+    """Return a validation error in plain English, with the value: ``expected a whole number, found 'x'``."""
+    if error["type"] == "value_error":
+        # Validators of ours name the value where it helps; that of a table may fill a page.
+        return str(error["msg"]).removeprefix("Value error, ")
+    return f"expected {_plain(error)}, found {reprlib.repr(error['input'])}"
+
+
+def _plain(error: ErrorDetails) -> str:
+    text = str(error["msg"]).removeprefix("Input should be ")
+    for theirs, ours in _PLAIN.items():
+        text = re.sub(theirs, ours, text)
+    return f"a value {text}" if error["type"] in _BOUNDS else text
 
 
 def _expected(field: FieldInfo, error: ErrorDetails) -> str:
@@ -174,8 +235,7 @@ def _expected(field: FieldInfo, error: ErrorDetails) -> str:
         return f"a whole number of {limits['ge']} or more"
     if kind == "greater_than_equal" and type(error["input"]) is int:
         return f"a whole number of {error['ctx']['ge']} or more"
-    text = str(error["msg"]).removeprefix("Input should be ").replace("a valid tuple", "a list of strings")
-    return f"a value {text}" if kind in _BOUNDS else text
+    return _plain(error)
 
 
 def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
@@ -200,6 +260,8 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
         parameters = [*own, *(one for model in models.values() for one in _parameters(model))]
         known = {one.name: one for one in sorted(parameters, key=lambda one: one.kind)}
         is_open = any(one.kind is one.VAR_KEYWORD for one in own)
+        # Documents and callables, besides numbers, are no options.
+        plain = {one.name for one in own}
         required = [one.name for one in known.values() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
 
         @functools.wraps(function)
@@ -210,6 +272,8 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
             missing = next((name for name in required if name not in kwargs), None)
             if missing is not None:
                 raise OptionError(f"{function.__name__}: the option {missing!r} is required")
+            args = tuple(python_number(value) for value in args)
+            kwargs = {name: (python_number if name in plain else python_value)(kwargs[name]) for name in kwargs}
             for name, model in models.items():
                 kwargs[name] = model(**{one: kwargs.pop(one) for one in model.model_fields if one in kwargs})
             return function(*args, **kwargs)
@@ -348,9 +412,7 @@ def require_kind(name: str, value: object, kind: Any, where: str = "") -> None:
     try:
         pydantic.TypeAdapter(kind).validate_python(value, strict=True)
     except pydantic.ValidationError as error:
-        text = str(error.errors()[0]["msg"]).replace("Input should be", "expected")
-        text = text.replace("a valid tuple", "a list of strings")
-        text = f"{text}, found {reprlib.repr(value)}"
+        text = complaint(error.errors()[0])
         raise (OptionError(f"{where}'{name}': {text}") if where else OptionError(text, name)) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import IO
 
 # C0 and C1 controls except tab and line feed, line and paragraph separators, bidirectional controls, and surrogates.
@@ -58,24 +58,32 @@ def csv_cell(text: str) -> str:
 
 
 class CsvRows:
-    """Writes rows of CSV with cells as `csv_cell` returns them.
+    """Writes rows of CSV under a header, to a text file opened with ``newline=""``.
 
-    Parameters
-    ----------
-    sink : file
-        A text file opened with ``newline=""``.
-    line_end : str, optional
-        End of each row.
+    Ids and labels are keys, by which other programs join tables, and are written unchanged. Texts for people (words and
+    names of topics) pass through `text`, and `guarded` is the number of those with an apostrophe so far.
     """
 
-    def __init__(self, sink: IO[str], line_end: str = "\r\n") -> None:
+    def __init__(self, sink: IO[str], columns: Sequence[str], line_end: str = "\r\n") -> None:
         self._rows = csv.writer(sink, lineterminator=line_end)
+        self._rows.writerow(columns)
+        self.writerow, self.writerows = self._rows.writerow, self._rows.writerows
+        self.guarded = 0
 
-    def writerow(self, row: Iterable[object]) -> None:
-        """Write a row."""
-        self._rows.writerow([csv_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    def text(self, text: str) -> str:
+        """Return a text for people as a cell, with an apostrophe before a formula."""
+        cell = csv_cell(text)
+        self.guarded += cell is not text
+        return cell
 
-    def writerows(self, rows: Iterable[Iterable[object]]) -> None:
-        """Write rows."""
-        for row in rows:
-            self.writerow(row)
+
+def guarded_note(cells: int) -> list[str]:
+    """Return a line for the user on cells that `CsvRows` guarded; none without such cells."""
+    if not cells:
+        return []
+    which = (
+        "1 word or name begins as a formula does and has"
+        if cells == 1
+        else f"{cells:,} words and names begin as formulas do and have"
+    )
+    return [f"{which} an apostrophe in front, against spreadsheets that would run {'it' if cells == 1 else 'them'}"]

@@ -49,12 +49,13 @@ topics_frame = model.topics()
 topics_frame.head()
 
 # %%
-# Proportions of documents by subject, for the three largest topics:
+# Proportions of documents by subject, for the three largest topics.
+# The frame has the index of the texts:
 
 shares = model.document_topics()
-shares.groupby(texts.set_index("id").subject).mean()[
-    topics_frame.index[:3]
-].round(3).head()
+shares.groupby(texts.subject).mean()[topics_frame.index[:3]].round(
+    3
+).head()
 
 # %%
 # The same as arrays: topics x words, and documents x topics.

@@ -34,6 +34,8 @@ DEFINITION = (
     "expected count below one token are left out of both"
 )
 
+RARE = 0.5
+"""Share of the topics' words that documents lack at most; beyond, a coherence says little of the topics."""
 Ints = npt.NDArray[np.int64]
 
 
@@ -137,7 +139,18 @@ def _coherence(model: Model, counted: Corpus, words: int, where: tuple[Scheduler
         topics=ids,
         topic_npmi=topic_npmi,
         documents=counted.manifest.documents,
-        definition=DEFINITION.format(words=words, diverse=DIVERSITY_WORDS),
+        definition=DEFINITION.format(words=words, diverse=DIVERSITY_WORDS) + lacking(single, "the documents"),
+    )
+
+
+def lacking(single: npt.NDArray[np.integer], where: str) -> str:
+    """Return a remark on documents that lack most of the topics' words, given each word's count; empty if few."""
+    absent, every = int(np.count_nonzero(single == 0)), single.size
+    if absent <= RARE * every:
+        return ""
+    return (
+        f"; {absent:,} of the topics' {every:,} words do not occur in {where}, so that the figure says little of the "
+        "topics"
     )
 
 

@@ -176,7 +176,7 @@ def evaluate(
     if options.heldout is not None and len(named_corpora) == 1:
         text_options = list(without_none(reading))
         if text_options:
-            raise OptionError(f"{', '.join(text_options)}: applies only to texts, and `heldout` takes a corpus")
+            raise OptionError("applies only to texts, and `heldout` takes a corpus", next(iter(text_options)))
         return _scored(run, Scored(Corpus(options.heldout), True), False, options.seed, where, labels)
     how: dict[str, Any] = {
         "scheduler": scheduling.scheduler,

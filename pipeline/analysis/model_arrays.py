@@ -18,6 +18,7 @@ from collapsium.pipeline.corpora.recorded_reading import reading_of_model
 from collapsium.pipeline.corpora.texts_in_memory import (
     column_names,
     fields_of,
+    in_memory,
     is_path,
     named_texts,
     table_of,
@@ -26,6 +27,7 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family, require_corpus
+from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST
 from collapsium.storage.corpus.shard import Documents, Shard
@@ -199,6 +201,7 @@ def _folded(model: Model, reference: ShardReference, blocks: list[tasks.Block], 
 
 def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:
     """Return the topic proportions of documents; see `collapsium.pipeline.Model.transform`."""
+    reading, seed = python_value(reading), python_number(seed)
     known = ["format", "headings", *READING]
     unknown = next((name for name in reading if name not in known), None)
     if unknown is not None:
@@ -208,6 +211,7 @@ def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Flo
     with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
         path = texts
         if not is_path(texts):
+            texts = in_memory(texts)
             table, reading = _as_recorded(model, texts, reading)
             if not table.num_rows:
                 return np.zeros((0, model.topic_word.shape[0]))
@@ -277,6 +281,6 @@ def document_topics_frame(model: Model) -> pd.DataFrame:
     """Return the proportions of the training documents as a frame; see `collapsium.pipeline.Model.document_topics`."""
     pd = require_pandas()
     shares = model.document_topic
-    index = pd.Index(document_ids(model), name="id")
+    index = model.index if model.index is not None else pd.Index(document_ids(model), name="id")
     columns = pd.RangeIndex(shares.shape[1], name="topic")
     return pd.DataFrame(shares, index=index, columns=columns, copy=False)

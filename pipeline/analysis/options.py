@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from collapsium.pipeline.corpora.options import Sources
 from collapsium.pipeline.options import Location, Locations, Names, Options, Texts, Value
 from collapsium.storage.errors import OptionError
 
@@ -53,9 +54,10 @@ class RankOptions(Options):
 class NamerOptions(Options):
     """Texts that a namer is shown."""
 
-    texts: Annotated[Locations | None, Value("SOURCE")] = Field(
+    texts: Annotated[Sources, Value("SOURCE")] = Field(
         None,
-        description="source texts of the corpus (files, folders or globs): a namer is shown passages of each topic's "
+        description="source texts of the corpus (files, folders or globs; in Python also a list, column or frame of "
+        "texts): a namer is shown passages of each topic's "
         "example documents instead of their titles; may be repeated",
     )
 
@@ -72,7 +74,9 @@ class LabelOptions(Options):
     )
     labels: bool = Field(False, description="print each label with the topics that it raises most")
     csv: Annotated[Location | None, Value("FILE")] = Field(
-        None, description="with `labels`: write the complete table, one row for each label and topic"
+        None,
+        description="with `labels`: write the complete table, one row for each label and topic; words that a "
+        "spreadsheet would run as formulas have an apostrophe in front",
     )
 
 

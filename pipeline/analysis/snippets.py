@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.recorded_reading import recorded_reading
+from collapsium.pipeline.corpora.options import TextsInMemory
+from collapsium.pipeline.corpora.recorded_reading import history_for, recorded_reading
+from collapsium.pipeline.corpora.texts_in_memory import ID, TEXT, in_memory, named_texts, table_of, write_texts
 from collapsium.pipeline.formatting import plain
+from collapsium.storage.building.ingest_record import History
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.word_rule import (
     FIRST_RULE,
@@ -120,6 +125,23 @@ def example_snippets(
     return snippets, notes
 
 
+@contextmanager
+def source_files(
+    run: str | os.PathLike[str], texts: tuple[str, ...] | TextsInMemory | None
+) -> Iterator[list[str] | None]:
+    """Provide files of texts: those that are named, or a temporary one of texts in memory."""
+    if not isinstance(texts, TextsInMemory):
+        yield None if texts is None else list(texts)
+        return
+    history = recorded_reading(run).history
+    options = ReadOptions() if history is None else history.options
+    table = table_of(in_memory(texts.texts), {options.text or TEXT: "texts"}, [options.id or ID])
+    with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
+        path = write_texts(table, place)
+        with named_texts(path):
+            yield [path]
+
+
 def texts_of(
     run: str | os.PathLike[str], sources: Sequence[str], requested: Mapping[str, int], progress: Counting = silent
 ) -> tuple[ReadOptions, dict[str, str]]:
@@ -146,11 +168,40 @@ def texts_of(
     recorded = recorded_reading(run)
     if recorded.holds != DOCUMENTS:
         raise OptionError(f"`texts` {sources[0]}: {os.fspath(run)} is on vectors, which have no texts")
-    history = recorded.history
-    kind = history.kind if history is not None and history.kind in TEXTS else guess_format(sources)
-    if kind not in TEXTS:
+    kinds = _kinds(sources, recorded.history)
+    for number, kind in enumerate(kinds, start=1):
+        try:
+            options, texts = _texts_as(kind, recorded.history, sources, requested, progress)
+        except InputError:
+            if number == len(kinds):
+                raise
+            continue
+        if texts or number == len(kinds):
+            break
+    return options, texts
+
+
+def _kinds(sources: Sequence[str], history: History | None) -> list[str]:
+    """Return formats that texts may have: that of their name, and that in which the documents were read."""
+    recorded = [history.kind] if history is not None and history.kind in TEXTS else []
+    try:
+        kind = guess_format(sources)
+    except OptionError:
+        if not recorded:
+            raise
+        return recorded
+    if kind in TEXTS:
+        return list(dict.fromkeys([kind, *recorded]))
+    if not recorded:
         raise OptionError(f"`texts` {sources[0]}: expected texts ({', '.join(TEXTS)}), found the format {kind}")
-    options = history.options if history is not None and history.kind in TEXTS else ReadOptions()
+    return recorded
+
+
+def _texts_as(
+    kind: str, history: History | None, sources: Sequence[str], requested: Mapping[str, int], progress: Counting
+) -> tuple[ReadOptions, dict[str, str]]:
+    """Read the texts of some documents from files of a format."""
+    options = history_for(history, kind).options if history is not None and history.kind in TEXTS else ReadOptions()
     # Only ids and texts are read, and a regular expression of a record, which anyone may have written, is not run.
     rule = options.segments if options.segments is not None and not options.segments.startswith(HEADINGS) else None
     bare = ReadOptions(

@@ -16,7 +16,7 @@ from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords
-from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.storage.errors import AbsentError, OptionError, near
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.runs.summary import DatesSummary
@@ -182,7 +182,7 @@ def topic_shares(
         There is no model, or neither a summary nor the corpus.
     """
     if period is not None and period not in PERIODS:
-        raise OptionError(f"expected {', '.join(PERIODS)}, found {period!r}", "period")
+        raise OptionError(f"expected {', '.join(PERIODS)}, found {period!r}{near(str(period), PERIODS)}", "period")
     model = Model(run)
     record = Run(run).record() if Folder(run).exists(RECORD) else {}
     notes: list[str] = []

@@ -271,8 +271,9 @@ def _unreadable(flag: str, text: str, command: Command) -> str:
         return f"argument {flag}: expected {expected}, found {repr(text) if choices else text}"
     if choices:
         return f"argument {flag}: unknown value {text!r}{suggestion(text, choices)}"
-    kind = next((kind.__name__ for kind in (int, float) if kind in kinds_of(field.annotation)), "")
-    return f"argument {flag}: invalid {kind} value: {text!r}"
+    kinds = kinds_of(field.annotation)
+    kind = "a number" if float in kinds else "a whole number" if int in kinds else "another value"
+    return f"argument {flag}: expected {kind}, found {text!r}"
 
 
 def _unknown(word: str, error: UnknownOptionError, command: Command, words: Sequence[str]) -> str:

@@ -181,7 +181,7 @@ def ingest(
     history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record, report=report)
     how["sides"] = columns
     if kind == "vectors":
-        return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
+        return ingest_vectors(open_vectors(paths, reading, strict=True), corpus, history=history, **how)
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, **executor, **how)
     history = with_guesses_of_counts(history, paths)
@@ -206,7 +206,7 @@ def _ingest_as(
 ) -> Manifest:
     """Ingest documents and their side files as a record states."""
     named = {one.name: getattr(options, one.name) for one in fields_of(options)}
-    history = history_like(recorded, paths, named, format)
+    history = history_like(recorded, paths, named, format, sides=bool(side_files.files))
     _require_files(history.kind, options, side_files)
     sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)
     history = replace(history, options=own, side_files=side_record)
@@ -275,9 +275,10 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         wrong, owner = vectors, "vectors (`format` vectors)"
     else:
         wrong, owner = vectors | {"labels": options.labels}, "vectors (`format` vectors)"
-        name = next((name for name, value in texts.items() if value and name != "text"), None)
+        name = next((name for name, value in {**texts, "id": options.id}.items() if value), None)
         if name is not None:
-            raise OptionError(f"applies only to texts; the format {kind} has word counts", name)
+            owner = "texts, vectors and side files" if name == "id" else "texts"
+            raise OptionError(f"applies only to {owner}; the format {kind} has word counts", name)
     for name, value in wrong.items():
         if value:
             raise OptionError(f"applies only to {owner}", name)

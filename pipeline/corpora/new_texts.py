@@ -98,7 +98,7 @@ def documents_for(
     arguments = [name for name, value in (reading or {}).items() if value is not None]
     if len(paths) == 1 and is_corpus(paths[0]):
         if arguments:
-            raise OptionError(f"{', '.join(arguments)}: applies only to texts, and {paths[0]} is a corpus")
+            raise OptionError(f"applies only to texts, and {paths[0]} is a corpus", arguments[0])
         yield NewDocuments(Corpus(paths[0]))
         return
     corpus = next((path for path in paths if is_corpus(path)), None)
@@ -108,13 +108,25 @@ def documents_for(
     new = new_sources(paths, reading or {})
     with temporary_folder(run, scheduler) as place:
         how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
-        ingest_like(recorded, new, place.url, **how)
+        with as_headings(reading or {}):
+            ingest_like(recorded, new, place.url, **how)
         documents = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
         if notice is not None:
             for line in documents.notices:
                 notice(line)
         with _named(place.url, paths):
             yield documents
+
+
+@contextmanager
+def as_headings(reading: Mapping[str, Any]) -> Iterator[None]:
+    """Let errors about segments name the option `headings`, where it is the one that was given."""
+    try:
+        yield
+    except OptionError as error:
+        if error.subject != "segments" or reading.get("headings") is None:
+            raise
+        raise OptionError(error.message.replace("`segments` headings:", "`headings` "), error.parameter) from None
 
 
 def new_sources(sources: Paths, reading: Mapping[str, Any]) -> NewSources:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields
+from glob import has_magic
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from collapsium.pipeline.options import Location, Locations, Names, Options, Value
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
+
+MAX_PATH = 255
+"""Characters of a path at most; longer strings are texts."""
 
 
 def _size(value: object, info: ValidationInfo) -> object:
@@ -21,6 +25,31 @@ def _words(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else tuple(value) if isinstance(value, list) else value
 
 
+@dataclass(frozen=True)
+class TextsInMemory:
+    """A list, column or frame of texts in place of their files."""
+
+    texts: Any
+
+
+def _sources(value: object) -> object:
+    """Return paths as a tuple, and any texts in memory as such; a list of strings is one of paths if it can be."""
+    if value is None or isinstance(value, TextsInMemory):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return (os.fspath(value),)
+    if isinstance(value, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in value):
+        paths = [os.fspath(one) for one in value]
+        if not any(len(path) > MAX_PATH or "\n" in path or _is_sentence(path) for path in paths):
+            return tuple(paths)
+    return TextsInMemory(value)
+
+
+def _is_sentence(text: str) -> bool:
+    """Return True for a text of several words that is neither a file that exists, nor a URL or glob of some."""
+    return " " in text and "://" not in text and not has_magic(text) and not os.path.exists(text)  # noqa: PTH110
+
+
 READ = ("stop_list", "normalised_by", "word_rule", "optional")
 """Fields of `ReadOptions` that follow from other options."""
 READING = tuple(one.name for one in fields(ReadOptions) if one.name not in READ)
@@ -28,6 +57,8 @@ READING = tuple(one.name for one in fields(ReadOptions) if one.name not in READ)
 
 Format = Literal["csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"]
 """The names of `FORMATS`."""
+Sources = Annotated[tuple[str, ...] | TextsInMemory | None, BeforeValidator(_sources)]
+"""Files, folders and globs of texts or, in Python, texts in memory."""
 Words = Annotated[str | tuple[str, ...] | None, BeforeValidator(_words)]
 Size = Annotated[int | None, BeforeValidator(_size)]
 Tokenizer = Annotated[str | None, Value("MODULE:FUNCTION")]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from collapsium.pipeline.corpora.options import READ
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.building.ingest_record import History, Report, read_history
@@ -14,7 +15,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import RULE
-from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
+from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import encoding_guesses
 from collapsium.storage.readers.guesses import Guess, with_guesses
@@ -31,6 +32,11 @@ OF_SOURCES = (
     "max_decompressed", "encoding", "separator", "label_separator",
 )  # fmt: skip
 """Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
+OF_COUNTS = ("index_base", "vocabulary", "max_decompressed", "encoding")
+OF_VECTORS = (
+    "id", "labels", "covariates", "values", "header", "vocabulary", "max_decompressed", "encoding", "separator",
+)  # fmt: skip
+OF_SIDE_FILES = ("id", "labels", "covariates", "separator", "label_separator")
 OF_STOP_WORDS = ("stop_words", "stop_list")
 NOT_COMPARED = (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by", "word_rule")
 """Options that may differ, are compared in another way, or follow from the release."""
@@ -174,7 +180,12 @@ def history_for(recorded: History | None, kind: str) -> History:
 
 
 def history_like(
-    recorded: RecordedReading, paths: Sequence[str], arguments: Mapping[str, Any], format: str | None = None
+    recorded: RecordedReading,
+    paths: Sequence[str],
+    arguments: Mapping[str, Any],
+    format: str | None = None,
+    *,
+    sides: bool = False,
 ) -> History:
     """Return the reading of new sources, as recorded.
 
@@ -188,6 +199,8 @@ def history_like(
         The user's options of reading; None and empty values are ignored.
     format : str, optional
         The sources' format; by default recognised by the first name, or else the recorded one.
+    sides : bool, optional
+        True if there are side files, which have ids and fields of their own.
 
     Returns
     -------
@@ -202,6 +215,7 @@ def history_like(
     """
     kind, guesses = _kind(recorded, paths, format)
     history = history_for(recorded.history, kind)
+    _require_of_format(history.kind, arguments, OF_SIDE_FILES if sides else ())
     _require_as_recorded(recorded, arguments)
     named = {name: value for name, value in arguments.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
@@ -248,9 +262,23 @@ def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -
     if recorded.holds == VECTORS:
         return "vectors", ()
     kind, guesses = format_of(paths, format, recorded_kind)
-    if kind not in FORMATS or kind == "vectors":
+    if kind not in FORMATS:
+        raise OptionError(f"unknown format {kind!r}{suggestion(kind, FORMATS)}", "format")
+    if kind == "vectors":
         raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
     return kind, guesses
+
+
+def _require_of_format(kind: str, arguments: Mapping[str, Any], others: Sequence[str]) -> None:
+    """Refuse the user's options of reading that do not apply to a format without texts."""
+    if kind in TEXTS:
+        return
+    having = "has vectors" if kind == "vectors" else "has word counts"
+    own = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
+    for name, value in arguments.items():
+        if name not in (*own, *READ) and value not in (None, ()):
+            flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
+            raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
 
 
 def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]) -> None:

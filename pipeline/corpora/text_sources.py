@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from collapsium.pipeline.corpora.passes import Counted
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.storage.building.ingest_record import History, Report
-from collapsium.storage.errors import InputError
+from collapsium.storage.errors import InputError, near
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.open import kind_of_name
@@ -21,6 +21,7 @@ from collapsium.storage.readers.texts.batches import are_numbered
 from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
 from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
 from collapsium.storage.readers.texts.fields import Fields
+from collapsium.storage.readers.texts.lines import first_fields
 from collapsium.storage.readers.texts.spans import LeftOut, Span
 from collapsium.workers.ingest.tasks import ChunkRecord
 
@@ -224,4 +225,5 @@ def require_seen(sources: Sources, history: History, counted: Counted) -> None:
     seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in side_fields))
     for field, flag in Fields.of(history.options).required.items():
         if flag not in ("id", "text") and field not in seen:
-            raise InputError(sources.name, f"no document has a field {field!r} (`{flag}`)")
+            known = first_fields(sources.files[0], history.options) if history.kind == "jsonl" else seen
+            raise InputError(sources.name, f"no document has a field {field!r} (`{flag}`){near(field, known)}")

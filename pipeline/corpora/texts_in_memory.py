@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from collapsium.pipeline.corpora.options import READING
+from collapsium.pipeline.corpora.options import MAX_PATH, READING
 from collapsium.pipeline.options import names_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
@@ -25,7 +26,6 @@ OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
 OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))
 """Options of `collapsium.pipeline.ingest` that texts in memory take too."""
-MAX_PATH = 255
 
 
 def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
@@ -58,6 +58,57 @@ def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
             "texts into a list, even a single text"
         )
     return True
+
+
+def in_memory(texts: Any) -> Any:
+    """Return texts with lazy frames collected.
+
+    Raises
+    ------
+    OptionError
+        These are no texts in memory: counts, an AnnData object, or a frame or array of Dask.
+    """
+    library, kind = type(texts).__module__.partition(".")[0], type(texts).__name__
+    if library == "polars" and kind == "LazyFrame":
+        return texts.collect()
+    counts = _counts_in(texts)
+    if counts:
+        raise OptionError(
+            f"expected texts, found numbers ({counts}); pass counts to an estimator, such as CollapsedLDA of "
+            "collapsium.pipeline.estimators, or `ingest` a file of them, as scipy.sparse.save_npz writes it"
+        )
+    # A bag is iterated over.
+    if library in ("dask", "dask_expr") and kind != "Bag":
+        raise OptionError(
+            f"expected texts in memory, found a Dask {kind}; call its compute() first, or write it to "
+            "Parquet files and `ingest` these"
+        )
+    return texts
+
+
+def _counts_in(texts: Any) -> str:
+    """Return a description of numbers in place of texts, without computing any; empty for anything else."""
+    kind = type(texts).__name__
+    if all(hasattr(texts, name) for name in ("X", "obs_names", "var_names")):
+        return f"{kind}, whose counts are its X"
+    shape = " x ".join(map(str, getattr(texts, "shape", ())))
+    if hasattr(texts, "tocsr"):
+        return f"{kind} of {shape}"
+    if hasattr(texts, "columns") and hasattr(texts, "dtypes"):
+        dtypes = list(texts.dtypes) if hasattr(texts.dtypes, "__iter__") else [texts.dtypes]
+        return f"{kind} of {len(dtypes)} columns" if dtypes and all(map(_is_number, dtypes)) else ""
+    if shape and _is_number(getattr(texts, "dtype", None)):
+        return f"{kind} of {shape}"
+    rows = texts if isinstance(texts, (list, tuple)) else []
+    if rows and isinstance(rows[0], (list, tuple)) and rows[0] and isinstance(rows[0][0], numbers.Real):
+        return f"{kind} of {len(rows):,} lists"
+    return ""
+
+
+def _is_number(dtype: object) -> bool:
+    """Return True for a type of numbers, of NumPy, pandas or polars."""
+    is_numeric = getattr(dtype, "is_numeric", None)
+    return getattr(dtype, "kind", None) in ("b", "i", "u", "f") or bool(callable(is_numeric) and is_numeric())
 
 
 def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()) -> pa.Table:
@@ -252,6 +303,11 @@ def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
     return fields
 
 
+def index_of(texts: object) -> Any:
+    """Return the index of a pandas frame or column, which its documents keep; None for other texts."""
+    return texts.index if type(texts).__module__.partition(".")[0] == "pandas" and hasattr(texts, "index") else None
+
+
 def write_texts(table: pa.Table, folder: str | os.PathLike[str]) -> str:
     """Write texts to a file for ingestion, and return its path."""
     path = Path(folder) / FILE
@@ -304,6 +360,6 @@ def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]
         Options of `collapsium.pipeline.ingest`.
     """
     reading = {name: options.pop(name) for name in OPTIONS if name in options}
-    if "covariates" in reading and "covariates" in set(family) and options.get("scaling") == "linear":
+    if "covariates" in reading and "covariates" in set(family):
         options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
     return reading

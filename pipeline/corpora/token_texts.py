@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from collapsium.pipeline.corpora.new_texts import Paths, new_sources, temporary_folder
+from collapsium.pipeline.corpora.new_texts import Paths, as_headings, new_sources, temporary_folder
 from collapsium.pipeline.corpora.recorded_reading import history_like, recorded_reading
 from collapsium.pipeline.corpora.text_ingest import check_reading, leave_phrases
 from collapsium.pipeline.corpora.text_sources import Sources, find_sources
@@ -83,7 +83,8 @@ def token_texts(
     """
     recorded = recorded_reading(run)
     new = new_sources(texts, reading or {})
-    history = history_like(recorded, list(new.paths), new.options, new.format)
+    with as_headings(reading or {}):
+        history = history_like(recorded, list(new.paths), new.options, new.format)
     if history.kind not in TEXTS:
         raise OptionError(
             f"{new.paths[0]}: windows of tokens need texts in their order ({', '.join(TEXTS)}), found word counts "

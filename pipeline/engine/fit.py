@@ -6,7 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from collapsium.pipeline.corpora.texts_in_memory import OPTIONS, is_path, reading_of, require_corpus_folder
+from collapsium.pipeline.corpora.texts_in_memory import (
+    OPTIONS,
+    in_memory,
+    index_of,
+    is_path,
+    reading_of,
+    require_corpus_folder,
+)
 from collapsium.pipeline.engine.active_fit import ActiveFit
 from collapsium.pipeline.engine.consensus.mean import has_mean, is_mean_current
 from collapsium.pipeline.engine.ensemble import is_ensemble_finished
@@ -114,6 +121,7 @@ def fit(
     """
     reading = {} if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
+    limits.require_used()
     others = (*option_names(fit), *LIMIT_NAMES, *(() if is_path(corpus) else OPTIONS))
     config = make_options(family, options, others)
     placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)
@@ -122,7 +130,7 @@ def fit(
             require_corpus_folder(corpus)
             training = Corpus(corpus)
         else:
-            training = Corpus(folder.ingest(corpus, reading))
+            training = Corpus(folder.ingest(in_memory(corpus), reading))
         heldout = None if request.heldout is None else Corpus(request.heldout)
         warm = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
         # The samples of a single fit are joined as those of an ensemble of one.
@@ -151,6 +159,7 @@ def fit(
         )
         model = ActiveFit(full.with_growth(), Run(folder.run), placement, sinks).run()
         folder.hand_over(model)
+        model.index = index_of(corpus)
     return model
 
 

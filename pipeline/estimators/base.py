@@ -22,12 +22,13 @@ from collapsium.pipeline.engine.resources.placement import Placement
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
-from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator, plain
+from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator
 from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
 from collapsium.pipeline.estimators.in_memory_fit import fit_here
 from collapsium.pipeline.executors.schedulers import is_elsewhere
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.options import python_number
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.errors import InputError, OptionError
@@ -92,10 +93,11 @@ class TopicEstimator(DocumentEstimator):
         """Return a model of a corpus, and its iterations; a fit in this process without `run` writes no run."""
         where = {name: limits.pop(name) for name in WHERE if name in limits}
         here = self.scheduler in ("threads", "serial")
-        where.update(scheduler=self.scheduler, memory=self.memory)
-        where["workers"] = self.workers if self.workers is not None or is_elsewhere(self.scheduler) else self._threads()
-        members = {"restarts": plain(self.restarts), "combine": self.combine}
-        start = {"start": self.start and os.fspath(self.start), "start_strength": plain(self.start_strength)}
+        where.update(scheduler=self.scheduler, memory=python_number(self.memory))
+        workers = python_number(self.workers)
+        where["workers"] = workers if workers is not None or is_elsewhere(self.scheduler) else self._threads()
+        members = {"restarts": python_number(self.restarts), "combine": self.combine}
+        start = {"start": self.start and os.fspath(self.start), "start_strength": python_number(self.start_strength)}
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
         if here and self.run is None and alone and tuple(start.values()) == (None, 0.0):
             bounds, config = Limits(**limits), make_options(self.FAMILY, options)
@@ -285,7 +287,8 @@ class TopicEstimator(DocumentEstimator):
         -------
         dict
             ``topic_term_dists`` and ``doc_topic_dists``, whose rows sum to one, ``doc_lengths``, ``vocab`` and
-            ``term_frequency``.
+            ``term_frequency``; and ``sort_topics`` and ``start_index``, so that topics have the numbers of the rows of
+            `components_`.
         """
         check_is_fitted(self, "n_iter_")
         names = vocabulary if vocabulary is not None else self._names()
@@ -306,6 +309,8 @@ class TopicEstimator(DocumentEstimator):
             "doc_lengths": length[length > 0],
             "vocab": [str(names[word]) for word in np.flatnonzero(tokens).tolist()],
             "term_frequency": tokens[tokens > 0],
+            "sort_topics": False,
+            "start_index": 0,
         }
 
 

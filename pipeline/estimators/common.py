@@ -19,6 +19,7 @@ from collapsium.pipeline.estimators.inputs import as_corpus, document_chunks, va
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler
 from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import words_digest
@@ -100,9 +101,9 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self._require_named_once()
         options = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
         options[self.TOPICS] = self.n_components
-        options = {name: plain(value) for name, value in options.items()}
+        options = {name: python_value(value) for name, value in options.items()}
         limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
-        return options, {"iterations": plain(self.max_iter), "tolerance": plain(self.tol), **limits}
+        return options, {"iterations": self.max_iter, "tolerance": self.tol, **limits}
 
     def _require_named_once(self) -> None:
         """Refuse an entry of ``options`` that is a parameter too and was set there; the topics are always."""
@@ -125,10 +126,11 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _threads(self) -> int:
-        check_scheduler(self.scheduler, self.workers)
-        return (
-            self.workers if self.workers is not None and self.scheduler == "threads" else effective_n_jobs(self.n_jobs)
-        )
+        workers: int | None = python_number(self.workers)
+        check_scheduler(self.scheduler, workers)
+        if workers is not None and self.scheduler == "threads":
+            return workers
+        return int(effective_n_jobs(python_number(self.n_jobs)))
 
     def _corpus_of(self, X: Any, place: str) -> Corpus:
         """Return the training corpus, opened or written from a matrix, and store its words."""
@@ -140,7 +142,9 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self._words = None
         names = getattr(self, "feature_names_in_", None)
         words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
-        return written(X, f"{place}/corpus", words, self.shard_tokens, self.fractional, type(self).__name__)
+        return written(
+            X, f"{place}/corpus", words, python_number(self.shard_tokens), self.fractional, type(self).__name__
+        )
 
     def _remember(self, corpus: Corpus) -> None:
         """Store the words of a training corpus."""
@@ -198,8 +202,3 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return self._words
         names = getattr(self, "feature_names_in_", None)
         return [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
-
-
-def plain(value: Any) -> Any:
-    """Return a NumPy number, as parameter searches draw them, as a Python number."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -58,6 +58,7 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
         X is not a matrix of non-negative numbers, or its columns differ from those of the fit.
     """
     if not is_dask(X):
+        _require_matrix(X)
         if hasattr(X, "to_dask_array"):
             raise InputError("X", "expected a Dask array rather than a Dask frame: X.to_dask_array(lengths=True)")
         return validate_data(
@@ -66,6 +67,20 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
     if X.ndim != 2 or not np.isfinite(X.shape[1]):
         raise InputError("X", f"expected a Dask array of documents x words, found the shape {X.shape}")
     return validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+def _require_matrix(X: Any) -> None:
+    """Refuse containers of matrices, which NumPy would take apart item by item without end."""
+    if all(hasattr(X, name) for name in ("X", "obs_names", "var_names")):
+        raise InputError(
+            "X", f"expected counts, found an {type(X).__name__} object; pass its matrix of counts, such as X.X"
+        )
+    if type(X).__name__ == "LazyFrame":
+        raise InputError("X", f"expected a frame in memory, found a {type(X).__name__}; pass X.collect()")
+    protocols = ("__array__", "__array_interface__", "__dataframe__")
+    plain = isinstance(X, (list, tuple)) or scipy.sparse.issparse(X) or not hasattr(X, "__getitem__")
+    if not plain and not any(hasattr(X, name) for name in protocols):
+        raise InputError("X", f"expected an array, a sparse matrix, a frame or a corpus, found {type(X).__name__}")
 
 
 def is_dask(X: Any) -> bool:

@@ -158,6 +158,11 @@ class FamilyOptions(BaseModel):
         """True if a fit with these options uses labels, of a family that can."""
         return True
 
+    @property
+    def covariates_need(self) -> str:
+        """Options that would make a fit use the covariates of a corpus; empty if it does, or if the family cannot."""
+        return ""
+
     def for_tasks(self) -> Self:
         """Return the options that travel with tasks: without what is large, and is part of the state."""
         return self

@@ -66,6 +66,7 @@ class Model(StoredModel):
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self._checkpoint: Checkpoint | None = None
         self._opened = os.fspath(url)
+        self.index: pd.Index | None = None
         self._place: weakref.finalize[[str, int], Model] | None = None
         url = mean_of(url) or reference_of(url) or url
         folder = Folder(url)
@@ -205,7 +206,14 @@ class Model(StoredModel):
         return model_arrays().topics_frame(self, words, rank_by=rank_by, rank_weight=rank_weight)
 
     def document_topics(self) -> pd.DataFrame:
-        """Return `document_topic` as a data frame, indexed by the documents' ids."""
+        """Return `document_topic` as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each training document and a column for each topic. The model that `fit` returns for a pandas
+            frame or column has its index, so that the two can be joined; others are indexed by the documents' ids.
+        """
         return model_arrays().document_topics_frame(self)
 
     def transform(self, texts: object, *, seed: int = 0, **reading: object) -> npt.NDArray[np.float64]:

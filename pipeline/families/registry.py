@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pkgutil
-import reprlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
-from collapsium.pipeline.options import RECORDED
+from collapsium.pipeline.options import RECORDED, option_error, python_value
 from collapsium.storage.errors import OptionError, suggestion
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
     from collapsium.storage.corpus.corpus import Corpus
     from collapsium.workers.families.base import AnyShardModel
 
@@ -167,7 +164,7 @@ def _checked(family: str, options: Mapping[str, object], others: Iterable[str], 
     for former, name in declared.former_names.items():
         if former in options and name in options:
             raise OptionError(f"expected `{name}` or its former name `{former}`, found both", name)
-    options = {declared.former_names.get(name, name): value for name, value in options.items()}
+    options = {declared.former_names.get(name, name): python_value(value) for name, value in options.items()}
     for name in options:
         if name not in declared.model_fields:
             near = elsewhere(name) or suggestion(name, (*declared.model_fields, *others))
@@ -175,21 +172,10 @@ def _checked(family: str, options: Mapping[str, object], others: Iterable[str], 
     try:
         return declared.model_validate(dict(options), context=context)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "options"
-        if first["type"] == "missing":
-            raise OptionError(f"`{name}` is required: {declared.model_fields[name].description}") from None
-        raise OptionError(f"{_expected(first)}, found {reprlib.repr(first['input'])}", name) from None
+        raise option_error(error, declared) from None
 
 
 def elsewhere(option: str) -> str:
     """Return the families that have an option, as the end of an error; empty if none has."""
     names = [name for name in family_names() if option in load_family(name).Options.model_fields]
     return f"; families with it: {', '.join(names)}" if names else ""
-
-
-def _expected(error: ErrorDetails) -> str:
-    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "expected")
-    return message.replace("expected greater", "expected a value greater").replace(
-        "expected less", "expected a value less"
-    )

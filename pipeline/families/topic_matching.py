@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -119,6 +120,22 @@ def same_topics(model: Model, before: Model) -> dict[int, int]:
     rest = [np.setdiff1d(ids, list(same)) for ids in (ours, theirs)]
     pairs = zip(*_assigned(apart, *rest), strict=True)
     return same | {one: other for one, other, far in pairs if far <= IDENTITY.max_distance}
+
+
+def lasting_ids(model: Model, before: Model) -> dict[int, int]:
+    """Return the ids that topics of a model have as the successor of an earlier one, by their present ids.
+
+    A topic that lives on has the id that it had. A new one keeps its own, unless a topic of the earlier model had it:
+    then it gets the first that neither has.
+    """
+    same, ours = same_topics(model, before), occupied(model).tolist()
+    taken = set(occupied(before).tolist())
+    ids = {topic: same.get(topic, topic) for topic in ours if topic in same or topic not in taken}
+    free = (number for number in itertools.count() if number not in taken and number not in ids.values())
+    for topic in ours:
+        if topic not in ids:
+            ids[topic] = next(free)
+    return ids
 
 
 def _assigned(apart: Floats, ours: Ints, theirs: Ints) -> tuple[list[int], list[int], list[float]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Literal, Self
 
@@ -65,7 +66,9 @@ class WeightedOptions(FamilyOptions):
                 return _table(read_weights(path))
             except FileNotFoundError:
                 hint = near(path, FORMULAS)
-                raise ValueError(f"expected {', '.join(FORMULAS)} or a file (there is no such file{hint})") from None
+                raise ValueError(f"expected {', '.join(FORMULAS)} or a file; there is no {path}{hint}") from None
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
         if isinstance(value, Mapping):
             if set(value) == {"words", "weights"} and all(
                 isinstance(column, (list, tuple)) for column in value.values()
@@ -74,7 +77,7 @@ class WeightedOptions(FamilyOptions):
                     raise ValueError("expected as many weights as words")
                 return _table(zip(value["words"], value["weights"], strict=True))
             return _table(value.items())
-        raise ValueError(f"expected {', '.join(FORMULAS)}, a file, or weights by word")
+        raise ValueError(f"expected {', '.join(FORMULAS)}, a file, or weights by word, found {reprlib.repr(value)}")
 
     @property
     def log_counts(self) -> bool:

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypedDict, TypeVar
@@ -27,7 +27,7 @@ from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
-from collapsium.storage.printable import CsvRows
+from collapsium.storage.printable import CsvRows, guarded_note
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 from collapsium.storage.short_repr import ShortRepr
@@ -106,6 +106,7 @@ def export(
         gensim is not installed.
     """
     model, run_topics = Model(run), topics(run, WORDS)
+    _require_used(options.to, tables)
     if options.to != "csv" and any(topic.signed for topic in run_topics):
         raise OptionError(
             f"expected csv, found {options.to}: components of vectors have signed loadings, which {options.to} cannot "
@@ -113,14 +114,35 @@ def export(
             "to",
         )
     if options.to == "pyldavis":
-        return _to_pyldavis(model, run_topics, out, progress)
+        return _to_pyldavis(model, _by_id(run_topics), out, progress)
     folder = Folder(out)
     ensure_free(folder)
     if options.to == "gensim":
-        return _to_gensim(model, run_topics, folder)
+        return _to_gensim(model, _by_id(run_topics), folder)
     executor = _Executor(scheduler=scheduling.scheduler, workers=scheduling.workers, tls=tls)
     documents = _Documents(run, tables.corpus, tables.threshold, executor, progress)
     return _to_csv(model, run_topics, folder, tables.threshold, documents)
+
+
+def _by_id(run_topics: list[Topic]) -> list[Topic]:
+    """Return topics in the order of their ids, which is also their number where no id is unused."""
+    return sorted(run_topics, key=lambda topic: topic.id)
+
+
+def _numbering(program: str, ids: Ints, place: str) -> list[str]:
+    """Return a note on topics that a program numbers otherwise, as ids between theirs are unused."""
+    if np.array_equal(ids, np.arange(ids.size)):
+        return []
+    return [f"{program} numbers the topics from 0 to {ids.size - 1}, without the unused ids; {place} has their ids"]
+
+
+def _require_used(to: str, tables: TableOptions) -> None:
+    """Refuse options of tables in another format."""
+    name = next(
+        (name for name, field in TableOptions.model_fields.items() if getattr(tables, name) != field.default), None
+    )
+    if name is not None and to != "csv":
+        raise OptionError(f"applies only to `to` csv, found {to}", name)
 
 
 def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:
@@ -155,6 +177,10 @@ def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[s
             file.write(', "doc_topic_dists": ')
             _write_rows(file, _proportions(model, ids, lengths, progress))
             rest = {
+                # By default, pyLDAvis numbers topics from 1, by falling size.
+                "sort_topics": False,
+                "start_index": 0,
+                "plot_opts": {"xlab": "PC1", "ylab": "PC2", "topic_ids": ids.tolist()},
                 "doc_lengths": lengths,
                 "vocab": [vocabulary.words[word] for word in used.tolist()],
                 "term_frequency": vocabulary.tokens[used].tolist(),
@@ -163,7 +189,7 @@ def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[s
                 file.write(f", {json.dumps(key)}: {json.dumps(value)}")
             file.write("}\n")
         target.put(place / "out.json")
-    return Exported(len(run_topics), len(lengths))
+    return Exported(len(run_topics), len(lengths), _numbering("pyLDAvis", ids, "topic_ids in plot_opts"))
 
 
 def _write_rows(file: IO[str], rows: Iterable[npt.NDArray[np.floating]]) -> None:
@@ -217,9 +243,10 @@ def _to_gensim(model: Model, run_topics: list[Topic], folder: Folder) -> Exporte
     lda.eta = np.zeros_like(lda.eta)
     lda.state.eta = lda.eta
     lda.sync_state()
+    lda.topic_ids = ids.tolist()
     with created(folder) as unfinished:
         lda.save(str(Path(unfinished.path) / "model"), ignore=("state", "dispatcher"))
-    return Exported(len(run_topics), 0)
+    return Exported(len(run_topics), 0, _numbering("gensim", ids, "the model's attribute topic_ids"))
 
 
 class _Executor(TypedDict):
@@ -243,8 +270,7 @@ class _Documents:
     def write(self, file: IO[str], place: Path, model: Model) -> tuple[int, list[str]]:
         """Write a row for each document and topic; return the number of documents, and notes on a missing corpus."""
         corpus = self.corpus
-        writer = CsvRows(file)
-        writer.writerow(("document", "topic", "proportion"))
+        writer = CsvRows(file, ("document", "topic", "proportion"))
         try:
             if corpus is None and Folder(self.run).exists(RUN_RECORD):
                 corpus = Run(self.run).place_of("corpus")
@@ -279,42 +305,48 @@ def _to_csv(model: Model, run_topics: list[Topic], folder: Folder, threshold: fl
             File(f"{unfinished.url}/{file}").put(place / file)
             return result
 
-        put("topics.csv", lambda file: _write_topics(file, run_topics))
-        put("words.csv", lambda file: _write_words(file, model, run_topics, threshold))
+        guarded = put("topics.csv", lambda file: _write_topics(file, run_topics, model.topic_names))
+        guarded += put("words.csv", lambda file: _write_words(file, model, run_topics, threshold))
         number, notes = put("documents.csv", lambda file: documents.write(file, place, model))
-    return Exported(len(run_topics), number, notes)
+    return Exported(len(run_topics), number, [*notes, *guarded_note(guarded)])
 
 
-def _write_topics(file: IO[str], run_topics: list[Topic]) -> None:
-    """Write a row for each topic; parent, level and below for trees, stability, support and titles where known."""
+def _write_topics(file: IO[str], run_topics: list[Topic], names: Mapping[int, str]) -> int:
+    """Write a row for each topic; parent, level and below for trees, stability, support and titles where known.
+
+    A title is one of the given names or else a label. Return the number of guarded cells, as `_write_words` does.
+    """
     tree = any(topic.level is not None for topic in run_topics)
     ensemble = any(topic.stability is not None for topic in run_topics)
     named = any(topic.title is not None for topic in run_topics)
     columns = (("parent", "level", "below") if tree else ()) + (("stability",) if ensemble else ())
     columns += ("support",) if any(topic.support is not None for topic in run_topics) else ()
     columns += ("title",) if named else ()
-    writer = CsvRows(file)
-    writer.writerow(("topic", "share", *columns, "words"))
+    writer = CsvRows(file, ("topic", "share", *columns, "words"))
     for topic in run_topics:
-        values = [getattr(topic, name) for name in columns]
+        title = topic.title if topic.title is None or topic.id not in names else writer.text(topic.title)
+        values = [title if name == "title" else getattr(topic, name) for name in columns]
         texts = ["" if value is None else _short(value) if isinstance(value, float) else value for value in values]
-        writer.writerow((topic.id, _short(topic.share), *texts, " ".join(topic.names)))
+        writer.writerow((topic.id, _short(topic.share), *texts, writer.text(" ".join(topic.names))))
+    return writer.guarded
 
 
-def _write_words(file: IO[str], model: Model, run_topics: list[Topic], threshold: float) -> None:
+def _write_words(file: IO[str], model: Model, run_topics: list[Topic], threshold: float) -> int:
     """Write a row for each topic and word, by block of the vocabulary; for components, only the largest loadings."""
-    writer = CsvRows(file)
-    if any(topic.signed for topic in run_topics):
-        writer.writerow(("topic", "word", "loading"))
-        writer.writerows((topic.id, word, _short(value)) for topic in run_topics for word, value in topic.words)
-        return
-    writer.writerow(("topic", "word", "probability"))
+    signed = any(topic.signed for topic in run_topics)
+    writer = CsvRows(file, ("topic", "word", "loading" if signed else "probability"))
+    if signed:
+        writer.writerows(
+            (topic.id, writer.text(word), _short(value)) for topic in run_topics for word, value in topic.words
+        )
+        return writer.guarded
     ids, names = np.array([topic.id for topic in run_topics], dtype=np.int64), model.vocabulary.words
     for number, (low, _) in enumerate(model.blocks):
         table = _word_topic(model, number, ids)
         words, places = np.nonzero(table >= max(threshold, 1e-12))
         values = table[words, places]
         writer.writerows(
-            (topic, names[low + word], _short(value))
+            (topic, writer.text(names[low + word]), _short(value))
             for topic, word, value in zip(ids[places].tolist(), words.tolist(), values.tolist(), strict=True)
         )
+    return writer.guarded

@@ -7,13 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from collapsium.pipeline.options import Location, Locations, Names, Options, Texts, Value
+from collapsium.pipeline.corpora.options import Sources
+from collapsium.pipeline.options import Location, Names, Options, Texts, Value
 
 
 def _numbers(value: object) -> object:
     if isinstance(value, str):
         return tuple(int(number) for number in value.split(","))
-    return tuple(value) if isinstance(value, Iterable) else value
+    return tuple(value) if isinstance(value, Iterable) else (value,)
 
 
 def _as_tuple(value: object) -> object:
@@ -56,10 +57,11 @@ class ReportOptions(Options):
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="location of the training corpus, needed only if the run has no summary of its documents"
     )
-    texts: Annotated[Locations | None, Value("SOURCE")] = Field(
+    texts: Annotated[Sources, Value("SOURCE")] = Field(
         None,
-        description="source texts of the corpus (files, folders or globs): the report then shows passages of "
-        "the example documents with the topics' words marked; may be repeated",
+        description="source texts of the corpus (files, folders or globs; in Python also a list, column or frame of "
+        "texts): the report then shows passages of the example documents with the topics' words marked; may be "
+        "repeated",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from collapsium.storage.io.encodings import NAME_IT, decode_text
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet.bounded_file import BoundedFile
 from collapsium.storage.io.parquet.columns import number_array, string_array
+from collapsium.storage.printable import NUMBER
 from collapsium.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
@@ -102,7 +104,8 @@ def named_unknown(unknown: Sequence[str], words: Sequence[str]) -> str:
     named = []
     for word in unknown[:MAX_NAMED]:
         # Near words begin alike: a comparison with all would take long.
-        alike = [one for one in words if one[:1] == word[:1]]
+        first = word[:1].lower()
+        alike = [one for one in words if one[:1].lower() == first]
         named.append(f"{word!r}{near(word, alike, 2)}")
     more = f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
     return f"{', '.join(named)}{more}"
@@ -201,6 +204,9 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
 def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]:
     """Read a vocabulary file with one word a line, of which the first is word 0.
 
+    Lines of columns are those of a 10x matrix (``features.tsv``, ``genes.tsv``): an id, a name and further columns. The
+    words are the names, or the ids of features whose name is not unique.
+
     Parameters
     ----------
     path : str
@@ -218,7 +224,7 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
     Raises
     ------
     InputError
-        A line is empty, repeated, of several columns, or not of the encoding.
+        A line is empty, repeated, or not of the encoding, or its columns are not those of 10x.
     """
     try:
         text = decode_text(data, encoding)
@@ -228,17 +234,27 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
     words = re.split("\r\n?|\n", text)
     if not words[-1]:
         words.pop()
-    columns = next((number for number, word in enumerate(words, start=1) if "\t" in word), None)
-    if columns is not None:
-        raise InputError(
-            path,
-            f"expected one word a line, found {words[columns - 1][:60]!r} with a tab; choose a column, such as "
-            "`cut -f2 FILE > words.txt` for the features of 10x, whose matrices have genes in rows and are transposed "
-            "first",
-            f"line {columns}",
-        )
+    if any("\t" in word for word in words):
+        words = _features(path, words)
     _require_distinct(path, words, "line")
     return words
+
+
+def _features(path: str, lines: list[str]) -> list[str]:
+    """Return the words of lines of columns, as 10x writes features."""
+    rows = [line.split("\t") for line in lines]
+    width = min(map(len, rows))
+    for place, row in enumerate(rows, start=1):
+        # A number is the count of a word, in a table of another program.
+        if len(row) > 1 and (len(row) != width or not row[1].strip() or NUMBER.fullmatch(row[1].strip())):
+            raise InputError(
+                path,
+                "expected one word, or id, name and type of a feature as 10x writes them, found "
+                f"{lines[place - 1][:80]!r}; write a file with the words alone",
+                f"line {place}",
+            )
+    counts = Counter(name for _, name, *_ in rows)
+    return [name if counts[name] == 1 else feature for feature, name, *_ in rows]
 
 
 def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[str]:

@@ -264,7 +264,9 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     return Chained([_Prefixed(counted[kind](path, options), stem) for path, stem in stems])
 
 
-def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False) -> DenseSource:
+def open_vectors(
+    paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False, strict: bool = False
+) -> DenseSource:
     """Open files of dense vectors; each may have a format of its own.
 
     Parameters
@@ -275,6 +277,8 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged
         Columns of ids and labels, and names of columns.
     tagged : bool, optional
         Prefix numeric ids with the name of their file even if there is only one file.
+    strict : bool, optional
+        Refuse options that have no effect on any of the files; those of a record may be of other files.
 
     Returns
     -------
@@ -288,7 +292,7 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged
     InputError
         A file contains no vectors, or its columns differ from those of the first.
     OptionError
-        A column or array does not exist.
+        A column or array does not exist, or an option has no effect.
     """
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
@@ -304,6 +308,12 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged
             magic = handle.read(6)
         kind = MatrixFile if magic == b"\x93NUMPY" else ArchiveFile if magic[:4] == b"PK\x03\x04" else TableFile
         files.append(kind(path, options))
+    if strict and options.values is not None and all(isinstance(file, (MatrixFile, TableFile)) for file in files):
+        raise OptionError(
+            f"applies only to .npz files and Zarr groups, whose arrays have names, found {paths[0]}", "values"
+        )
+    if strict and options.header is not None and not any(isinstance(file, TableFile) for file in files):
+        raise OptionError(f"applies only to comma-separated values, found {paths[0]}", "header")
     return DenseSource(files, stems, options, tagged=tagged)
 
 

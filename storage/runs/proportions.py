@@ -24,7 +24,6 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, StoreError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.retry import FULL
-from collapsium.storage.printable import csv_cell
 
 SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
 SCHEMA = pa.schema([("id", pa.string()), *SHARES])
@@ -109,6 +108,8 @@ class ParquetWriter:
 class CsvWriter:
     """Writes tables to a CSV file with a header; the numbers of a list are separated by spaces.
 
+    All texts are keys (ids and labels) and are written unchanged.
+
     Parameters
     ----------
     path : Path
@@ -123,7 +124,7 @@ class CsvWriter:
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
-        table = _without_formulas(_without_lists(table))
+        table = _without_lists(table)
         if self._file is None:
             self._file = pacsv.CSVWriter(self._path, table.schema)
         self._file.write_table(table)
@@ -364,15 +365,6 @@ def _without_lists(table: pa.Table) -> pa.Table:
         if pa.types.is_list(field.type):
             text = [" ".join(map(str, one)) for one in table.column(place).to_pylist()]
             table = table.set_column(place, field.name, pa.array(text, pa.string()))
-    return table
-
-
-def _without_formulas(table: pa.Table) -> pa.Table:
-    """Return the table with texts that no spreadsheet runs as formulas; see `csv_cell`."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            cells = [None if one is None else csv_cell(one) for one in table.column(place).to_pylist()]
-            table = table.set_column(place, field.name, pa.array(cells, pa.string()))
     return table
 
 

@@ -290,7 +290,9 @@ def unsafe(said, place):
         return f"the control character {found[0]!r} was printed"
     for path in filter(Path.is_file, sorted(place.rglob("*.csv"))):
         with path.open(newline="", encoding="utf-8") as handle:
-            cells = [cell for row in csv.reader(handle) for cell in row] if path.name != "weights.csv" else []
+            # Ids and labels are keys, and stay as they are.
+            texts = [row.get(name) for row in csv.DictReader(handle) for name in ("word", "words")]
+            cells = filter(None, texts) if path.name != "weights.csv" else ()
         formula = next((cell for cell in cells if cell != csv_cell(cell)), None)
         if formula is not None:
             return f"{path.name} has the formula {formula[:40]!r}"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.errors import MismatchError, MissingError, OptionError, suggestion
+from collapsium.storage.errors import MismatchError, MissingError, OptionError, near, suggestion
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tokenize import Tokens
 
@@ -141,7 +141,8 @@ def form_of(way: str) -> Callable[[str], str]:
     kind, _, language = way.partition(":")
     if kind not in LIBRARIES or not language:
         raise OptionError(
-            f"expected stem:LANGUAGE or lemma:LANGUAGE, such as lemma:english, found {way!r}", "normalise"
+            f"expected stem:LANGUAGE or lemma:LANGUAGE, such as lemma:english, found {way!r}{near(kind, LIBRARIES)}",
+            "normalise",
         )
     try:
         function = _stemmer(language) if kind == "stem" else _lemmatiser(language)

@@ -245,7 +245,7 @@ def _each_alone(table: LabelTable) -> Labels:
     return Labels(table.names, offsets, np.arange(labels, dtype=np.int32), numbers)
 
 
-def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
+def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> int:
     """Write the weights as CSV, with a row for each label and topic.
 
     Parameters
@@ -255,6 +255,11 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
     out : str or path-like
         File to write, with the columns label, documents, topic, share, weight, expected (for families without
         factors) and words.
+
+    Returns
+    -------
+    int
+        Number of cells of words with an apostrophe in front; see `collapsium.storage.printable.CsvRows`.
 
     Raises
     ------
@@ -267,11 +272,13 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part = Path(place) / "weights.csv"
         with part.open("w", encoding="utf-8", errors="replace", newline="") as sink:
-            rows = CsvRows(sink)
             figures = {"weight": table.weights} | ({} if table.expected is None else {"expected": table.expected})
-            rows.writerow(["label", "documents", "topic", "share", *figures, "words"])
+            rows = CsvRows(sink, ["label", "documents", "topic", "share", *figures, "words"])
             for row, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
                 for column, topic in enumerate(table.topics):
                     values = [float(one[row, column]) for one in figures.values()]
-                    rows.writerow([title, count, topic.id, topic.share, *values, " ".join(topic.names[:WORDS])])
+                    rows.writerow(
+                        [title, count, topic.id, topic.share, *values, rows.text(" ".join(topic.names[:WORDS]))]
+                    )
         target.put(part)
+    return rows.guarded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -211,6 +211,13 @@ _METRICS = (
     ),
 )
 
+USES = {
+    "coherence": (Needs.TEXTS, Needs.CORPUS),
+    "label_field": (Needs.LABELS, Needs.CLASSES),
+    "sample_documents": (Needs.DOCUMENTS,),
+}
+"""Needs of the metrics that use an option."""
+
 METRICS = {metric.name: metric for metric in _METRICS}
 """The metrics by name."""
 
@@ -243,6 +250,15 @@ def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
         if _plain(name) not in known:
             raise OptionError(f"unknown metric '{name}'{suggestion(name, [*METRICS, ALL])}", "metrics")
     return tuple(dict.fromkeys(known[_plain(name)] for name in names))
+
+
+def require_used(metrics: Sequence[Metric], given: Mapping[str, object]) -> None:
+    """Refuse options that no metric uses; values that are None are not given."""
+    for option, value in given.items():
+        if value is not None and not any(metric.needs in USES[option] for metric in metrics):
+            named = ", ".join(metric.name for metric in metrics)
+            users = ", ".join(metric.name for metric in _METRICS if metric.needs in USES[option])
+            raise OptionError(f"is not used by the metrics {named}; it applies to {users}", option)
 
 
 def is_all(names: Sequence[str]) -> bool:

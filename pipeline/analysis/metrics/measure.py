@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from collapsium.pipeline.analysis.metrics.catalogue import Metric, Needs, is_all, metrics_of
+from collapsium.pipeline.analysis.metrics.catalogue import Metric, Needs, is_all, metrics_of, require_used
 from collapsium.pipeline.analysis.metrics.completions import measure_completion
 from collapsium.pipeline.analysis.metrics.labelled import field_of, measure_with_labels
 from collapsium.pipeline.analysis.metrics.likelihoods import measure_likelihood
@@ -104,6 +104,15 @@ def measure(
         There are no documents, or no documents with labels.
     """
     chosen = metrics_of(options.metrics)
+    sample = options.sample_documents
+    sampled = None if sample == MetricOptions.model_fields["sample_documents"].default else sample
+    given = {"label_field": options.label_field, "coherence": counting.coherence, "sample_documents": sampled}
+    if not is_all(options.metrics):
+        require_used(chosen, given)
+    texts = [one for one in (counting.coherence, heldout, unseen) if one is not None and not names_corpus(one)]
+    unread = next(iter(without_none(reading)), None)
+    if unread is not None and not texts:
+        raise OptionError("applies only to texts, and none are named", unread)
     named = [(name, Model(url)) for name, url in leaves(run)]
     family = named[0][1].record.family
     if load_family(family).corpus_kind != DOCUMENTS:

@@ -86,6 +86,7 @@ def measurement(
     values: Sequence[float],
     figures: Mapping[str, object],
     topics: Mapping[int, float] | None = None,
+    remark: str = "",
 ) -> Measurement:
     """Return a metric's measurement.
 
@@ -101,6 +102,8 @@ def measurement(
         Figures that its definition names.
     topics : mapping of int to float, optional
         Figures of single topics.
+    remark : str, optional
+        Added to the definition.
 
     Returns
     -------
@@ -111,7 +114,7 @@ def measurement(
     return Measurement(
         metric.name,
         math.fsum(values) / len(values),
-        metric.definition.format(**figures) + (OF_MEMBERS if several else ""),
+        metric.definition.format(**figures) + (OF_MEMBERS if several else "") + remark,
         metric.source,
         {} if several or topics is None else topics,
         tuple(MemberValue(name, value) for (name, _), value in zip(named, values, strict=True)) if several else (),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.coherence import count, npmi, with_tokens
+from collapsium.pipeline.analysis.coherence import count, lacking, npmi, with_tokens
 from collapsium.pipeline.analysis.metrics import confirmation, diversity
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.confirmation import Probabilities
@@ -109,12 +109,13 @@ def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) ->
     documents = corpus.manifest.documents
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
     topics: dict[str, dict[int, float]] = {}
-    words = 0
+    words, absent = 0, ""
     for _, model in job.named:
         require_words(model, corpus)
         ids, chosen = top_words(model, max(job.words_of(metric) for metric in metrics))
         words = chosen.shape[1]
         single, both = count(corpus, chosen, job.executor)
+        absent = absent or lacking(single, "the documents")
         for metric in metrics:
             if metric.name == "npmi":
                 each = npmi(single, both, documents).mean(axis=1)
@@ -123,7 +124,9 @@ def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) ->
             values[metric.name].append(float(each.mean()))
             topics[metric.name] = dict(zip(ids.tolist(), each.tolist(), strict=True))
     figures = {"words": words, "documents": documents}
-    return [measurement(metric, job.named, values[metric.name], figures, topics[metric.name]) for metric in metrics]
+    return [
+        measurement(metric, job.named, values[metric.name], figures, topics[metric.name], absent) for metric in metrics
+    ]
 
 
 def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -> list[Measurement]:
@@ -171,7 +174,9 @@ def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -
         each = [CONFIRMATIONS[metric.name](Probabilities.of(counted, pairs, words)) for words in numbered]
         figures = {"words": numbered[0].shape[1], "texts": counted.texts, "size": WINDOWS[metric.name]}
         topics = dict(zip(chosen[0][0].tolist(), each[0].tolist(), strict=True))
-        measurements.append(measurement(metric, job.named, [float(one.mean()) for one in each], figures, topics))
+        values = [float(one.mean()) for one in each]
+        absent = lacking(counted.word[numbered[0]], "the texts")
+        measurements.append(measurement(metric, job.named, values, figures, topics, absent))
     return measurements
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collapsium.pipeline.analysis.document_summary import SummarySource, documents_summary
 from collapsium.pipeline.analysis.naming.namers import COMMAND, Namer, load_namer
 from collapsium.pipeline.analysis.options import NamerOptions, RankOptions
-from collapsium.pipeline.analysis.snippets import example_snippets
+from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.options import keywords
@@ -93,7 +93,8 @@ def name_topics(
     with _held(run) as (model, folder):
         names = read_names(folder, model.record)
         run_topics = topics(run, INPUT.words, **dict(ranking))
-        examples = _examples(run, model, run_topics, options.texts, report)
+        with source_files(run, options.texts) as sources:
+            examples = _examples(run, model, run_topics, sources, report)
         unsaved = 0
         try:
             for number, topic in enumerate(run_topics, start=1):

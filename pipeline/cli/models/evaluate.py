@@ -49,6 +49,7 @@ from collapsium.pipeline.executors.options import CertificateOptions, SchedulerO
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.data_types import JsonObject
+from collapsium.storage.errors import flag_of
 from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
     options, counted_in = flags.of(EvaluateOptions), flags.of(CoherenceOptions).coherence
     metrics = flags.of(MetricOptions).metrics
     _require_documents(options, counted_in, metrics)
+    unused = next((name for name in flags.named(MetricOptions) if name != "metrics"), None)
+    if unused is not None and not metrics:
+        raise UsageError(f"{flag_of(unused)} requires --metrics")
+    if "seed" in flags.named(EvaluateOptions) and not _source_count(options) and not metrics:
+        raise UsageError("--seed requires --unseen, --in-document or --metrics")
     execution = {**flags.named(SchedulerOptions), "tls": flags.of(CertificateOptions).tls}
     reading = flags.named(ReadingOptions)
     record: dict[str, object] = {}

@@ -2,13 +2,19 @@
 
 pyldavis: one JSON file, the arguments of pyLDAvis.prepare.
 
-gensim: a folder with a gensim LdaModel (needs the extra 'gensim'). Its topics have
-the order of `collapsium topics`, and its alpha are their shares. The files hold
-pickles, so load none that you have not made yourself.
+gensim: a folder with a gensim LdaModel (needs the extra 'gensim'), whose alpha are
+the topics' shares. The files hold pickles, so load none that you have not made
+yourself.
+
+Topics are in the order of their ids. pyLDAvis and gensim number them from 0, so
+that a topic's number is its id unless ids between are unused. The ids are in
+topic_ids: in plot_opts of the JSON file, and an attribute of the LdaModel.
 
 csv: a folder with topics.csv (topic, share, words; for trees also parent, level,
 below), words.csv (topic, word, probability) and documents.csv (document, topic,
-proportion). documents.csv needs the training corpus.
+proportion). documents.csv needs the training corpus. Ids and labels are written
+unchanged. A word or name that a spreadsheet would run as a formula, as it begins
+with =, +, - or @, has an apostrophe in front.
 """
 
 from __future__ import annotations

@@ -64,6 +64,7 @@ from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOption
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.lazy_module import LazyModule
+from collapsium.storage.printable import guarded_note
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.labels import expected_topics
@@ -167,8 +168,7 @@ def _print_labelled(run: str, flags: Flags, words: int) -> None:
             _print_expected(expected)
         return
     table = pipeline.label_topics(run, words)
-    if options.csv is not None:
-        expected_topics.write_weights(table, options.csv)
+    guarded = 0 if options.csv is None else expected_topics.write_weights(table, options.csv)
     if flags.json:
         rows = zip(table.titles, table.documents, table.weights.tolist(), strict=True)
         labels = [{"label": title, "documents": count, "weights": row} for title, count, row in rows]
@@ -180,6 +180,8 @@ def _print_labelled(run: str, flags: Flags, words: int) -> None:
     _print_labels(table)
     if options.csv is not None:
         print(f"{options.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
+        for note in guarded_note(guarded):
+            print(note)
 
 
 def _words_of(topic: pipeline.Topic) -> str:

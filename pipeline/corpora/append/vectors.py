@@ -146,6 +146,8 @@ def _require_own(corpus: Corpus, addition: Addition) -> None:
         raise OptionError(f"{corpus.url} is a corpus of vectors, whose columns are fixed", "grow")
     if addition.tokenizer is not None:
         raise OptionError(f"`tokenizer` {addition.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
+    if addition.headings is not None:
+        raise OptionError(f"{corpus.url} is a corpus of vectors, which have no segments", "headings")
     if addition.format not in (None, VECTORS):
         raise OptionError(f"`format` {addition.format}: {corpus.url} is a corpus of vectors")
 

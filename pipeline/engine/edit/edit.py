@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from collapsium.pipeline.engine.edit.edited_model import EditedModel
@@ -110,6 +111,25 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
         names={topic: one.name for topic, one in sorted(names.items())},
         notes=tuple(notes),
     )
+
+
+def renumber(model: Model, ids: Mapping[int, int], folder: Folder, corpus: Corpus) -> None:
+    """Write a model with other ids of its topics, with their names and the summary of its documents.
+
+    Raises
+    ------
+    OptionError
+        The topics of the model cannot be edited.
+    """
+    edited, names = EditedModel.of(model).renumbered(ids), read_names(model.folder, model.record)
+    renamed = [one.model_copy(update={"id": ids.get(topic, topic)}) for topic, one in names.items()]
+    executor = open_executor("threads", None)
+    try:
+        with created(folder) as place:
+            write_names(place, _write(place, edited), renamed)
+            _summarise(place, corpus, executor)
+    finally:
+        executor.close()
 
 
 def _corpus(model: Model, options: EditOptions) -> tuple[Corpus | None, list[str]]:

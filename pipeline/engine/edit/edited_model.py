@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -198,6 +199,23 @@ class EditedModel:
         mixing[topics[0], topics] = 1.0
         mixing[topics[1:]] = 0.0
         return self.changed(counts, [entries.merged(topics, self.prior) for entries in self.entries], mixing)
+
+    def renumbered(self, ids: Mapping[int, int]) -> EditedModel:
+        """Return the model with other ids of some topics; the others keep theirs where these are free."""
+        places, taken = dict(ids), set(ids.values())
+        free = (number for number in itertools.count() if number not in taken)
+        for topic in range(self.topics):
+            if topic not in places:
+                places[topic] = topic if topic not in taken else next(free)
+                taken.add(places[topic])
+        place = np.array([places[topic] for topic in range(self.topics)], dtype=np.int64)
+        counts = np.zeros((len(self.counts), int(place.max()) + 1))
+        mixing = np.zeros((counts.shape[1], self.topics))
+        counts[:, place], mixing[place, np.arange(self.topics)] = self.counts, 1.0
+        entries = [
+            DocumentEntries.summed(each.owner, place[each.topic], each.count, each.rest) for each in self.entries
+        ]
+        return self.changed(counts, entries, mixing)
 
     def with_free_topic(self) -> tuple[EditedModel, int]:
         """Return the model with a topic that has no tokens, and its id: one that was never used, or else a new one."""

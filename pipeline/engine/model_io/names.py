@@ -52,8 +52,11 @@ class Succession:
 
     def text(self) -> str:
         """Return the topics as text."""
+        # Families whose topics cannot be renumbered may have a new topic in the place of one that is gone.
+        both = [topic for topic in self.born if topic in self.gone]
         parts = (("new", self.born), ("gone", self.gone))
-        return "; ".join(f"{name} {', '.join(map(str, ids))}" for name, ids in parts if ids)
+        texts = [(name, [topic for topic in ids if topic not in both]) for name, ids in parts] + [("replaced", both)]
+        return "; ".join(f"{name} {', '.join(map(str, ids))}" for name, ids in texts if ids)
 
 
 def inherit_names(model: Model, warm: Model) -> None:

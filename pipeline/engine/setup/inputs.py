@@ -7,6 +7,7 @@ from functools import lru_cache
 from collapsium.pipeline.engine.setup.word_weights import unknown_words
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family
+from collapsium.storage.building.label_split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
@@ -71,7 +72,7 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
 
 
 def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[str]:
-    """Return a line for each input that a family uses and a corpus does not have, and for weights of other words.
+    """Return a line for each input that a family uses and a corpus does not have, or that the options leave unused.
 
     Parameters
     ----------
@@ -93,6 +94,12 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
         lines.append(
             f"{corpus.url}: has no segments, so that each document is one segment of '{family}'; "
             "ingest with segments keeps those of texts"
+        )
+    numbers = covariates_of(corpus.manifest.fields) if config.covariates_need else ()
+    if numbers:
+        lines.append(
+            f"{corpus.url}: its covariates ({', '.join(numbers)}) are not used; '{family}' uses them with "
+            f"{config.covariates_need}"
         )
     table = labels_of(corpus, family, config) if config.takes_labels else None
     if table is not None and not len(table):

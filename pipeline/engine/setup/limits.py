@@ -30,6 +30,8 @@ AUTO = "auto"
 """The tolerance by which `collapsium.pipeline.engine.loop.convergence` stops a run."""
 ITERATIONS = 200
 """Iterations of the batch schedule by default."""
+OF_SCHEDULES = {"local_sweeps": "batch", "passes": "stochastic", "batch_shards": "stochastic"}
+"""The schedule that uses an option."""
 MOST = 1 << 31
 """Largest value of a count: products of two fit into the 64-bit numbers of checkpoints."""
 
@@ -126,6 +128,14 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
         if self.samples and self.tolerance:
             raise OptionError("counts from the last iteration, so it does not go with `tolerance`", "samples")
         return self
+
+    def require_used(self) -> None:
+        """Refuse options of a new fit that have no effect on it; records of earlier ones may have them."""
+        for name, schedule in OF_SCHEDULES.items():
+            if schedule != self.schedule and getattr(self, name) != type(self).model_fields[name].default:
+                raise OptionError(f"applies only to `schedule` {schedule}, found {self.schedule}", name)
+        if self.stop_on != "counts" and not self.tolerance:
+            raise OptionError(f"{self.stop_on} requires `tolerance`, below which the fit stops", "stop_on")
 
     @property
     def sweeps(self) -> int:

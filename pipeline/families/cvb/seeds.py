@@ -7,6 +7,7 @@ pseudo-counts s_kw lie in the rows, as counts that never leave, so that updates 
 from __future__ import annotations
 
 import os
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, TypeVar
@@ -16,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.word_weights import WeightedOptions
-from collapsium.pipeline.options import require_named
+from collapsium.pipeline.options import complaint, require_named
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.topic_names import clean_name
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
@@ -57,9 +58,9 @@ class SeededTopic(BaseModel):
     @classmethod
     def _once_each(cls, words: object) -> object:
         if not isinstance(words, Sequence) or isinstance(words, str):
-            raise ValueError("expected a list of words")
+            raise ValueError(f"expected a list of words, found {reprlib.repr(words)}")
         if not words or not all(isinstance(word, str) for word in words):
-            raise ValueError("expected one word or more")
+            raise ValueError(f"expected one word or more, found {reprlib.repr(words)}")
         return tuple(dict.fromkeys(words))
 
 
@@ -72,13 +73,11 @@ def _read(path: str) -> JsonObject:
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror})") from None
     except ValueError as error:
-        raise ValueError(f"expected TOML in {path} ({error})") from None
+        raise ValueError(f"{path}: expected TOML ({error})") from None
 
 
 def _topics_of(value: object) -> Iterator[SeededTopic]:
-    """Yield the topics of a table by name, of lists of words or of tables, of a list of tables, or of a TOML file."""
-    if isinstance(value, (str, os.PathLike)):
-        value = _read(os.fspath(value))
+    """Yield the topics of a table by name, of lists of words or of tables, or of a list of tables."""
     if isinstance(value, Mapping):
         for name, own in value.items():
             yield _topic({**(own if isinstance(own, Mapping) else {"words": own}), "name": name})
@@ -86,19 +85,33 @@ def _topics_of(value: object) -> Iterator[SeededTopic]:
         for own in value:
             yield own if isinstance(own, SeededTopic) else _topic(own)
     else:
-        raise ValueError("expected a table of names and words")
+        raise ValueError(f"expected a table of names and words, found {reprlib.repr(value)}")
 
 
 def _topic(fields: object) -> SeededTopic:
     if not isinstance(fields, Mapping):
-        raise ValueError("expected a table of names and words, or the name of a TOML file with one")
+        raise ValueError(
+            f"expected a table of names and words, or the name of a TOML file with one, found {reprlib.repr(fields)}"
+        )
     try:
         return SeededTopic.model_validate(dict(fields))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        reason = str(first["msg"]).removeprefix("Value error, ").replace("Input should be", "expected")
-        raise ValueError(f"topic {str(fields.get('name', ''))!r}: {place}: {reason}") from None
+        key = str(first["loc"][0]) if first["loc"] else "words"
+        reason = f"{key}: {complaint(first)}"
+        if first["type"] == "extra_forbidden":
+            reason = f"unknown key {key!r}{suggestion(key, SeededTopic.model_fields)}"
+        elif first["type"] == "missing":
+            reason = f"the key {key!r} is required"
+        raise ValueError(f"topic {str(fields.get('name', ''))!r}: {reason}") from None
+
+
+def _distinct_topics(value: object) -> tuple[SeededTopic, ...]:
+    topics = tuple(_topics_of(value))
+    names = [topic.name for topic in topics]
+    if len(set(names)) != len(names):
+        raise ValueError(f"expected each name once, found {names}")
+    return topics
 
 
 class SeededOptions(WeightedOptions):
@@ -117,17 +130,19 @@ class SeededOptions(WeightedOptions):
     def _as_topics(cls, value: object, info: ValidationInfo) -> tuple[SeededTopic, ...]:
         if isinstance(value, (str, os.PathLike)):
             require_named(info)
-        topics = tuple(_topics_of(value))
-        names = [topic.name for topic in topics]
-        if len(set(names)) != len(names):
-            raise ValueError(f"expected each name once, found {names}")
-        return topics
+            path = os.fspath(value)
+            table = _read(path)
+            try:
+                return _distinct_topics(table)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+        return _distinct_topics(value)
 
     @model_validator(mode="after")
     def _enough_topics(self) -> SeededOptions:
         if len(self.seeds) > self.topics:
-            raise ValueError(
-                f"expected at most {self.topics} seeded topics, the number of topics; found {len(self.seeds)}"
+            raise OptionError(
+                f"expected at most {self.topics} seeded topics, as many as `topics`, found {len(self.seeds)}", "seeds"
             )
         return self
 

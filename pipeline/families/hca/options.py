@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.hca.posterior import Prior
+from collapsium.storage.errors import OptionError
 
 PARENTS_PER_NODE = 0.35
 """Nodes of a level for each node of the level below, by default."""
@@ -54,15 +55,15 @@ class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussi
     @classmethod
     def _above_zero(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or min(value) < 1:
-            raise ValueError("expected numbers above zero")
+            raise ValueError(f"expected numbers above zero, found {list(value)}")
         return value
 
     @model_validator(mode="after")
     def _a_node_a_level(self) -> HcaOptions:
         if self.max_nodes < self.depth:
-            raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
+            raise OptionError(f"expected at least {self.depth}, one a level, found {self.max_nodes}", "max_nodes")
         if len(self.branching) not in (1, self.depth - 1):
-            raise ValueError(f"branching: expected one value, or {self.depth - 1} with a depth of {self.depth}")
+            raise OptionError(f"expected 1 value or {self.depth - 1}, found {len(self.branching)}", "branching")
         return self
 
     def prior(self) -> Prior:

@@ -19,7 +19,7 @@ from collapsium.pipeline.families.footprint import Footprint
 from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.ncrp.sample_probability import SampleProbability
-from collapsium.storage.errors import NumericalError
+from collapsium.storage.errors import NumericalError, OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
@@ -82,14 +82,14 @@ class GibbsNcrpOptions(FamilyOptions, title="nested Chinese restaurant process: 
     @classmethod
     def _above_zero(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if not value or min(value) < 1e-9:
-            raise ValueError("expected numbers above zero")
+            raise ValueError(f"expected numbers above zero, found {list(value)}")
         return value
 
     @model_validator(mode="after")
     def _as_many_as_levels(self) -> GibbsNcrpOptions:
         for name, expected in (("eta", self.depth), ("alpha", self.depth), ("branching", self.depth - 1)):
             if len(getattr(self, name)) not in (1, expected):
-                raise ValueError(f"{name}: expected one value, or {expected} with a depth of {self.depth}")
+                raise OptionError(f"expected 1 value or {expected}, found {len(getattr(self, name))}", name)
         return self
 
 

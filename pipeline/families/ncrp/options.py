@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
 from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.storage.errors import OptionError
 
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)
 """Default alpha of the first levels; default eta of the levels above the leaves, and of the leaves."""
@@ -88,21 +89,21 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
     @classmethod
     def _above_zero(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         if any(not value > 0 for value in values):
-            raise ValueError("expected numbers above zero")
+            raise ValueError(f"expected numbers above zero, found {list(values)}")
         return values
 
     @model_validator(mode="after")
     def _one_a_level(self) -> NcrpOptions:
         if self.alpha and len(self.alpha) != self.depth:
-            raise ValueError(f"alpha: expected {self.depth} values, one a level, found {len(self.alpha)}")
+            raise OptionError(f"expected {self.depth} values, one a level, found {len(self.alpha)}", "alpha")
         if self.eta and len(self.eta) not in (1, self.depth):
-            raise ValueError(f"eta: expected 1 value or {self.depth}, one a level, found {len(self.eta)}")
+            raise OptionError(f"expected 1 value or {self.depth}, one a level, found {len(self.eta)}", "eta")
         if len(self.branching) not in (1, self.depth - 1):
-            raise ValueError(f"branching: expected 1 value or {self.depth - 1}, found {len(self.branching)}")
+            raise OptionError(f"expected 1 value or {self.depth - 1}, found {len(self.branching)}", "branching")
         if "eta" in self.learn and self.posterior == "point":
-            raise ValueError("learn: eta can be learned with posterior 'dirichlet' alone")
+            raise OptionError("eta can be learned only with `posterior` dirichlet", "learn")
         if self.max_nodes < self.depth:
-            raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
+            raise OptionError(f"expected at least {self.depth}, one a level, found {self.max_nodes}", "max_nodes")
         return self
 
     def growing(self) -> int:

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.storage.errors import OptionError
 
 Learned = Literal["alpha", "asymmetric-alpha", "beta", "strength", "discount"]
 
@@ -61,5 +62,5 @@ class NetworkOptions(FamilyOptions):
     @model_validator(mode="after")
     def _expected_discount(self) -> Self:
         if self.inference == "variational" and "discount" in self.learn:
-            raise ValueError("inference = variational holds the discount; leave it out of learn, or take gibbs")
+            raise OptionError("discount is fixed with `inference` variational; leave it out, or use gibbs", "learn")
         return self

@@ -70,7 +70,7 @@ def read_network(network: object) -> dict[str, object]:
     if isinstance(network, Mapping):
         return dict(network)
     if not isinstance(network, str):
-        raise ValueError("expected a TOML file, or a table for each kind of vectors")
+        raise ValueError(f"expected a TOML file, or a table for each kind of vectors, found {network!r}")
     text = network
     if "\n" not in network and "[" not in network:
         try:
@@ -82,7 +82,7 @@ def read_network(network: object) -> dict[str, object]:
     try:
         return parse_toml(text)
     except ValueError as error:
-        raise ValueError(f"expected TOML ({error})") from None
+        raise ValueError(f"{'' if text is network else f'{network}: '}expected TOML ({error})") from None
 
 
 def fields_of(network: Mapping[str, Vectors]) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
     """
     chosen = list(network)[-1] if words is None else words
     if chosen not in network:
-        raise ValueError(f"expected a kind of vectors{suggestion(chosen, network)}")
+        raise ValueError(f"expected a kind of vectors, found {chosen!r}{suggestion(chosen, network)}")
     if SCOPES[network[chosen].over] < DOCUMENT:
         raise ValueError(f"expected vectors over documents or segments; those of '{chosen}' are over more")
     return chosen

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.vb.label_scaling import MAX_HESSIAN_SIZE, AnyScaling, InverseGamma, LogLinear
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS
+from collapsium.storage.errors import OptionError
 
 INITIAL_ALPHA_WITH_LABELS = 1000.0
 """Tokens that labels count for at the start."""
@@ -95,8 +96,14 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         """Return true if the Hessian of the weights is summed, as for linear weights if labels are few."""
         return self.scaling == "linear" and labels**2 * self.topics <= MAX_HESSIAN_SIZE
 
+    @property
+    def covariates_need(self) -> str:
+        """Options that would make a fit use the covariates of a corpus; empty if it does."""
+        scaling = "" if self.scaling == "linear" else "scaling = linear and "
+        return "" if self.covariates else f"{scaling}covariates = their names"
+
     @model_validator(mode="after")
     def _numbers_are_linear(self) -> HdspOptions:
         if self.covariates and self.scaling != "linear":
-            raise ValueError("covariates are numbers, which take scaling = linear")
+            raise OptionError("numbers need `scaling` linear; `scaling` labels uses labels only", "covariates")
         return self

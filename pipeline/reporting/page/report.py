@@ -18,7 +18,7 @@ from markupsafe import Markup
 from collapsium.pipeline.analysis.document_summary import SummarySource
 from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.scoring.targets import HELDOUT
-from collapsium.pipeline.analysis.snippets import example_snippets
+from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.formatting import plain
@@ -137,12 +137,12 @@ def report(
     material = gather(run, source, ranking)
     if not material.tree and (folding.min_share is not None or folding.levels is not None):
         raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
-    if options.texts is not None:
-        sources = [os.fspath(source) for source in options.texts]
-        material = _with_snippets(run, material, sources, progress)
-    if not material.signed:
-        measured, notes = topic_metrics(material.model, options.texts, scheduling, tls, progress)
-        material = replace(material, metrics=measured, notes=[*material.notes, *notes])
+    with source_files(run, options.texts) as sources:
+        if sources is not None:
+            material = _with_snippets(run, material, sources, progress)
+        if not material.signed:
+            measured, notes = topic_metrics(material.model, sources, scheduling, tls, progress)
+            material = replace(material, metrics=measured, notes=[*material.notes, *notes])
     material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part = Path(place) / "report.html"

@@ -43,7 +43,7 @@ from collapsium.pipeline.reporting.plots.topic_map import NAME_CANDIDATES, MapPa
 from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
 from collapsium.pipeline.reporting.topic_map import map_names, relevant
 from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, fold
-from collapsium.storage.errors import AbsentError, OccupiedError, OptionError
+from collapsium.storage.errors import AbsentError, OccupiedError, OptionError, near
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 
@@ -178,7 +178,8 @@ def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
     """Refuse unknown panels, pictures of their own among panels, and options that apply to none of them."""
     for name in names:
         if name not in (*PANELS, *ALONE):
-            raise OptionError(f"expected {', '.join((*PANELS, *ALONE))}, found {name!r}", "what")
+            known = (*PANELS, *ALONE)
+            raise OptionError(f"expected {', '.join(known)}, found {name!r}{near(name, known)}", "what")
         if name in ALONE and len(names) > 1:
             raise OptionError(f"`what` {name}: it is a picture of its own; draw the other panels to another file")
     for option, value in options.items():

@@ -153,8 +153,7 @@ def _format_dates(axes: Axes, shares: TimeShares) -> None:
 def csv_of(time_shares: TimeShares) -> bytes:
     """Return the shares as CSV, with a row for each period and topic."""
     sink = io.StringIO()
-    writer = CsvRows(sink, "\n")
-    writer.writerow(["period", "start", "documents", "tokens", "topic", "share", "error"])
+    writer = CsvRows(sink, ["period", "start", "documents", "tokens", "topic", "share", "error"], "\n")
     for row, name in enumerate(time_shares.names):
         tokens = round(float(time_shares.tokens[row]), 3)
         period = [name, time_shares.starts[row].isoformat(), int(time_shares.documents[row]), tokens]

@@ -17,7 +17,7 @@ from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, r
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
 from collapsium.pipeline.families.base import COMPUTED_STARTS, RANDOM_START
 from collapsium.pipeline.families.registry import load_family, require_schedule
-from collapsium.pipeline.options import names_of
+from collapsium.pipeline.options import complaint, names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
@@ -162,9 +162,7 @@ def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
         return SettingError(path, f"unknown {'key' if tables else 'table'} '{name}'{suggestion(name, known)}", where)
     if first["type"] == "missing":
         return SettingError(path, f"{'key' if tables else 'table'} '{name}' is required", where)
-    text = str(first["msg"]).replace("Input should be", "expected").replace("a valid tuple", "a list of strings")
-    text = re.sub("a valid dictionary or instance of .*", "a table", text)
-    return SettingError(path, f"'{name}': {text[:1].lower()}{text[1:]}, found {first['input']!r}", where)
+    return SettingError(path, f"'{name}': {complaint(first)}", where)
 
 
 def _require_known(job: Job) -> None:

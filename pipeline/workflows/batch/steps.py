@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
@@ -11,21 +12,25 @@ from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.corpora.ingest import split
 from collapsium.pipeline.corpora.unknown_words import UnknownWords, additions_of
+from collapsium.pipeline.engine.edit.edit import renumber
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.engine.model_io.names import Succession, succession_of
+from collapsium.pipeline.families.base import Editable
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.families.topic_matching import lasting_ids
 from collapsium.pipeline.workflows.batch.context import CYCLES, JobContext, clean_hidden
 from collapsium.pipeline.workflows.batch.journal import ScoreRecord
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
-from collapsium.storage.errors import AbsentError, MismatchError
+from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.members import leaves, restarts_of
+from collapsium.storage.runs.model import RECORD as MODEL
 from collapsium.storage.runs.published import RECORD, VersionRecord, copy_file, copy_run
 from collapsium.storage.runs.run import Run
 from collapsium.storage.units import Counting
@@ -36,6 +41,7 @@ else:
     page_report = LazyModule("collapsium.pipeline.reporting.page.report")
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
+RENUMBERED = "renumbered"
 PROPORTIONS, REPORT = "proportions.parquet", "report.html"
 
 
@@ -65,6 +71,16 @@ class JobSteps:
     def run_folder(self) -> Folder:
         """The folder of its run."""
         return self.folder / "run"
+
+    @property
+    def _renumbered(self) -> Folder:
+        """The folder of the model whose topics have lasting ids; it is made only where the run has others."""
+        return self.folder / RENUMBERED
+
+    @property
+    def _model(self) -> str:
+        """The model to publish."""
+        return self._renumbered.url if self._renumbered.exists(MODEL) else self.run_folder.url
 
     def unknown(self) -> UnknownWords:
         """Return the share of unknown words in the documents appended since the last version."""
@@ -165,8 +181,11 @@ class JobSteps:
         """Return the run that the fit starts from: that of a version or, if it was removed, the version."""
         if base is None:
             raise AbsentError(f"{self._versions.folder.url}: no version has been published yet")
-        run = self._context.folder / f"{CYCLES}/{base:04d}/run"
-        return run.url if Run(run.url).exists() else self._versions.at(base).url
+        cycle = self._context.folder / f"{CYCLES}/{base:04d}"
+        # The run's topics have other ids than the version's where these were renumbered.
+        if Run((cycle / "run").url).exists() and not (cycle / RENUMBERED).exists(MODEL):
+            return (cycle / "run").url
+        return self._versions.at(base).url
 
     def _evaluate(self) -> None:
         """Score the new model and the current version on the same held-out tokens or vectors."""
@@ -207,13 +226,29 @@ class JobSteps:
             return 0
         return max(Model(url).record.iterations for _, url in leaves(self.run_folder.url))
 
+    def _renumber(self) -> None:
+        """Give topics the ids that they had in the current version, and new topics ids of their own."""
+        base, model = self._journal.base, Model(self.run_folder.url)
+        if base is None or self._context.job.holds != DOCUMENTS or self._renumbered.exists(MODEL):
+            return
+        single = len(leaves(self.run_folder.url)) == 1 and not restarts_of(self.run_folder.url)
+        if not single or not isinstance(load_family(model.record.family), Editable):
+            return
+        ids = lasting_ids(model, Model(self._versions.at(base).url))
+        if all(topic == new for topic, new in ids.items()):
+            return
+        with suppress(OptionError):
+            # Models that cannot be edited keep the ids of their fit.
+            renumber(model, ids, self._renumbered, Corpus((self.folder / "train").url))
+
     def _infer(self) -> None:
         """Write the topic proportions of the documents."""
+        self._renumber()
         out = f"{self.folder.url}/{PROPORTIONS}"
         if not File(out).exists():
             threshold, progress = self._context.job.infer.threshold, self._context.progress("infer")
             train = (self.folder / "train").url
-            infer(self.run_folder.url, train, out, threshold=threshold, progress=progress, **self._context.execution)
+            infer(self._model, train, out, threshold=threshold, progress=progress, **self._context.execution)
 
     def _publish(self) -> None:
         """Copy the model to its version's folder, and make that version the current one."""
@@ -222,6 +257,10 @@ class JobSteps:
             run, succession = Run(self.run_folder.url), self._succession()
             with self._versions.made(number) as version:
                 copy_run(run, version)
+                if self._renumbered.exists(MODEL):
+                    (version / "model").remove()
+                    for name in self._renumbered.files():
+                        copy_file(self._renumbered, version / "model", name)
                 copy_file(self.folder, version, PROPORTIONS)
                 record = self._record().model_copy(update={"born": succession.born, "gone": succession.gone})
                 version.write(RECORD, dump(record.model_dump(mode="json")))
@@ -232,7 +271,7 @@ class JobSteps:
         base = self._journal.base
         if base is None or self._context.job.holds != DOCUMENTS:
             return Succession()
-        succession = succession_of(Model(self.run_folder.url), Model(self._versions.at(base).url))
+        succession = succession_of(Model(self._model), Model(self._versions.at(base).url))
         if succession.born or succession.gone:
             self._context.note(f"topics since version {base}: {succession.text()}")
         return succession

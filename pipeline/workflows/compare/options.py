@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
-from collapsium.pipeline.analysis.metrics.catalogue import metrics_of
+from collapsium.pipeline.analysis.metrics.catalogue import is_all, metrics_of, require_used
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.options import Locations, Options, Value, names_of
@@ -208,7 +208,9 @@ class CompareOptions(Options):
                 raise OptionError(f"unknown library '{name}'{suggestion(name, LIBRARIES)}", "peers")
         Limits(iterations=self.iterations, samples=self.samples, sample_every=self.sample_every)
         if self.metrics:
-            metrics_of(self.metrics)
+            chosen = metrics_of(self.metrics)
+            if not is_all(self.metrics):
+                require_used(chosen, {"coherence": self.coherence, "label_field": self.label_field})
         elif self.coherence is not None or self.label_field is not None:
             raise OptionError("requires `metrics`", "label_field" if self.coherence is None else "coherence")
         compared = (*self.fitted_families, *self.peers)

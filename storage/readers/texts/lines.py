@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.gathering import Into
 from collapsium.storage.readers.texts.spans import Span
 
+FIRST_BYTES = 1 << 16  # bytes whose documents name the known fields in an error
 PIECE = 1 << 24  # bytes that are read at once
 # The default pattern of MALLET's import-file.
 _MALLET = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)", re.DOTALL)
@@ -108,6 +110,18 @@ def lines_before(span: Span, place: int, options: ReadOptions) -> int:
             count += piece.count(b"\n")
             left -= len(piece)
     return count
+
+
+def first_fields(span: Span, options: ReadOptions) -> set[str]:
+    """Return the fields of the first documents of a file of JSON lines, to name the nearest to an unknown one."""
+    with reading(span.path), open_text(span.path, options) as handle:
+        lines = handle.readlines(FIRST_BYTES)
+    fields: set[str] = set()
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            record = json.loads(line)
+            fields.update(record if isinstance(record, dict) else ())
+    return fields
 
 
 def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:

@@ -212,7 +212,7 @@ BAD = {
     "no family": (["fit", "{train}", "{tmp}/run"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, keyword-lda, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
     "unknown family": (["fit", "{train}", "{tmp}/run", "--family", "ldb"], "did you mean 'lda'"),
     "no topics": (["fit", "{train}", "{tmp}/run", "--family", "lda"], "--topics is required"),
-    "K < 1": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "0"], "--topics: expected a value greater"),
+    "K < 1": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "0"], "--topics: expected a whole number of 1 or more"),
     "K is text": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "many"], "--topics"),
     "unknown set": (
         ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--set", "alpha_shap=1"],
@@ -281,7 +281,7 @@ def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name
         (["fit", "a", "b", "--alpha", "3"], "options of a family need --family"),
         (["info", "a", "b"], "unexpected argument 'b'; see `collapsium info --help`"),
         (["fit", "a"], "the following arguments are required: RUN"),
-        (["fit", "a", "b", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["fit", "a", "b", "--seed", "x"], "argument --seed: expected a whole number, found 'x'"),
         (["fit", "a", "b", "--tolerance", "Auto"], "--tolerance: expected a number of 0 or more, or auto, found 'Auto'"),
         (["watch", "a", "--every", "x"], "argument --every: expected seconds above 0, found x"),
         (["evaluate", "run"], "one of the arguments --heldout --unseen --in-document --coherence --metrics is required"),

@@ -115,7 +115,7 @@ BAD = {
     "no family": (["{train}"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, keyword-lda, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
     "unknown family": (["{train}", "--family", "ldb"], "did you mean 'lda'"),
     "no topics": (["{train}", "--family", "lda"], "--topics is required"),
-    "K < 1": (["{train}", "--family", "lda", "--topics", "0"], "--topics: expected a value greater"),
+    "K < 1": (["{train}", "--family", "lda", "--topics", "0"], "--topics: expected a whole number of 1 or more"),
     "K is text": (["{train}", "--family", "hdp", "--topics", "many"], "--topics"),
     "no size": (["{train}", *ASKED, "--memory", "lots"], "--memory: expected a size such as 750MB or 1.5GB, found 'lots'"),
     "no memory": (["{train}", *ASKED, "--memory", "0GB"], "--memory: expected a size above zero, found '0GB'"),
@@ -136,7 +136,7 @@ def test_bad_input__is_one_line(capsys, small, tmp_path, name):
     ("words", "message"),
     [
         (["--topcis", "3"], "unknown option --topcis (did you mean '--topics'?); see `collapsium estimate --help`"),
-        (["--workers", "x"], "argument --workers: invalid int value: 'x'"),
+        (["--workers", "x"], "argument --workers: expected a whole number, found 'x'"),
         (["--iterations", "3"], "unknown option --iterations"),  # it changes nothing, so it is not asked for
         (["--memory"], "argument --memory: expected one argument"),
     ],

@@ -98,7 +98,7 @@ def test_a_wrong_keyword__is_named_with_the_nearest(name, tmp_path):
         ("ingest", {"label": "x"}, "ingest: unknown option 'label' (did you mean 'labels'?)"),
         ("ingest", {"text_field": "x"}, "ingest: unknown option 'text_field' (did you mean 'text'?)"),
         ("ingest", {"covariates": 2.5}, "covariates: expected a list of strings, found 2.5"),
-        ("ingest", {"text": 5}, "text: expected a valid string, found 5"),
+        ("ingest", {"text": 5}, "text: expected a string, found 5"),
         ("append", {"labels": "x"}, "append: unknown option 'labels' (did you mean 'label_names'?)"),
         ("estimate", {"family": "lda", "topic": 3}, "unknown option 'topic' of family 'lda' (did you mean 'topics'?)"),
         ("estimate", {"topics": 3}, "estimate: the option 'family' is required"),

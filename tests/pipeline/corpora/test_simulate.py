@@ -313,7 +313,7 @@ def test_vectors__are_refused_what_documents_are_asked_for(tmp_path):
         simulate(tmp_path / "c", family="hca", documents=3, words=5, tokens=4)
     with pytest.raises(OptionError, match="`tokens` is required"):
         simulate(tmp_path / "c", family="lda", documents=3, words=5, topics=2)
-    with pytest.raises(OptionError, match="branching: expected one value, or 2 with a depth of 3"):
+    with pytest.raises(OptionError, match="branching: expected 1 value or 2, found 3"):
         simulate(tmp_path / "c", family="hca", documents=3, words=5, depth=3, branching=[2, 2, 2])
     with pytest.raises(OptionError, match="branching"):
         simulate(tmp_path / "c", family="hca", documents=3, words=5, branching=0)

@@ -395,6 +395,10 @@ def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypat
         ("jsonl", {"scheduler": "thread"}, "scheduler: expected threads"),
         ("text", {"id": "key"}, "id: documents of the format text have no fields to name"),
         ("jsonl", {"values": "x"}, "values: applies only to vectors"),
+        ("ldac", {"id": "key"}, "id: applies only to texts, vectors and side files; the format ldac has word counts"),
+        ("mtx", {"text": "body"}, "text: applies only to texts; the format mtx has word counts"),
+        ("jsonl", {"normalise": "Stem:english"}, "found 'Stem:english' (did you mean 'stem'?)"),
+        ("jsonl", {"segments": "Lines"}, "(did you mean 'lines'?)"),
         ("ldac", {"covariates": ["x"]}, "covariates: applies only to texts; the format ldac has word counts"),
     ],
 )
@@ -404,6 +408,12 @@ def test_options__that_mean_nothing_are_refused(tmp_path, kind, options, message
         ingest(path, tmp_path / "c", format=kind, **options)
     assert message in str(raised.value)
     assert not (tmp_path / "c").exists()
+
+
+def test_a_field_that_no_document_has__is_named_with_the_nearest(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"id": 1, "text": "ship", "kind": "sea"}\n')
+    with pytest.raises(InputError, match=r"no document has a field 'KIND' \(`labels`\) \(did you mean 'kind'\?\)"):
+        ingest(tmp_path / "x.jsonl", tmp_path / "c", labels="KIND", scheduler="serial")
 
 
 def test_folder__that_exists_is_refused_before_anything_is_read(tmp_path):

@@ -6,10 +6,12 @@ import pickle
 import tempfile
 from pathlib import Path
 
+import dask.array
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse
 
 from collapsium.pipeline import Model, fit, infer, ingest, topics
 from collapsium.storage.corpus.corpus import Corpus
@@ -64,6 +66,63 @@ def test_arrays_and_frames__agree(model):
     table = model.document_topics()
     assert table.index.tolist() == model.document_ids
     np.testing.assert_array_equal(table.to_numpy(), shares)
+
+
+def test_document_topics__have_the_index_of_the_frame(model):
+    dates = pd.MultiIndex.from_product([["a", "b", "c"], range(4)], names=["who", "when"])
+    for index in (pd.RangeIndex(5, 29, 2), pd.Index([f"k{n}" for n in range(12)], name="key"), dates):
+        frame = pd.DataFrame({"text": TEXTS, "id": [f"i{n}" for n in range(12)]}, index=index)
+        for texts in (frame, frame["text"]):
+            with fit(texts, **{**HOW, "iterations": 1}) as found:
+                pd.testing.assert_index_equal(found.document_topics().index, index)
+    assert model.document_topics().index.name == "id"
+
+
+class Lazy:
+    """A lazy frame of polars, to which its columns are unknown."""
+
+    def __init__(self, frame):
+        self.collect = lambda: frame
+
+
+Lazy.__module__, Lazy.__name__ = "polars.lazyframe.frame", "LazyFrame"
+
+
+def test_lazy_frames__are_collected(model):
+    with fit(Lazy(pd.DataFrame({"text": TEXTS})), **{**HOW, "iterations": 1}) as found:
+        assert found.record.corpus == model.record.corpus
+        texts = pd.DataFrame({"text": TEXTS[:2]})
+        np.testing.assert_array_equal(found.transform(Lazy(texts)), found.transform(texts))
+
+
+class Annotated:
+    """What is like an AnnData object."""
+
+    X, obs_names, var_names, shape = np.ones((2, 3)), ["a", "b"], list("xyz"), (2, 3)
+
+
+COUNTS = np.array([[1, 0, 2], [0, 3, 0]])
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        COUNTS, COUNTS.tolist(), scipy.sparse.csr_array(COUNTS), scipy.sparse.coo_matrix(COUNTS), pd.DataFrame(COUNTS),
+        pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(COUNTS)), pd.Series([1, 2]), Annotated(),
+        dask.array.from_array(COUNTS),
+    ],
+)  # fmt: skip
+def test_counts_in_place_of_texts__are_refused_with_what_takes_them(counts, model):
+    for take in (lambda: fit(counts, **HOW), lambda: model.transform(counts)):
+        with pytest.raises(OptionError, match=r"expected texts, found numbers \(.*CollapsedLDA"):
+            take()
+
+
+@pytest.mark.parametrize("column", [False, True])
+def test_frames_of_dask__are_refused_with_what_to_do(column):
+    frame = pytest.importorskip("dask.dataframe").from_pandas(pd.DataFrame({"text": TEXTS}), npartitions=2)
+    with pytest.raises(OptionError, match=r"found a Dask (DataFrame|Series); call its compute\(\) first"):
+        fit(frame["text"] if column else frame, **HOW)
 
 
 FORMS = {

@@ -49,6 +49,55 @@ FORMATS = {
 }
 
 
+class Annotated:
+    """What is like an AnnData object: it has no end of items, as each is such an object again."""
+
+    def __init__(self, counts):
+        self.X, self.obs_names, self.var_names = counts, list(range(60)), list(range(30))
+        self.shape = counts.shape
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, index):
+        return self
+
+
+class Endless:
+    """Some other container."""
+
+    shape = (60, 30)
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, index):
+        return self
+
+
+def test_containers_of_counts__are_refused_with_what_to_pass(counts):
+    estimator = small_of(CollapsedLDA).fit(counts)
+    for call in (
+        small_of(CollapsedLDA).fit_transform,
+        small_of(CollapsedLDA).partial_fit,
+        estimator.transform,
+        estimator.score,
+    ):
+        with pytest.raises(ValueError, match=r"found an Annotated object; pass its matrix of counts, such as X\.X"):
+            call(Annotated(counts))
+        with pytest.raises(ValueError, match="expected an array, a sparse matrix, a frame or a corpus, found Endless"):
+            call(Endless())
+
+
+@pytest.mark.parametrize("cls", [CollapsedLDA, GibbsLDA, VariationalLDA])
+def test_parameters__may_be_numbers_of_numpy(cls, counts):
+    one, many = np.int64(1), np.int64(500)
+    given = {"tol": np.float32(0), "n_jobs": one, "workers": one, "shard_tokens": many, "memory": np.int64(2**31)}
+    estimator = small_of(cls, restarts=np.int64(0), random_state=np.int64(0), **given).fit(counts)
+    assert bits(estimator) == bits(small_of(cls, shard_tokens=500, random_state=0).fit(counts))
+    assert len(estimator.top_words(np.int64(3))[0]) == 3
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_fit__any_format__is_the_same(name, counts):
     matrix = FORMATS[name](counts)

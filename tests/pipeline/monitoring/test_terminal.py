@@ -22,7 +22,7 @@ from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
-from collapsium.storage.printable import CONTROLS, CsvRows, csv_cell, json_text, printable
+from collapsium.storage.printable import CONTROLS, CsvRows, csv_cell, guarded_note, json_text, printable
 from tests.strategies import documents_of
 
 EVIL = "\x1b]0;pwn\x07\x1b[2J\x9b31m\u202e[/x]\r"
@@ -73,10 +73,16 @@ def test_numbers_and_other_texts__stay_as_they_are(text):
     assert csv_cell(text) == text
 
 
-def test_rows__hold_numbers_and_safe_texts():
+def test_rows__hold_keys_as_they_are_and_texts_behind_an_apostrophe():
     sink = io.StringIO()
-    CsvRows(sink, "\n").writerows([("=1", -2, -0.5, None), ("-3", "a,b", "@x", "")])
-    assert list(csv.reader(io.StringIO(sink.getvalue()))) == [["'=1", "-2", "-0.5", ""], ["-3", "a,b", "'@x", ""]]
+    rows = CsvRows(sink, ["id", "number", "words"], "\n")
+    rows.writerows([("=1", -2, rows.text("-a b")), ("-3", None, rows.text("a,b")), ("@x", -0.5, rows.text("-5"))])
+    written = list(csv.reader(io.StringIO(sink.getvalue())))
+    assert written == [["id", "number", "words"], ["=1", "-2", "'-a b"], ["-3", "", "a,b"], ["@x", "-0.5", "-5"]]
+    assert rows.guarded == 1
+    assert guarded_note(0) == []
+    assert "1 word or name begins as a formula does and has an apostrophe in front" in guarded_note(rows.guarded)[0]
+    assert "2,000 words and names begin as formulas do" in guarded_note(2000)[0]
 
 
 def test_errors__steer_nothing_wherever_they_are_printed():
@@ -164,7 +170,7 @@ def test_commands__write_nothing_that_steers_a_terminal(hostile, words, capsys, 
 
 
 @pytest.mark.parametrize("name", ["x.csv", "dense.csv", "x.npy", "export"])
-def test_tables__hold_no_formula_and_negative_numbers_stay(hostile, tmp_path, name):
+def test_tables__hold_ids_as_they_are_and_no_word_that_is_a_formula(hostile, tmp_path, name):
     out = tmp_path / name
     if name == "export":
         export(hostile / "run", out, to="csv")
@@ -172,7 +178,13 @@ def test_tables__hold_no_formula_and_negative_numbers_stay(hostile, tmp_path, na
     else:
         infer(hostile / "run", hostile / "c", out, dense=name == "dense.csv", scheduler="serial")
         paths = [tmp_path / "x.ids.csv" if name == "x.npy" else out]
-    cells = [cell for path in paths for row in csv.reader(path.open(newline="")) for cell in row]
-    assert "-12" in cells
-    assert any(cell.startswith("'=") for cell in cells)
-    assert all(csv_cell(cell) == cell for cell in cells)
+    rows = [row for path in paths for row in csv.DictReader(path.open(newline=""))]
+    ids = [row.get("id", row.get("document")) for row in rows]
+    assert set(filter(None, ids)) == {*(f"={EVIL}{n}" for n in range(3)), "-12"}
+    words = [row[name] for row in rows for name in ("word", "words") if name in row]
+    assert all(csv_cell(cell) == cell for cell in words)
+    if name == "export":
+        assert "-5" in words
+        assert f"'={EVIL}w" in words
+        # The topics are labels.
+        assert {row["title"] for row in rows if "title" in row} == {f"+{EVIL}{n}" for n in range(2)}

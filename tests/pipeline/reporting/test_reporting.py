@@ -2,24 +2,26 @@
 
 import csv
 import hashlib
+import itertools
 import json
 import re
 import shutil
 from base64 import b64encode
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from collapsium.pipeline import Model, export, fit, infer, ingest, plot, report, topics
+from collapsium.pipeline import Model, edit, export, fit, infer, ingest, name_topics, plot, report, topics
 from collapsium.pipeline import measure as measure_topics
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.embedding import classical_scaling, measure
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, relevant
-from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.errors import AbsentError, InputError, MismatchError, OccupiedError, OptionError
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +82,35 @@ def test_report__of_a_run_without_a_summary_makes_it_or_says_so(made, small, tmp
     with pytest.raises(AbsentError):
         report(tmp_path / "nothing", tmp_path / "other.html")
     assert not (tmp_path / "other.html").exists()
+
+
+def test_report__shows_passages_of_texts_in_memory_and_of_files_in_any_format(tmp_path):
+    texts = [
+        f"{word} {word} number {n} of {other}"
+        for n in range(12)
+        for word, other in (("ship", "sail"), ("bread", "oven"))
+    ]
+    frame = pd.DataFrame({"id": [f"d{n}" for n in range(24)], "text": texts})
+    frame.to_json(tmp_path / "texts.jsonl", orient="records", lines=True)
+    frame.to_csv(tmp_path / "texts.csv", index=False)
+    frame.to_json(tmp_path / "texts.txt", orient="records", lines=True)
+    ingest(tmp_path / "texts.txt", tmp_path / "corpus", format="jsonl")
+    how = {"family": "lda", "topics": 2, "iterations": 4, "scheduler": "serial"}
+    runs = [fit(frame, tmp_path / "of-frame", **how), fit(tmp_path / "corpus", tmp_path / "of-lines", **how)]
+    sources = [frame, *(tmp_path / f"texts.{ending}" for ending in ("jsonl", "csv", "txt"))]
+    for number, (run, source) in enumerate(itertools.product(runs, sources)):
+        out = tmp_path / f"{number}.html"
+        if source is sources[3] and run is runs[0]:
+            continue
+        assert report(run, out, texts=source).notes == []
+        assert "ship number" in json.dumps(parts_of(out)[1]["topics"]).replace('", "', "")
+    unnamed = fit(texts, tmp_path / "of-list", **how)
+    assert report(unnamed, tmp_path / "list.html", texts=texts).notes == []
+    assert name_topics(unnamed, lambda words, shown: shown[0][:4], texts=frame["text"])[0] in ("ship", "brea")
+    with pytest.raises(OptionError, match="texts: the frame has no column 'text'"):
+        report(unnamed, tmp_path / "wrong.html", texts=frame[["id"]])
+    with pytest.raises(InputError, match="texts: expected the texts that were ingested"):
+        report(unnamed, tmp_path / "wrong.html", texts=["of other texts", "and others"])
 
 
 @given(st.integers(0, 1000), st.integers(3, 12))
@@ -161,7 +192,35 @@ def test_export__to_pyldavis_is_what_it_prepares(made, tmp_path):
     assert min(given["term_frequency"]) > 0
     assert sum(given["doc_lengths"]) == sum(given["term_frequency"])
     shares = (theta * np.array(given["doc_lengths"])[:, None]).sum(axis=0) / sum(given["doc_lengths"])
-    assert np.allclose(shares, [topic.share for topic in topics(made[0], 1)], atol=0.02)
+    by_id = sorted(topics(made[0], 1), key=lambda topic: topic.id)
+    assert np.allclose(shares, [topic.share for topic in by_id], atol=0.02)
+
+
+def test_exports__number_topics_by_their_ids_and_hold_those_of_which_some_are_unused(made, tmp_path, capsys):
+    pytest.importorskip("gensim")
+    from gensim.models import LdaModel
+
+    edit(made[0], tmp_path / "fewer", merge=[(0, 1)])
+    for name, run, ids in (("all", made[0], [0, 1, 2, 3]), ("fewer", tmp_path / "fewer", [0, 2, 3])):
+        words = {topic.id: topic.names for topic in topics(run, 5)}
+        assert main(["export", str(run), str(tmp_path / f"{name}.json"), "--to", "pyldavis"]) == 0
+        assert main(["export", str(run), str(tmp_path / f"{name}-gensim"), "--to", "gensim"]) == 0
+        said = capsys.readouterr().out
+        assert ("from 0 to 2, without the unused ids" in said) == (name == "fewer")
+        given = json.loads((tmp_path / f"{name}.json").read_text())
+        assert (given["plot_opts"]["topic_ids"], given["sort_topics"], given["start_index"]) == (ids, False, 0)
+        phi = np.array(given["topic_term_dists"])
+        model = LdaModel.load(str(tmp_path / f"{name}-gensim/model"))
+        assert model.topic_ids == ids
+        for number, topic in enumerate(ids):
+            assert [given["vocab"][word] for word in np.argsort(-phi[number], kind="stable")[:5]] == words[topic]
+            assert [word for word, _ in model.show_topic(number, 5)] == words[topic]
+
+
+def test_export__refuses_options_of_another_format(made, tmp_path):
+    for options in ({"threshold": 0.1}, {"corpus": made[1]}):
+        with pytest.raises(OptionError, match=f"{next(iter(options))}: applies only to `to` csv, found pyldavis"):
+            export(made[0], tmp_path / "vis.json", to="pyldavis", **options)
 
 
 def test_export__to_csv_says_what_infer_says(made, tmp_path, capsys):

@@ -13,6 +13,7 @@ from collapsium.pipeline import Corpus, Model, batch, infer, name_topics, rollba
 from collapsium.pipeline.analysis.evaluate import evaluate
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine.model_io.names import Succession
 from collapsium.pipeline.workflows.batch.journal import Journal, find_sources
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, LockedError
 from collapsium.storage.io.folder import Folder
@@ -351,6 +352,39 @@ def test_names__go_over_to_the_next_version_with_the_ids(job):
     assert {topic.id: topic.title for topic in topics(current)} == named
     record = versions(job)[-1][0]
     assert (record.born, record.gone) == ((), ())
+
+
+COURT = ["judge", "court", "lawyer", "jury", "verdict", "appeal", "witness", "trial", "statute", "clerk"]
+
+
+def test_a_new_topic__gets_an_id_that_none_had_and_the_others_keep_theirs(job):
+    job.write_text(job.read_text().replace("shard_tokens = 600", "shard_tokens = 600\ngrow = true"))
+    batch(job)
+    current = job.parent / "job/published/current"
+    before = name_topics(current, lambda words, documents: f"about {words[0]}")
+    generator = np.random.default_rng(2)
+    lines = [{"id": f"2-{n}", "text": " ".join(generator.choice(COURT, size=30))} for n in range(400)]
+    (job.parent / "day-2.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    outcome = batch(job, accept=True)
+    record, after = versions(job)[-1][0], {topic.id: topic.title for topic in topics(current)}
+    assert record.born == (3,)
+    assert len(record.gone) == 1
+    assert any(f"topics since version 1: new 3; gone {record.gone[0]}" in line for line in outcome.notices)
+    assert after == {topic: title for topic, title in before.items() if topic != record.gone[0]} | {3: None}
+    assert set(topics(current, 1)[0].names) <= set(COURT)
+    assert {n for row in pq.read_table(current / "proportions.parquet")["topics"].to_pylist() for n in row} == set(
+        after
+    )
+    assert main(["verify", str(current)]) == 0
+    write_day(job.parent, 3, documents=5)
+    batch(job, accept=True)
+    assert {topic.id: topic.title for topic in topics(current)} == after
+    assert versions(job)[-1][0].born == versions(job)[-1][0].gone == ()
+
+
+def test_a_new_topic__under_the_number_of_one_that_is_gone_replaces_it():
+    assert Succession((1, 4), (1, 2)).text() == "new 4; gone 2; replaced 1"
+    assert Succession((4,), ()).text() == "new 4"
 
 
 def test_topics_without_a_match__are_born_and_gone(job):

@@ -21,7 +21,7 @@ from tests.pipeline.workflows.conftest import JOB
         (JOB.replace('"lda"', '"ldaa"'), r"unknown family 'ldaa' \(did you mean"),
         (JOB.replace('"job"', '"$NO_SUCH_VARIABLE/job"'), "the environment has no variable NO_SUCH_VARIABLE"),
         (JOB.replace("[batch]", "[batch"), "expected TOML"),
-        (JOB.replace('"job"', "3"), r"\[batch\]: 'folder': expected a valid string, found 3"),
+        (JOB.replace('"job"', "3"), r"\[batch\]: 'folder': expected a string, found 3"),
         (JOB + "tls_ca = 'x'\n", "tls_cert is required"),
     ],
 )
@@ -57,7 +57,7 @@ def test_sizes__are_said_as_on_the_command_line(job):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ('min_documents = "3"', "'min_documents': expected a valid integer, found '3'"),
+        ('min_documents = "3"', "'min_documents': expected a whole number, found '3'"),
         ("stop_words = 3", "'stop_words': expected a list of strings, found 3"),
         ("labels = 3", "'labels': expected a list of strings, found 3"),
         ("label = 'a'", "unknown key 'label' (did you mean 'labels'?)"),

@@ -10,14 +10,36 @@ from collapsium.storage.corpus.check import corpus_faults
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents, Shard, merge_segments
+from collapsium.storage.corpus.vocabulary import named_unknown, read_words
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OccupiedError
+from collapsium.storage.errors import AbsentError, DamagedError, InputError, MismatchError, OccupiedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.transactions import created
 from tests.conftest import write_corpus
 from tests.storage.readers.test_readers import rows_of
 from tests.strategies import bags, documents_of
+
+
+def test_vocabularies__have_a_word_a_line_or_the_features_of_10x():
+    assert read_words("v", b"ship\r\nmast rope\r\n") == ["ship", "mast rope"]
+    three = b"G1\tACTB\tGene Expression\nG2\tTBCE\tGene Expression\nG3\tTBCE\tGene Expression\n"
+    assert read_words("features.tsv", three) == ["ACTB", "G2", "G3"]
+    assert read_words("genes.tsv", b"G1\tACTB\nG2\tTBCE\n") == ["ACTB", "TBCE"]
+    for lines, where in (
+        (b"ship\t3\nsail\t4\n", 1),
+        (b"ship\nsail\tx\n", 2),
+        (b"G1\tACTB\nG2\n", 1),
+        (b"G1\tA\nG2\t \n", 2),
+    ):
+        with pytest.raises(InputError, match=rf"v: line {where}: expected one word, or id, name and type of a feature"):
+            read_words("v", lines)
+
+
+def test_unknown_words__are_named_with_the_nearest_regardless_of_case():
+    assert named_unknown(["Ship", "BREAD"], ["ship", "bread", "Shop"]) == (
+        "'Ship' (did you mean 'ship' or 'Shop'?), 'BREAD' (did you mean 'bread'?)"
+    )
 
 
 @given(bags(max_documents=12), st.integers(1, 20), st.integers(1, 5))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.coherence import coherence
-from collapsium.pipeline.analysis.metrics.catalogue import Needs, is_all, metrics_of
+from collapsium.pipeline.analysis.metrics.catalogue import USES, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.topics import describe
@@ -123,13 +123,16 @@ class TopicMetrics(Metric):
     def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
         """Return the means over the restarts, and their definitions; None of metrics that a family does not have."""
         documents = {"unseen": target.scored.url} if target.heldout is None else {"heldout": target.heldout}
-        how = {**documents, **resources.for_scores(), "label_field": self._options.label_field}
-        how |= {"coherence": self._options.coherence, "seed": self._options.seed}
+        how = {**documents, **resources.for_scores(), "seed": self._options.seed}
+        given = {name: getattr(self._options, name) for name in ("label_field", "coherence")}
         row: JsonObject = {**dict.fromkeys(self.fields), "definitions": {}}
         for needs in Needs:
             group = [metric for metric in self._metrics if metric.needs is needs]
+            used = {name: value for name, value in given.items() if needs in USES[name]}
             try:
-                results = [measure(url, metrics=[one.name for one in group], **how) for url in fits.urls if group]
+                results = [
+                    measure(url, metrics=[one.name for one in group], **how, **used) for url in fits.urls if group
+                ]
             except REFUSALS:
                 continue
             for metric in group:

@@ -194,13 +194,11 @@ def test_bits__do_not_depend_on_the_executor(place, where, clusters):
 
 
 def test_ensembles__have_the_mean_of_their_members(place):
-    measured = measure(place / "members", metrics="c_npmi,nmi", coherence=place / "texts.jsonl", label_field="subject")
+    given = {"c_npmi": {"coherence": place / "texts.jsonl"}, "nmi": {"label_field": "subject"}}
+    measured = measure(place / "members", metrics="c_npmi,nmi", **given["c_npmi"], **given["nmi"])
     for name, one in measured.items():
-        alone = [
-            measure(f"{place}/members/members/{member.member}", metrics=name, coherence=place / "texts.jsonl",
-                    label_field="subject")[name].value
-            for member in one.members
-        ]  # fmt: skip
+        members = [f"{place}/members/members/{member.member}" for member in one.members]
+        alone = [measure(member, metrics=name, **given[name])[name].value for member in members]
         assert [member.value for member in one.members] == alone
         assert one.value == pytest.approx(np.mean(alone))
         assert "mean of its members" in one.definition
@@ -237,6 +235,14 @@ def test_labels__of_a_model_fitted_with_them_do_not_help_unseen_documents(place)
         ({"metrics": "purity", "label_field": "subjct"}, "did you mean 'subject'"),
         ({"metrics": "diversity", "top_words": 1}, "top_words: expected a whole number of 2 or more, found 1"),
         ({"metrics": "left-to-right", "unseen": "new.jsonl", "sample_documents": 0}, "sample_documents: expected"),
+        ({"metrics": "Purty"}, r"did you mean 'purity'"),
+        ({"metrics": "diversity,nmi", "coherence": "train"}, "coherence: is not used by the metrics diversity, nmi"),
+        (
+            {"metrics": "npmi", "label_field": "subject"},
+            "label_field: is not used by the metrics npmi; it applies to pur",
+        ),
+        ({"metrics": "npmi", "sample_documents": 5}, "sample_documents: is not used by the metrics npmi"),
+        ({"metrics": "npmi", "bad_bytes": "replace"}, "bad_bytes: applies only to texts, and none are named"),
     ],
 )
 def test_what_is_missing__is_an_error_in_a_line(place, options, message):
@@ -258,6 +264,31 @@ def test_unsuitable_documents__are_refused(place, small, tmp_path):
     (tmp_path / "other.jsonl").write_text('{"id": "1", "text": "nothing known here"}\n')
     with pytest.raises(InputError, match="expected texts with words of the topics"):
         measure(place / "run", metrics="c_v", coherence=tmp_path / "other.jsonl", **SERIAL)
+
+
+def test_coherence__in_texts_that_lack_most_of_the_words_says_so(place, tmp_path):
+    words = words_of(place / "run")
+    lines = [{"id": n, "text": f"{words[0][0]} {words[0][1]} and unknown ones"} for n in range(3)]
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    measured = measure(place / "run", metrics="c_v,u_mass", coherence=tmp_path / "few.jsonl", **SERIAL)
+    absent = len({word for row in words for word in row}) - 2
+    for one in measured.values():
+        assert re.search(
+            r"; \d+ of the topics' 30 words do not occur in the (texts|documents), so that", one.definition
+        )
+        assert int(re.search(r"; (\d+) of", one.definition)[1]) >= absent
+    assert "do not occur in the documents" in coherence(place / "run", tmp_path / "few.jsonl", **SERIAL).definition
+    assert (
+        "do not occur"
+        not in measure(place / "run", metrics="c_v", coherence=place / "texts.jsonl", **SERIAL)["c_v"].definition
+    )
+
+
+def test_command__refuses_options_of_metrics_without_any(place, capsys):
+    for options in (["--top-words", "5"], ["--label-field", "subject"], ["--seed", "3"]):
+        with pytest.raises(SystemExit):
+            main(["evaluate", f"{place}/run", "--coherence", f"{place}/train", *options])
+        assert f"{options[0]} requires " in capsys.readouterr().err
 
 
 def test_arrays__of_an_estimator_are_measured():

@@ -10,6 +10,7 @@ from collapsium.pipeline import Corpus, Model, edit, evaluate, fit, infer, name_
 from collapsium.pipeline.engine.edit import edit as edit_module
 from collapsium.pipeline.engine.model_io import save as save_module
 from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.io.folder import Folder
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from tests.pipeline.cli.commands import command, one_line
@@ -82,6 +83,25 @@ def test_merges__add_counts_and_proportions(run, small, tmp_path):
         assert np.allclose(other[:, first], one[:, first], rtol=1e-6)
     assert third not in {topic.id for topic in topics(tmp_path / "out")}
     assert_conserved(Model(tmp_path / "out"), small[0])
+
+
+def test_other_ids__move_topics_as_they_are(run, small, tmp_path):
+    model = Model(run)
+    width = model.topic_word.shape[0]
+    moved = {0: width + 1, 1: 0, 2: 2}
+    edit_module.renumber(model, moved, Folder(tmp_path / "other"), Corpus(small[0]))
+    other = Model(tmp_path / "other")
+    assert_conserved(other, small[0])
+    (counts, theta), (counts_after, theta_after) = counts_of(model), counts_of(other)
+    assert counts_after.shape[1] == theta_after.shape[1] == width + 2
+    for topic, place in moved.items():
+        np.testing.assert_array_equal(counts_after[:, place], counts[:, topic])
+        np.testing.assert_allclose(theta_after[:, place], theta[:, topic], atol=1e-6)
+    places = {**{topic.id: topic.id for topic in topics(run)}, **moved}
+    listed = {places[topic.id]: topic.names for topic in topics(run)}
+    assert {topic.id: topic.names for topic in topics(other)} == listed
+    rest = sorted(set(range(3, width)) | {1, width})
+    assert theta_after[:, rest].sum() == pytest.approx(theta[:, 3:].sum(), rel=1e-5)
 
 
 def test_deletes__hand_the_tokens_to_the_other_topics(run, small, tmp_path):

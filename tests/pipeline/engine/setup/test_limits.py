@@ -1,5 +1,7 @@
+import contextlib
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +9,8 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.stochastic import minibatches
 from collapsium.pipeline.engine.setup.limits import Limits, read_config
-from collapsium.pipeline.families.registry import make_options
-from collapsium.pipeline.options import parse_setting
+from collapsium.pipeline.families.registry import family_names, load_family, make_options
+from collapsium.pipeline.options import parse_setting, python_value
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
 
@@ -17,7 +19,7 @@ from collapsium.workers.arrays.random_streams import Stream
     ("family", "options", "message"),
     [
         ("lda", {}, "`topics` is required: number of topics K"),
-        ("lda", {"topics": 0}, "topics: expected a value greater than or equal to 1, found 0"),
+        ("lda", {"topics": 0}, "topics: expected a whole number of 1 or more, found 0"),
         ("hdp", {"topics": -3}, "topics"),
         ("hdp", {"topics": 2.5}, "topics"),
         ("lda", {"topics": 2, "alpha": 0}, "alpha: expected a value greater than 0, found 0"),
@@ -26,22 +28,46 @@ from collapsium.workers.arrays.random_streams import Stream
         (
             "lda",
             {"topics": 2, "responsibilities": "some"},
-            "responsibilities: expected 'active' or 'dense', found 'some'",
+            "responsibilities: expected active or dense, found 'some'",
         ),
         (
             "hdp",
             {"responsibilities": "active", "order": 2},
-            "responsibilities: expected 'dense' with `order` 2; active responsibilities take `order` 0, found 'active'",
+            "responsibilities: expected 'dense' with `order` 2; active responsibilities take `order` 0",
         ),
         ("lda", {"topics": 2, "momentum": 1}, "momentum: expected a value less than 1, found 1"),
         ("lda", {"topics": 2, "flatten": 0}, "flatten: expected a value greater than 0, found 0"),
-        ("lda", {"topics": 2, "most_active": 0}, "most_active: expected a value greater than or equal to 1, found 0"),
-        ("lda", {"topics": 65536}, "topics: expected a value less than or equal to 65535, found 65536"),
-        ("lda", {"topics": True}, "topics: expected a valid integer, found True"),
-        ("lda", {"topics": 2, "alpha": "0.1"}, "alpha: expected a valid number, found '0.1'"),
+        ("lda", {"topics": 2, "most_active": 0}, "most_active: expected a whole number of 1 or more, found 0"),
+        ("lda", {"topics": 65536}, "topics: expected a whole number of 65,535 or less, found 65536"),
+        ("lda", {"topics": True}, "topics: expected a whole number of 1 or more, found True"),
+        ("lda", {"topics": 2, "alpha": "0.1"}, "alpha: expected a number, found '0.1'"),
         ("lda", {"topics": 2, "alpa": 1}, "unknown option 'alpa' of family 'lda' (did you mean 'alpha'?)"),
         ("lda", {"topics": 2, "learn": ["alpha", "asymmetric-alpha"]}, "name either alpha or asymmetric-alpha"),
         ("hdp", {"learn": ["delta"]}, "learn"),
+        ("hdp", {"learn": ["Gamma"]}, "expected alpha, gamma, pi, beta, tau, found 'Gamma' (did you mean 'gamma'?)"),
+        ("Lda", {"topics": 2}, "unknown family 'Lda' (did you mean 'lda'?)"),
+        ("ncrp", {"depth": 3, "alpha": [1.0]}, "alpha: expected 3 values, one a level, found 1"),
+        ("ncrp", {"max_nodes": 2, "depth": 3}, "max_nodes: expected at least 3, one a level, found 2"),
+        ("gibbs-ncrp", {"depth": 3, "eta": [1.0, 2.0]}, "eta: expected 1 value or 3, found 2"),
+        ("hca", {"depth": 4, "branching": [2, 2]}, "branching: expected 1 value or 3, found 2"),
+        ("hdsp", {"topics": 2, "covariates": "stars"}, "covariates: numbers need `scaling` linear"),
+        ("lda", {"topics": 1, "seeds": {"a": ["x"], "b": ["y"]}}, "seeds: expected at most 1 seeded topics"),
+        ("lda", {"topics": 1, "seeds": {"a": 3}}, "seeds: topic 'a': words: expected a list of words, found 3"),
+        (
+            "lda",
+            {"topics": 1, "seeds": {"a": {"words": ["x"], "word": 1}}},
+            "topic 'a': unknown key 'word' (did you mean 'words'?)",
+        ),
+        (
+            "lda",
+            {"topics": 1, "weights": 5},
+            "weights: expected idf, log-tf-idf, entropy, a file, or weights by word, found 5",
+        ),
+        (
+            "dirichlet-network",
+            {"topics": 2, "network": {"doc": {"over": "documents"}}},
+            "network: 'doc': 'over': expected 'corpus', 'label', 'document' or 'segment', found 'documents'",
+        ),
         ("lad", {"topics": 2}, "unknown family 'lad' (did you mean 'lda'?)"),
     ],
 )
@@ -49,12 +75,68 @@ def test_options__are_checked(family, options, message):
     with pytest.raises(OptionError) as raised:
         make_options(family, options)
     assert message in str(raised.value)
+    assert "options:" not in str(raised.value)
+
+
+def test_files_of_options__are_named_in_their_errors(tmp_path):
+    for option, text in (("seeds", "sea = 3"), ("seeds", "sea = ["), ("weights", "ship,many\n,x\nsail,x\n")):
+        path = tmp_path / f"{option}.txt"
+        path.write_text(text)
+        with pytest.raises(OptionError, match=rf"^{option}: {path}: "):
+            make_options("lda", {"topics": 2, option: str(path)})
+
+
+def number_of(value):
+    """The same number of NumPy's types that have it, and in an array."""
+    kinds = (np.int64, np.int16, np.uint8) if type(value) is int else (np.float64, np.float32, np.float16)
+    return [np.bool_(value)] if isinstance(value, bool) else [*(kind(value) for kind in kinds), np.array(value)]
+
+
+@pytest.mark.parametrize("family", family_names())
+def test_numbers_of_numpy__are_numbers_in_all_options(family):
+    declared = load_family(family).Options
+    least = {"topics": 2, "seeds": {"a": ["x"]}, "network": {"doc": {"over": "document"}}}
+    given = {name: value for name, value in least.items() if name in declared.model_fields}
+    tried = 0
+    for name in declared.model_fields:
+        for value in (2, 0.5, True):
+            with contextlib.suppress(OptionError):
+                plain = make_options(family, {**given, name: value})
+                for number in number_of(value):
+                    assert repr(make_options(family, {**given, name: number})) == repr(plain)
+                    tried += 1
+    assert tried > 10
+
+
+@given(st.integers(0, 255), st.booleans())
+def test_python_values__have_no_type_of_numpy(number, flag):
+    value = {np.int64(number): [np.uint8(number), (np.float32(0.5), np.bool_(flag))], "array": np.array([number, 1])}
+    found = python_value(value)
+    assert found == {number: [number, (0.5, flag)], "array": [number, 1]}
+    kinds = [type(one) for one in (*found[number], *found[number][1], *found["array"], next(iter(found)))]
+    assert kinds == [int, tuple, float, bool, int, int, int]
 
 
 def test_options__take_lists_and_single_names_for_tuples():
     for learn in ("alpha", ["alpha"], ("alpha",)):
         assert make_options("lda", {"topics": 2, "learn": learn}).learn == ("alpha",)
     assert make_options("lda", {"topics": 2, "alpha": 1}).alpha == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"passes": 3}, "passes: applies only to `schedule` stochastic, found batch"),
+        ({"batch_shards": 2}, "batch_shards: applies only to `schedule` stochastic"),
+        ({"schedule": "stochastic", "local_sweeps": 2}, "local_sweeps: applies only to `schedule` batch"),
+        ({"stop_on": "objective"}, "stop_on: objective requires `tolerance`"),
+    ],
+)
+def test_options_of_the_loop__without_effect_are_refused(options, message, small, tmp_path):
+    with pytest.raises(OptionError) as raised:
+        fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, **options)
+    assert message in str(raised.value)
+    Limits(**options)
 
 
 def test_options__have_the_documented_defaults():

@@ -210,7 +210,7 @@ def test_bad_tables__are_refused_and_nothing_is_written(small, tmp_path, text):
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])
 def test_files__of_another_kind_are_refused(small, tmp_path, content, ending):
     (tmp_path / f"bad.{ending}").write_bytes(content)
-    with pytest.raises(OptionError, match="weights: expected"):
+    with pytest.raises(OptionError, match="weights: .*: expected"):
         fit(small[0], tmp_path / "run", family="lda", topics=3, weights=tmp_path / f"bad.{ending}")
 
 
@@ -218,15 +218,15 @@ def test_files__that_are_no_files_or_swell_are_refused(tmp_path, monkeypatch):
     """The name may come out of a record, so that a pipe must not be waited for, nor a bomb be decoded."""
     os.mkfifo(tmp_path / "pipe.tsv")
     for place in (tmp_path / "pipe.tsv", tmp_path):
-        with pytest.raises(OptionError, match="weights: expected a file .it is a folder, a pipe or a device"):
+        with pytest.raises(OptionError, match="weights: .*: expected a file .it is a folder, a pipe or a device"):
             make_options("lda", {"topics": 3, "weights": str(place)})
     words = pa.chunked_array([pa.array(["a" * 10**8])] * 4)
     swollen = pa.table({"word": words, "weight": np.ones(4)})
     pq.write_table(swollen, tmp_path / "bomb.parquet", compression="zstd")
-    with pytest.raises(OptionError, match="weights: expected a Parquet file"):
+    with pytest.raises(OptionError, match="weights: .*: expected a Parquet file"):
         make_options("lda", {"topics": 3, "weights": str(tmp_path / "bomb.parquet")})
     monkeypatch.setattr(weights_file, "MAX_BYTES", 3)
-    with pytest.raises(OptionError, match="weights: expected a file of at most 3 bytes"):
+    with pytest.raises(OptionError, match="weights: .*: expected a file of at most 3 bytes"):
         make_options("lda", {"topics": 3, "weights": str(write_table(tmp_path / "w.csv", [("w1", 1)]))})
 
 

@@ -30,7 +30,10 @@ BAD = {
     "no such file": ("nix.toml", "network: expected a TOML file; there is no nix.toml"),
     "no TOML": ("[a", "network: expected TOML"),
     "nothing": ({}, "network: expected at least one kind of vectors"),
-    "unknown scope": ({"a": {"over": "segmnt"}}, "network: expected 'corpus', 'label', 'document' or 'segment'"),
+    "unknown scope": (
+        {"a": {"over": "segmnt"}},
+        "network: 'a': 'over': expected 'corpus', 'label', 'document' or 'segment'",
+    ),
     "unknown parent": ({"a": {"over": "segment", "parents": ["b"]}}, "'a': unknown parent 'b'"),
     "its own parent": ({"a": {"over": "segment", "parents": ["a"]}}, "'a' is no parent"),
     "later": ({"a": {"over": "segment", "parents": ["a[1]"]}}, "'a[1]' is no parent"),

@@ -120,7 +120,7 @@ def test_planted_topics__are_found_again(name, tmp_path):
 
 
 def test_a_discount__is_not_learned(segmented_small, tmp_path):
-    with pytest.raises(OptionError, match="holds the discount"):
+    with pytest.raises(OptionError, match="learn: discount is fixed with `inference` variational"):
         fit(
             segmented_small[0], tmp_path / "run", family="segmented-lda", topics=2, learn=("strength", "discount"),
             scheduler="serial", **EXPECTED,

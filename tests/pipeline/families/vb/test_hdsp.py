@@ -1,12 +1,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma, gammaln
 
-from collapsium.pipeline import Corpus, fit, simulate
+from collapsium.pipeline import Corpus, fit, ingest, simulate
+from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.registry import make_options
 from collapsium.pipeline.families.vb.hdsp import Hdsp
@@ -277,6 +279,22 @@ def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path)
         mine = found.label[found.offsets[d] : found.offsets[d + 1]]
         expected = prior / np.exp(label_log[mine].sum(axis=0))
         np.testing.assert_allclose(theta[d], expected / expected.sum(), rtol=1e-4)
+
+
+def test_covariates__that_the_scaling_does_not_use_are_said_or_refused(tmp_path):
+    frame = pd.DataFrame(
+        {"id": ["1", "2", "3"], "text": ["aa bb aa", "cc dd", "aa cc"], "kind": ["x", "y", "x"], "stars": [1, 2, 3]}
+    )
+    with pytest.raises(OptionError, match="covariates: numbers need `scaling` linear"):
+        fit(frame, family="hdsp", topics=2, iterations=1, covariates="stars", labels="kind", scheduler="serial")
+    frame.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
+    ingest(tmp_path / "x.jsonl", tmp_path / "c", labels="kind", covariates="stars", scheduler="serial")
+    corpus = Corpus(tmp_path / "c")
+    said = [missing_inputs(corpus, "hdsp", make_options("hdsp", {"topics": 2, **options})) for options in (
+        {}, {"scaling": "linear"}, {"scaling": "linear", "covariates": "stars"}
+    )]  # fmt: skip
+    assert [len(lines) for lines in said] == [1, 1, 0]
+    assert "its covariates (stars) are not used; 'hdsp' uses them with scaling = linear and covariates" in said[0][0]
 
 
 def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
