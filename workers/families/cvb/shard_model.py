@@ -100,7 +100,8 @@ class CollapsedShardModel(
     def documents(self, local: Local) -> CollapsedDocuments:
         """Return the part of a local state that a finished model saves."""
         arrays: Mapping[str, Any] = local.to_arrays()
-        return CollapsedDocuments.from_arrays(arrays)  # type: ignore[no-any-return]
+        documents: CollapsedDocuments = CollapsedDocuments.from_arrays(arrays)
+        return documents.rounded()
 
     def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
