@@ -126,6 +126,7 @@ COLLAPSED = ArrayGroup({
         "seed_words": counts("i8", "seed"),
         "seed_topics": indices("i8", "seed", "topic"),
         "seed_counts": counts("f8", "seed"),
+        **flags("seeds_apart"),
     }),
     "topic_plain": ArrayField(("f8",), ("topic",), 0, optional=True),
     **optional(HELD),
@@ -181,6 +182,8 @@ def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
     if global_state["moments"]:
         fields |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
         fields["word_tables"] = counts("f8", "word")
+    if global_state.get("seeds_apart"):
+        fields["word_number"] = counts("i8", "word")
     return ArrayGroup({**fields, **_by_word(global_state)})
 
 

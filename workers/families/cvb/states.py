@@ -43,9 +43,9 @@ class CollapsedRows(WeighedRows):
     block_active : numpy.ndarray of float32, shape (words, topics), optional
         With momentum, the counts of active topics themselves.
     word_pseudo : numpy.ndarray of float64, shape (words,), optional
-        With seeded topics, the pseudo-counts of each word, which its counts include.
+        With seeded topics, the pseudo-counts of each word, which its counts include unless they are apart.
     word_number : numpy.ndarray of int64, shape (words,), optional
-        Ids of the words, ascending, for families in which words differ by topic.
+        Ids of the words, ascending, where words differ by topic: by keywords, or by pseudo-counts that are apart.
     """
 
     word_topic: npt.NDArray[np.floating] | None = None

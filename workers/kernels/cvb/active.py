@@ -135,7 +135,8 @@ def sweep_active(
     # True and False are constants, for each of which the compiler makes code of its own.
     places, steps = cells.view(np.int32), np.zeros(LANES, dtype=np.uint16)
     row_cells, long_changes, weight = rows.cells.reshape(-1), rows.long_changes.reshape(-1), rows.background_weight
-    flat = FlatRows(topics, row_cells, rows.units, priors.words, weight, rows.background, rows.long_place, long_changes)
+    words, seeds = (rows.units, priors.words, weight, rows.background), (rows.seed_place, rows.seed_counts.reshape(-1))
+    flat = FlatRows(topics, row_cells, *words, rows.long_place, long_changes, *seeds)
     all_prior, growth, tokens = prior.sum(), ZERO, ZERO
     windows, offsets, starts, pseudo = _windows(pairs, active_offsets, before.starts), pairs.offsets, before.starts, before.pseudo
     documents, window_offsets, is_long, pair_counts = windows.documents, windows.offsets, windows.long, pairs.counts
@@ -405,6 +406,8 @@ def _update_pairs(
             own = pairs.weights[pair]
             _weigh_steps(size, own, work)
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
+        if rows.seed_place.size and rows.seed_place[row] >= 0:
+            total, known = _add_seeds(row, size, total, known, work.cells, work.places, rows)
         others = ZERO
         if size < rows.topics:
             others = _background_weight(np.float32(rows.background_weight[row]), known, tokens - own + held, growth)
@@ -527,6 +530,27 @@ def _weigh_group(at: int, steps: Lanes, cell: Lanes, b: Lanes, cells: Array) -> 
     store(cells, at + BEFORE, q)
     store(cells, at + WEIGHT, weight)
     return weight, load(cells, at + RATIO) * (cell + b), q
+
+
+@borrower
+def _add_seeds(
+    row: int, size: int, total: Number, known: Number, cells: Array, places: Array, rows: FlatRows
+) -> tuple[Number, Number]:
+    """Weigh the active topics of which a word is a seed with their pseudo-counts; return the sums of `_weigh`."""
+    seeds, b = rows.seed_place[row] * rows.topics, max(np.float32(rows.word_prior[row]), MIN_PRIOR)
+    for j in range(size):
+        at = place_of(j)
+        k = np.int64(places[at + PLACES])
+        seed = np.float32(rows.seed_counts[seeds + k])
+        if seed > ZERO:
+            q, inverse = cells[at + BEFORE], cells[at + INVERSE]
+            y, cell = q * inverse, np.float32(rows.cells[row * rows.topics + k]) * rows.units[row]
+            weight = (max(cells[at + HERE] - q, ZERO) + cells[at + PRIOR]) * (max(cell + seed - q, ZERO) + b)
+            weight = weight * inverse * ((ONE + y) * (ONE + y * y))
+            total += weight - cells[at + WEIGHT]
+            known += cells[at + RATIO] * seed
+            cells[at + WEIGHT] = weight
+    return total, known
 
 
 @helper

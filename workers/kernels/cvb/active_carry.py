@@ -112,7 +112,8 @@ def carry(
     """
     topics, rows, places = running.ratio.size, running.rows, running.ratio.size + LANES
     words = rows.units, np.empty(0), rows.background_weight, rows.background, rows.long_place
-    flat = FlatRows(topics, rows.cells.reshape(-1), *words, rows.long_changes.reshape(-1))
+    more = rows.long_changes.reshape(-1), rows.seed_place, rows.seed_counts.reshape(-1)
+    flat = FlatRows(topics, rows.cells.reshape(-1), *words, *more)
     source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
     leaving = np.empty(topics, np.uint16), np.empty(topics, np.float32)
     moves = _Moves(np.full(topics, -1), source, target, dropped, *leaving)

@@ -30,6 +30,9 @@ from collapsium.workers.kernels.argument_types import (
 NO_PSEUDO_COUNTS = np.zeros(0, dtype=np.float32)
 """Pseudo-counts of documents whose start does not stay in the prior."""
 
+NO_SEED_PLACES, NO_SEED_COUNTS = np.zeros(0, dtype=np.int32), np.zeros((0, 0))
+"""Pseudo-counts of rows of which none is a seed."""
+
 
 class Priors(NamedTuple):
     """Dirichlet parameters of the documents' topics and of the topics' words.
@@ -160,6 +163,10 @@ class SweepRows(NamedTuple):
         Row of `long_changes` of a word whose unit is longer than a step; -1 for others.
     long_changes : float32, shape (long rows, topics)
         Changes of E[n_kw] of such words, in tokens: in their cells they are rounded.
+    seed_place : int32, shape (rows,) or (0,)
+        Row of `seed_counts` of a seed word, -1 for others; empty without seeds apart.
+    seed_counts : float64, shape (seed words, topics)
+        Pseudo-counts of seed words, which cells do not have.
     """
 
     cells: OutInt32Matrix
@@ -168,6 +175,8 @@ class SweepRows(NamedTuple):
     background: OutFloat64Vector
     long_place: Int32Vector
     long_changes: OutFloat32Matrix
+    seed_place: Int32Vector = NO_SEED_PLACES
+    seed_counts: Float64Matrix = NO_SEED_COUNTS
 
 
 class RunningCounts(NamedTuple):
@@ -203,12 +212,16 @@ class SpreadRows(NamedTuple):
         Keeps the spread even where a word has no tokens.
     weight : float64, shape (topics,)
         a_k / (B + E[n_k]), as when E[n_k] was last summed.
+    seed_place, seed_counts : int32, shape (rows,) or (0,), and float64, shape (seed words, topics)
+        Pseudo-counts of seed words; see `SweepRows`.
     """
 
     active: Float32Matrix
     background: Float64Vector
     even: float
     weight: Float64Vector
+    seed_place: Int32Vector = NO_SEED_PLACES
+    seed_counts: Float64Matrix = NO_SEED_COUNTS
 
 
 class DocumentModel(NamedTuple):
@@ -334,6 +347,10 @@ class FlatRows(NamedTuple):
         Row of `long_changes`; see `SweepRows`.
     long_changes : numpy.ndarray of float32, shape (long rows * topics,)
         Changes of rows whose units are longer than a step.
+    seed_place : numpy.ndarray of int32, shape (rows,) or (0,)
+        Row of `seed_counts`; see `SweepRows`.
+    seed_counts : numpy.ndarray of float64, shape (seed words * topics,)
+        Pseudo-counts of seed words.
     """
 
     topics: int
@@ -344,3 +361,5 @@ class FlatRows(NamedTuple):
     background_change: Array
     long_place: Array
     long_changes: Array
+    seed_place: Array
+    seed_counts: Array
