@@ -254,9 +254,7 @@ class RunCheckpointer:
         self._run.truncate_events(self._first_events)
         return None
 
-    def _examine(
-        self, iteration: int, problem: Problem
-    ) -> tuple[list[str], tuple[CheckpointRecord, State] | None]:
+    def _examine(self, iteration: int, problem: Problem) -> tuple[list[str], tuple[CheckpointRecord, State] | None]:
         """Read all of a checkpoint, and have the workers check it; return its faults, or its record and state."""
         checkpoint = self._run.checkpoints.at(iteration)
         try:

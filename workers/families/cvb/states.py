@@ -326,8 +326,7 @@ class ActiveDocuments(CollapsedDocuments):
 def summed_by_document(lists: Ints, values: npt.NDArray[np.floating]) -> Vector:
     """Return the sums of the values of each document's active topics, shape (documents,)."""
     owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
-    sums: Vector = np.bincount(owner, weights=values, minlength=lists.size - 1)
-    return sums
+    return np.asarray(np.bincount(owner, weights=values, minlength=lists.size - 1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -375,7 +374,9 @@ class SpilledLocal(CollapsedDocuments):
     def pseudo_counts(self) -> Numbers | None:
         """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
         own = self.files.get("start_counts")
-        return self.files.get("document_pseudo") if own is None else summed_by_document(self.files["document_lists"], own)
+        return (
+            self.files.get("document_pseudo") if own is None else summed_by_document(self.files["document_lists"], own)
+        )
 
 
 AnyActiveLocal: TypeAlias = ActiveLocal | SpilledLocal

@@ -9,11 +9,12 @@ a_k.
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
 order of addition changes them. Counts of documents are float64, exact up to 2^38 tokens. While a document is updated,
 they are float32, which is exact up to 512 tokens. Of longer documents, what exceeds 256 tokens of a topic is therefore
-put into its prior, and gains are added to the exact counts before 256 tokens have passed. Rows of words are whole numbers of such steps in 32 bits, which hold a count with all
-its changes. A row with 2^15 tokens in a cell, or as many to come, has units that are longer by a power of two, and its
-changes are summed apart. The rest that truncation leaves belongs to the background. Where tokens are weighted,
-responsibilities are multiplied by the weight of a token as they are read: the own copy that is excluded is one token of
-that weight, and counts are sums of weights, which are rounded to shorter units; long documents are counted anew.
+put into its prior, and gains are added to the exact counts before 256 tokens have passed. Rows of words are whole
+numbers of such steps in 32 bits, which hold a count with all its changes. A row with 2^15 tokens in a cell, or as many
+to come, has units that are longer by a power of two, and its changes are summed apart. The rest that truncation leaves
+belongs to the background. Where tokens are weighted, responsibilities are multiplied by the weight of a token as they
+are read: the own copy that is excluded is one token of that weight, and counts are sums of weights, which are rounded
+to shorter units; long documents are counted anew.
 
 Topics of a document are processed eight at a time (`lanes`), in groups that have all their numbers side by side. Rows
 of the next pairs are prefetched, as a document's pairs have different words. A helper updates all pairs of a document
@@ -68,7 +69,7 @@ EXACT_TOKENS = 512
 """Tokens whose responsibilities add up exactly in float32: 2^24 steps."""
 
 WINDOW = EXACT_TOKENS // 2
-"""Tokens of a topic in float32, and tokens that are updated together, of a document that has more than `EXACT_TOKENS`."""
+"""Tokens of a topic in float32, and tokens updated together, of a document that has more than `EXACT_TOKENS`."""
 
 NEARLY = np.float32(UNIT - 0.01)
 """A little less than `UNIT`: rounding in float32 never makes the sum of a pair's steps exceed `UNIT`."""
@@ -126,9 +127,10 @@ def sweep_active(
     after : NewActiveState
         Filled.
     """
-    prior, ratio, totals, rows = priors.topics, running.ratio, running.totals, running.rows
-    active_offsets, active_topics, topics = active.offsets, active.topics, priors.topics.size
-    counts, new_counts, weighted = before.counts, after.counts, pairs.weights.size > 0
+    rows, topics, offsets, starts = running.rows, priors.topics.size, pairs.offsets, before.starts
+    active_offsets, counts = active.offsets, before.counts
+    background_before, background_after = before.background, after.background
+    weighted, responsibilities, pair_counts = pairs.weights.size > 0, before.responsibilities, pairs.counts
     exact, own_prior = np.zeros(topics + LANES), np.zeros(topics + LANES, np.float32)
     recounted = DocumentCounts(exact, np.empty(topics + LANES, np.float32))
     cells = np.zeros((topics + LANES - 1) // LANES * LANES * FIELDS, dtype=np.float32)
@@ -137,36 +139,17 @@ def sweep_active(
     row_cells, long_changes, weight = rows.cells.reshape(-1), rows.long_changes.reshape(-1), rows.background_weight
     words, seeds = (rows.units, priors.words, weight, rows.background), (rows.seed_place, rows.seed_counts.reshape(-1))
     flat = FlatRows(topics, row_cells, *words, rows.long_place, long_changes, *seeds)
-    all_prior, growth, tokens = prior.sum(), ZERO, ZERO
-    windows, offsets, starts, pseudo = _windows(pairs, active_offsets, before.starts), pairs.offsets, before.starts, before.pseudo
-    documents, window_offsets, is_long, pair_counts = windows.documents, windows.offsets, windows.long, pairs.counts
-    background_before, background_after, responsibilities = before.background, after.background, before.responsibilities
+    all_prior, growth, tokens, windows = priors.topics.sum(), ZERO, ZERO, _windows(pairs, active_offsets, starts)
+    documents, window_offsets, is_long = windows.documents, windows.offsets, windows.long
     for window in range(documents.size):
-        document, long = documents[window], is_long[window]
+        document, long = documents[window], is_long[window] and not weighted
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
         first, last = window_offsets[window], window_offsets[window + 1]
         if first == offsets[document]:
-            left = all_prior
-            for j in range(size):
-                left -= prior[active_topics[begin + j]]
-            for j in range((size + LANES - 1) // LANES * LANES):
-                # Beyond the list, a place whose cache line is read anyway.
-                at, k = place_of(j), active_topics[begin + (j if j < size else size - 1)]
-                places[at + PLACES] = k
-                cells[at + HERE] = np.float32(counts[begin + j]) if j < size else ZERO
-                cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
-                if pseudo.size and j < size:
-                    cells[at + PRIOR] += pseudo[begin + j]
-                # With momentum, rows may have fewer tokens of a topic than its documents, which may take it below zero.
-                cells[at + INVERSE] = np.float32(1.0 / max(totals[k], priors.words_total)) if j < size else ZERO
-                cells[at + RATIO] = np.float32(ratio[k]) if j < size else ZERO
-                cells[at + UNITS] = STEP if j < size else ZERO
+            left = _begin_document(begin, size, all_prior, active, before, priors, running, cells, places)
             tokens, growth = np.float32(background_before[document]), np.float32(1.0 / max(left, 1e-9))
-            if long and not weighted:
-                for j in range((size + LANES - 1) // LANES * LANES):
-                    exact[j] = counts[begin + j] if j < size else 0.0
-                    own_prior[j] = cells[place_of(j) + PRIOR]
-                _fill_window(size, cells, exact, own_prior)
+            if long:
+                _begin_window(begin, size, before, cells, exact, own_prior)
         power, background = np.float32(powers[document % 2]), (tokens, growth)
         if starts[document + 1] + LANES <= responsibilities.size:
             work = DocumentWorkspace(places, cells, steps, power, True)
@@ -174,7 +157,7 @@ def sweep_active(
         else:
             at_end = DocumentWorkspace(places, cells, steps, power, False)
             tokens = _update_pairs(window, windows, size, pairs, background, before, after, at_end, flat)
-        if long and not weighted:
+        if long:
             if pair_counts[first] > WINDOW:
                 _gain_of_long_pair(pair_counts[first], windows.starts[window], size, before, after, exact)
             else:
@@ -182,26 +165,75 @@ def sweep_active(
             _fill_window(size, cells, exact, own_prior)
         if last < offsets[document + 1]:
             continue
-        if not long:
+        rest = float(tokens)
+        if long:
+            rest = background_before[document]
             for j in range(size):
-                count = cells[place_of(j) + HERE]
-                if weighted:
-                    # Sums of weights are rounded.
-                    count = max(count, ZERO)
-                totals[active_topics[begin + j]] += np.float32(count - np.float32(counts[begin + j]))
-                new_counts[begin + j] = count
-            background_after[document] = max(tokens, ZERO)
-            continue
-        rest = background_before[document]
-        if weighted:
+                rest -= exact[j] - counts[begin + j]
+        elif is_long[window]:
             at_end = DocumentWorkspace(places, cells, steps, power, False)
             rest = recount(document, size, pairs, after.starts, after.responsibilities, recounted, at_end)
-        for j in range(size):
-            gain = exact[j] - counts[begin + j]
-            totals[active_topics[begin + j]] += gain
-            rest -= 0.0 if weighted else gain
-            new_counts[begin + j] = exact[j]
         background_after[document] = max(rest, 0.0)
+        _end_document(begin, size, (is_long[window], weighted), active, before, after, running, cells, exact)
+
+
+@borrower
+def _begin_document(
+    begin: int,
+    size: int,
+    all_prior: float,
+    active: ActiveTopics,
+    before: ActiveState,
+    priors: Priors,
+    running: RunningCounts,
+    cells: Array,
+    places: Array,
+) -> float:
+    """Fill the numbers of a document's active topics; return the prior of the others."""
+    prior, totals, left = priors.topics, running.totals, all_prior
+    for j in range(size):
+        left -= prior[active.topics[begin + j]]
+    for j in range((size + LANES - 1) // LANES * LANES):
+        # Beyond the list, a place whose cache line is read anyway.
+        at, k = place_of(j), active.topics[begin + (j if j < size else size - 1)]
+        places[at + PLACES] = k
+        cells[at + HERE] = np.float32(before.counts[begin + j]) if j < size else ZERO
+        cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
+        if before.pseudo.size and j < size:
+            cells[at + PRIOR] += before.pseudo[begin + j]
+        # With momentum, rows may have fewer tokens of a topic than its documents, which may take it below zero.
+        cells[at + INVERSE] = np.float32(1.0 / max(totals[k], priors.words_total)) if j < size else ZERO
+        cells[at + RATIO] = np.float32(running.ratio[k]) if j < size else ZERO
+        cells[at + UNITS] = STEP if j < size else ZERO
+    return left
+
+
+@borrower
+def _end_document(
+    begin: int,
+    size: int,
+    kind: tuple[bool, bool],
+    active: ActiveTopics,
+    before: ActiveState,
+    after: NewActiveState,
+    running: RunningCounts,
+    cells: Array,
+    exact: Array,
+) -> None:
+    """Fill a document's new counts, and change the totals; its kind is whether it is long, and weighted."""
+    long, weighted = kind
+    for j in range(size):
+        topic, old = active.topics[begin + j], before.counts[begin + j]
+        if long:
+            running.totals[topic] += exact[j] - old
+            after.counts[begin + j] = exact[j]
+        else:
+            count = cells[place_of(j) + HERE]
+            if weighted:
+                # Sums of weights are rounded.
+                count = max(count, ZERO)
+            running.totals[topic] += np.float32(count - np.float32(old))
+            after.counts[begin + j] = count
 
 
 class _Windows(NamedTuple):
@@ -227,7 +259,7 @@ class _Windows(NamedTuple):
 
 @helper
 def _windows(pairs: DocumentPairs, lists: Array, starts: Array) -> _Windows:
-    """Cut documents with more than `EXACT_TOKENS` into runs of at most `WINDOW` tokens, or of one pair that has more."""
+    """Cut documents with more than `EXACT_TOKENS` into runs of at most `WINDOW` tokens, or of one pair with more."""
     offsets, counts, number = pairs.offsets, pairs.counts, 0
     documents = offsets.size - 1
     of_window, first_pair = np.empty(documents + counts.size, np.int64), np.empty(documents + counts.size + 1, np.int64)
@@ -242,7 +274,7 @@ def _windows(pairs: DocumentPairs, lists: Array, starts: Array) -> _Windows:
         if is_long[document] and pairs.weights.size == 0:
             for pair in range(offsets[document], offsets[document + 1]):
                 if passed > 0 and passed + counts[pair] > WINDOW:
-                    of_window[number], first_pair[number], passed = document, pair, 0
+                    of_window[number], first_pair[number], passed = document, pair, np.int64(0)
                     number += 1
                 passed += counts[pair]
     first_pair[number] = offsets[documents]
@@ -301,7 +333,7 @@ def has_more_than_exact(document: int, pairs: DocumentPairs) -> bool:
     tokens = np.int64(0)
     for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
         tokens += pairs.counts[pair]
-    return tokens > EXACT_TOKENS
+    return bool(tokens > EXACT_TOKENS)
 
 
 @borrower
@@ -315,7 +347,7 @@ def recount(
     work: DocumentWorkspace,
 ) -> float:
     """Count a document's tokens by its active topics, exactly; return its background tokens."""
-    at, rest, short, tokens = starts[document], 0.0, 0, np.int64(0)
+    at, rest, short, tokens = starts[document], 0.0, np.int64(0), np.int64(0)
     clear_counts(size, counts)
     for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
         count, own = np.int64(pairs.counts[pair]), token_weight(pairs.weights, pair)
@@ -325,11 +357,13 @@ def recount(
         else:
             if short + count > EXACT_TOKENS:
                 flush_counts(size, counts)
-                short = 0
+                short = np.int64(0)
             short += count
             each = spread_evenly(np.float32(count))
             for j in range(0, size, LANES):
-                store(counts.short, j, load(counts.short, j) + each * steps_at(responsibilities, at + j, size - j, work))
+                store(
+                    counts.short, j, load(counts.short, j) + each * steps_at(responsibilities, at + j, size - j, work)
+                )
         at += size
     flush_counts(size, counts)
     if pairs.weights.size:
@@ -422,6 +456,15 @@ def _update_pairs(
         rows.background_change[row] += float(count) * float(change)
         at += size
     return tokens
+
+
+@borrower
+def _begin_window(begin: int, size: int, before: ActiveState, cells: Array, exact: Array, prior: Array) -> None:
+    """Fill the exact counts of a long document's topics and their priors, and the counts of its first window."""
+    for j in range((size + LANES - 1) // LANES * LANES):
+        exact[j] = before.counts[begin + j] if j < size else 0.0
+        prior[j] = cells[place_of(j) + PRIOR]
+    _fill_window(size, cells, exact, prior)
 
 
 @borrower

@@ -175,7 +175,7 @@ def changes_since(start: Int32Matrix, swept: SweepRows, changes: OutFloat32Matri
 @helper
 def _seeds_of(row: int, rows: SpreadRows) -> int:
     """Return the place of a row's pseudo-counts; -1 for none."""
-    return np.int64(rows.seed_place[row]) if rows.seed_place.size else np.int64(-1)
+    return int(rows.seed_place[row]) if rows.seed_place.size else -1
 
 
 @helper
@@ -184,7 +184,7 @@ def _each_seeded(active: Array, row: int, seeds: int, rows: SpreadRows) -> float
     total = 0.0
     for k in range(rows.weight.size):
         total += rows.weight[k] * (rows.even + (active[k] + rows.seed_counts[seeds, k]))
-    return rows.background[row] / max(total, 1e-300)
+    return float(rows.background[row]) / max(total, 1e-300)
 
 
 @helper

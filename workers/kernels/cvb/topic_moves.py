@@ -16,7 +16,6 @@ from collapsium.workers.kernels.argument_types import (
     Int64Vector,
     Number,
     OutFloat64Matrix,
-    OutFloat64Vector,
     OutInt32Vector,
     OutInt64Vector,
     OutUInt16Vector,

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, Model, fit, infer, report, resume, verify
+from collapsium.pipeline import Corpus, fit, infer, report, resume, verify
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import RECORD
 from collapsium.storage.runs.run import Run
