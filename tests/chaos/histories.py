@@ -46,7 +46,11 @@ KINDS = (
     {"family": "gibbs-lda", "topics": 3, "samples": 2, "sample_every": 1, "combine": "consensus"},
     {"family": "lda", "topics": 3, "weights": "log-tf-idf", "start": "documents", "start_strength": 2.0},
     {"family": "hdp", "topics": 3, "restarts": 2, "start": "clusters", "combine": "consensus"},
+    {"corpus": "long", "family": "lda", "topics": 6},
+    {"corpus": "long", "family": "hdp", "topics": 6, "start": "documents", "start_strength": 1e6},
+    {"corpus": "long", "family": "lda", "topics": 6, "seeds": {"first": {"words": ["w0", "w1"], "strength": 1e4}}},
 )
+"""Options of fits, and the corpus where it is not ``train``: ``long`` has documents of 100,000 tokens."""
 
 
 def prepare():
@@ -55,6 +59,8 @@ def prepare():
     FaultyFileSystem.store.clear()
     write_corpus("faulty://store/corpus/train", planted_rows(1, documents=16, words=20), 20, shard_tokens=330)
     write_corpus("faulty://store/corpus/heldout", planted_rows(2, documents=16, words=20), 20, shard_tokens=300)
+    long = planted_rows(3, documents=3, words=20, tokens=100_000) + planted_rows(4, documents=13, words=20)
+    write_corpus("faulty://store/corpus/long", long, 20, shard_tokens=100_330)
     return dict(FaultyFileSystem.store)
 
 
@@ -88,8 +94,18 @@ def calm(base, options):
         unglanced(),
         mock.patch("collapsium.pipeline.engine.resources.placement.open_executor", return_value=SerialExecutor()),
     ):
-        fit("faulty://store/corpus/train", RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **options)
+        fit(corpus_of(options), RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **fitted(options))
     return ended()
+
+
+def corpus_of(options):
+    """The training corpus of options."""
+    return f"faulty://store/corpus/{options.get('corpus', 'train')}"
+
+
+def fitted(options):
+    """The options of `fit`."""
+    return {name: value for name, value in options.items() if name != "corpus"}
 
 
 def reset(base):
@@ -145,12 +161,12 @@ def live(base, seed):
 
 
 def begin(options, ends, every):
-    train, heldout = "faulty://store/corpus/train", "faulty://store/corpus/heldout"
+    train, heldout = corpus_of(options), "faulty://store/corpus/heldout"
     remnants = [path for path in FaultyFileSystem.store if path.startswith("/store/run/")]
     for path in remnants:  # a driver that died before its first record, or whose run could not be removed
         del FaultyFileSystem.store[path]
     FaultyFileSystem.pseudo_dirs[:] = [""]
-    fit(train, RUN, heldout=heldout, checkpoint_every=every, scheduler="serial", **options, **ends)
+    fit(train, RUN, heldout=heldout, checkpoint_every=every, scheduler="serial", **fitted(options), **ends)
 
 
 def require_called_for(error, fate):

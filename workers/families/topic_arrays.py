@@ -6,6 +6,7 @@ import numpy as np
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers.arrays.array_fields import (
+    ROUNDING_TOLERANCE,
     ArrayField,
     ArrayGroup,
     CheckContext,
@@ -32,6 +33,9 @@ MAX_SWEEPS = 10_000
 UNIT = 1 << 15
 """Responsibility of 1 in 16 bits, as in `kernels.cvb.active`."""
 
+MAX_DRIFT = 1e-3
+"""Share of a document's tokens by which its counts may be below zero: more than 1000 iterations of 0.1 had rounded."""
+
 MIN_WEIGHT = 1e-30
 """Smallest weight of a word: counts are divided by it, in single precision."""
 
@@ -41,10 +45,12 @@ MIN_POSITIVE = 1e-300
 ACTIVE_TOPICS: dict[str, ArrayField] = {
     "document_lists": offsets("document", "active_entry"),
     "document_topics": indices("u2", "active_entry", "topic"),
-    "document_counts": counts("f4", "active_entry"),
-    "document_rest": counts("f4", "document"),
+    "document_counts": numbers("f4 f8", "active_entry"),
+    "document_rest": numbers("f4 f8", "document"),
 }
-PSEUDO: dict[str, ArrayField] = optional({"document_pseudo": counts("f4", "document")})
+PSEUDO: dict[str, ArrayField] = optional(
+    {"start_counts": numbers("f4", "active_entry", 0), "document_pseudo": counts("f4 f8", "document")}
+)
 TOPICS_ASCEND = ascending("document_lists", "document_topics")
 PRIORS = scalars("f8", "beta vocabulary", MIN_POSITIVE)
 
@@ -56,6 +62,18 @@ def responsibilities_fault(arrays: Arrays, context: CheckContext) -> str | None:
     expected = int(np.dot(np.diff(context.shard.offsets), np.diff(arrays["document_lists"])))
     count = len(arrays["pair_shares"])
     return None if count == expected else f"expected {expected} numbers in 'pair_shares', found {count}"
+
+
+def counts_fault(arrays: Arrays, context: CheckContext) -> str | None:
+    """Return the fault of counts below zero; releases up to 0.1 have rounded those of long documents."""
+    lists, count, rest = (np.asarray(arrays[f"document_{name}"]) for name in ("lists", "counts", "rest"))
+    tokens = np.add.reduceat(np.append(np.abs(count), 0.0), lists[:-1]) * (np.diff(lists) > 0) + np.abs(rest)
+    least = -(ROUNDING_TOLERANCE + MAX_DRIFT * tokens)
+    for name, values, limit in (("counts", count, np.repeat(least, np.diff(lists))), ("rest", rest, least)):
+        wrong = np.flatnonzero(values < limit)
+        if wrong.size:
+            return f"expected numbers of 0 or more in 'document_{name}', found {values[wrong[0]]:g}"
+    return None
 
 
 def has_document_tokens(name: str) -> Rule:
@@ -108,6 +126,7 @@ COLLAPSED = ArrayGroup({
         "seed_words": counts("i8", "seed"),
         "seed_topics": indices("i8", "seed", "topic"),
         "seed_counts": counts("f8", "seed"),
+        **flags("seeds_apart"),
     }),
     "topic_plain": ArrayField(("f8",), ("topic",), 0, optional=True),
     **optional(HELD),
@@ -163,6 +182,8 @@ def collapsed_blocks(global_state: Arrays) -> ArrayGroup:
     if global_state["moments"]:
         fields |= same_field("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
         fields["word_tables"] = counts("f8", "word")
+    if global_state.get("seeds_apart"):
+        fields["word_number"] = counts("i8", "word")
     return ArrayGroup({**fields, **_by_word(global_state)})
 
 
@@ -178,7 +199,7 @@ def collapsed_local(global_state: Arrays) -> ArrayGroup:
     """Return the declaration of a local state: active topics with their responsibilities, or those of all topics."""
     if global_state["active"]:
         shares = {"pair_shares": numbers("u2", "share", 0, UNIT), **scalars("i8", "age", 0)}
-        return ArrayGroup({**ACTIVE_TOPICS, **PSEUDO, **shares}, (TOPICS_ASCEND, responsibilities_fault))
+        return ArrayGroup({**ACTIVE_TOPICS, **PSEUDO, **shares}, (TOPICS_ASCEND, counts_fault, responsibilities_fault))
     return ArrayGroup(
         {
             "document_topic": counts("f4", "document topic"),
@@ -277,6 +298,7 @@ SAMPLED_ROWS = ArrayGroup({"word_topic": counts("i4 f8", "word topic")})
 SAMPLED = ArrayGroup(
     {
         **{name: field for name, field in ACTIVE_TOPICS.items() if name != "document_rest"},
+        "document_counts": counts("f4", "active_entry"),
         "token_topic": indices("u2", "token", "topic"),
     },
     (at_most("document_lists", "topic"),),

@@ -241,7 +241,7 @@ class RunCheckpointer:
         for iteration in iterations:
             own_faults, sound = self._examine(iteration, problem)
             if sound is not None:
-                record, checks = sound
+                record, state = sound
                 for fault in faults:
                     self._notice(f"{fault}; going on from the checkpoint of iteration {iteration}")
                 self._run.checkpoints.go_back(iteration)
@@ -249,8 +249,7 @@ class RunCheckpointer:
                 self._run.restore_events(*record.events, folder, self._notice)
                 self._events_before = self._run.events_size()
                 self._iteration, self._saved_at = iteration, time.monotonic()
-                progress = Progress(score=None, **record.progress)
-                self.last = Snapshot(self._load(record, checks, compare=True), progress, dict(record.previous))
+                self.last = Snapshot(state, Progress(score=None, **record.progress), dict(record.previous))
                 return self.last
             faults += own_faults
         if faults:
@@ -261,10 +260,8 @@ class RunCheckpointer:
         self._run.truncate_events(self._first_events)
         return None
 
-    def _examine(
-        self, iteration: int, problem: Problem
-    ) -> tuple[list[str], tuple[CheckpointRecord, ModelChecks] | None]:
-        """Read all of a checkpoint; return its faults, or its record and the checks by its global state."""
+    def _examine(self, iteration: int, problem: Problem) -> tuple[list[str], tuple[CheckpointRecord, State] | None]:
+        """Read all of a checkpoint, and have the workers check it; return its faults, or its record and state."""
         checkpoint = self._run.checkpoints.at(iteration)
         try:
             record = checkpoint.record()
@@ -282,7 +279,7 @@ class RunCheckpointer:
         if faults:
             return faults, None
         try:
-            return [], (record, self._checks_of(record))
+            return [], (record, self._load(record, self._checks_of(record), compare=True))
         except DamagedError as error:
             return [str(error)], None
 
@@ -294,7 +291,11 @@ class RunCheckpointer:
         return ModelChecks.of(problem.shard_model, problem.block_bounds[-1], arrays, path, problem.tokens)
 
     def _load(self, record: CheckpointRecord, checks: ModelChecks, *, compare: bool = False) -> State:
-        """Submit the reading of a checkpoint; with `compare`, its tokens are compared with the counts of the blocks."""
+        """Submit the reading of a checkpoint.
+
+        With `compare`, wait until the workers have checked all of it, and compare its tokens with the counts of the
+        blocks.
+        """
         checkpoint, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
         homes, parts, problem = self._executor.homes, record.parts, self._problem
         blocks = []
@@ -306,6 +307,9 @@ class RunCheckpointer:
             local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number], problem.scratch)
             swept.append(submit(read_local, *local, home=problem.home(number, homes)))
         if compare:
+            read = [submit(_is_read, block, home=problem.block_home(n, homes)) for n, block in enumerate(blocks)]
+            read += [submit(_is_read, local, home=problem.home(n, homes)) for n, local in enumerate(swept)]
+            self._executor.collect(read)
             places = [f"{checkpoint.folder.url}/{_locals(number)}" for number in range(len(swept))]
             require_counted(problem, self._executor, checks, blocks, swept, places)
         global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
@@ -326,6 +330,10 @@ def _rows(number: int) -> str:
 def _locals(number: int) -> str:
     """Return the name of the part that holds a shard's local state."""
     return f"local_states/{number:05d}"
+
+
+def _is_read(part: tasks.Block | tasks.Swept) -> None:
+    """Return nothing, once a part of a checkpoint was read and checked."""
 
 
 def write_block(checkpoint: Checkpoint, number: int, block: tasks.Block) -> str:

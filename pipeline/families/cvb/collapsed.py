@@ -336,7 +336,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         swept=counts + 8 + moment_bytes,
         delta=counts + moment_bytes,
         pair=2.0 * active,
-        document=6.0 * active + 20,
+        document=10.0 * active + 24,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,
         first_pair=0.0 if begins_complete(config.topics, config.most_active or 0) else 2.0 * INITIAL.initial_topics,
         # A chunk is cut by the topics before; those that are selected may be several times as many.

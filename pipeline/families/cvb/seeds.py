@@ -1,7 +1,8 @@
 """Seeded topics: names and words of topics whose Dirichlet priors of words are raised.
 
 Topic k has the parameters b_w + s_kw, where s_kw is its strength times the tokens of seed word w in the corpus. The
-pseudo-counts s_kw lie in the rows, as counts that never leave, so that updates need not know of them.
+pseudo-counts s_kw lie in the rows, as counts that never leave, so that updates need not know of them. Counts in single
+precision would be lost beside large ones, which are therefore apart: updates add them to the counts of their words.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.topic_names import clean_name
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+from collapsium.workers.kernels.cvb.active import EXACT_TOKENS
 
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 MAX_STRENGTH = 1e6
+MAX_TOGETHER = 1.0
+"""Largest strength of seeds that lie in the rows: up to here, rows have no larger numbers than without seeds."""
 
 
 class SeededTopic(BaseModel):
@@ -183,7 +187,16 @@ def with_seeds(global_state: GlobalStateT, summary: Summary, options: SeededOpti
     seeds = summary.seeds
     # Pseudo-counts are multiples of what a word's tokens weigh.
     counts = seeds.counts if summary.weights is None else seeds.counts * summary.weights.means[seeds.words]
-    after = replace(global_state, seed_words=seeds.words, seed_topics=seeds.topics, seed_counts=counts)
+    strength = np.array([topic.strength for topic in options.seeds])[seeds.topics]
+    # Up to the limit of exact sums nothing is rounded.
+    apart = bool(((strength > MAX_TOGETHER) & (counts > EXACT_TOKENS)).any())
+    after = replace(
+        global_state,
+        seed_words=seeds.words,
+        seed_topics=seeds.topics,
+        seed_counts=counts,
+        seeds_apart=True if apart and global_state.active else None,
+    )
     if after.active:
         # Totals of active topics are summed from the rows.
         return after

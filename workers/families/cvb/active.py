@@ -11,7 +11,7 @@ documents have topics at the start, and the first sweep squares responsibilities
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb.active_topics import (
+    OLD_PSEUDO,
     DocumentChunk,
     Floats,
     Ints,
@@ -50,12 +51,11 @@ from collapsium.workers.kernels.cvb import active, active_carry, active_selectio
 from collapsium.workers.kernels.cvb import active_sums as sums
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.records import (
+    NO_PSEUDO_COUNTS,
     ActiveState,
     ActiveTopics,
     NewActiveState,
     RowChanges,
-    RunningCounts,
-    SweepRows,
     TopicCounts,
 )
 from collapsium.workers.special_functions import digamma, polygamma
@@ -73,6 +73,7 @@ KERNELS = (
     background.fold_rows,
     active_selection.select,
     active_carry.carry,
+    active.count_documents,
     sums.active_probability,
 )
 
@@ -152,7 +153,7 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
 def blank_state(shard: Shard, offsets: Ints) -> NewActiveState:
     """Return arrays for the state of a shard's documents, from the offsets of their active topics."""
     starts = starts_of(shard.offsets, offsets)
-    counts, rest = np.zeros(int(offsets[-1]), dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
+    counts, rest = np.zeros(int(offsets[-1])), np.zeros(shard.documents)
     return NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest)
 
 
@@ -160,21 +161,20 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
     """Return a shard's first local state with the responsibilities of another run, and its counts."""
     before = ActiveLocal.from_arrays(saved)
     active_topics, starts = before.active, starts_of(shard.offsets, before.document_lists)
-    state = ActiveState(starts, before.pair_shares, before.document_counts, before.document_rest)
+    pseudo = NO_PSEUDO_COUNTS if before.start_counts is None else before.start_counts
+    counts, rest = (np.asarray(values, dtype=np.float64) for values in (before.document_counts, before.document_rest))
+    pairs, state = document_pairs(shard), ActiveState(starts, before.pair_shares, counts, rest, pseudo)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
-    pairs, recounted = document_pairs(shard), blank_state(shard, before.document_lists)
-    pseudo = before.document_pseudo
-    # The other run may have had other weights of words. Its pseudo-counts are then no longer known.
     if not np.allclose(before.lengths(), shard.weighted_lengths, rtol=RECOUNT, atol=RECOUNT):
-        blank = state._replace(counts=np.zeros_like(state.counts))
-        none = np.zeros(0, np.int32), np.zeros((0, topics), np.float32)  # no topic is dropped, and no row changes
-        nothing = SweepRows(np.zeros((0, topics), np.int32), np.zeros(0, np.float32), np.zeros(0), np.zeros(0), *none)
-        running = RunningCounts(np.zeros(topics), np.zeros(topics), nothing)
-        active_carry.carry(pairs, active_topics, blank, active_topics, running, recounted)
-        state, pseudo = state._replace(counts=recounted.counts, background=recounted.background), None
+        # The other run had other weights of words.
+        recounted = blank_state(shard, before.document_lists)
+        active.count_documents(pairs, active_topics, state, 1, recounted)
+        state = state._replace(counts=recounted.counts, background=recounted.background)
+    elif before.document_counts.dtype == np.float32:
+        state = DocumentChunk(pairs, active_topics, state).exactly_counted(pairs, before.document_pseudo).state
     warming.count_active(pairs, active_topics, state, rows)
     age = max(before.age, SCHEDULE.annealing_sweeps)
-    return initial_state(shard, active_topics, state, rows, moments=moments, age=age, pseudo=pseudo)
+    return initial_state(shard, active_topics, state, rows, moments=moments, age=age)
 
 
 def initial_state(
@@ -185,7 +185,6 @@ def initial_state(
     *,
     moments: bool,
     age: int = 0,
-    pseudo: Floats | None = None,
 ) -> tuple[ActiveLocal, Delta]:
     """Return a shard's first local state, and its counts as changes.
 
@@ -196,15 +195,13 @@ def initial_state(
     active_topics : ActiveTopics
         Active topics of the documents.
     state : ActiveState
-        Their responsibilities and counts.
+        Their responsibilities and counts, and the pseudo-counts of a start that stays.
     rows : RowChanges
         Counts by words and active topics, and the words' background tokens.
     moments : bool
         Whether to return V[n_kw] and Z[n_kw] too.
     age : int, optional
         Number of sweeps that the state counts as having had; see `SweepSchedule`.
-    pseudo : numpy.ndarray of float32, shape (documents,), optional
-        Pseudo-counts among the counts of each document.
 
     Returns
     -------
@@ -218,8 +215,9 @@ def initial_state(
         arrays = np.zeros((2, *rows.active.shape))
         sums.active_moments(document_pairs(shard), active_topics, state, 1.0, arrays[0], arrays[1])
         parts.update(_moments(arrays))
+    pseudo = state.pseudo if state.pseudo.size else None
     local = ActiveLocal(
-        *active_topics, state.counts, state.background, state.responsibilities, age, document_pseudo=pseudo
+        *active_topics, state.counts, state.background, state.responsibilities, age, start_counts=pseudo
     )
     return local, Delta(parts, {"word": shard.words})
 
@@ -297,16 +295,16 @@ def sweep(
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.running.rows.cells.shape)) if parameters.moments else np.zeros((2, 0, 0))
     if statistics:
-        for chunk in document_chunks(shard, before_sweep):
+        for chunk in _chunks(shard, before_sweep, moving):
             for sums_before in statistics:
                 sums_before.add(chunk, working, parameters)
     # Selection depends on the rows before the sweep alone, so that of all chunks may come first. On disk, that would
     # read the local state twice.
     ahead = selecting and not isinstance(local, SpilledLocal)
-    selected = [select_(chunk, working, parameters) for chunk in document_chunks(shard, before_sweep)] if ahead else []
+    selected = [select_(chunk, working, parameters) for chunk in _chunks(shard, before_sweep, moving)] if ahead else []
     working.release()
     after = LocalStateBuilder(shard, before_sweep, selected, same=not selecting)
-    for number, before in enumerate(document_chunks(shard, before_sweep)):
+    for number, before in enumerate(_chunks(shard, before_sweep, moving)):
         chunk = before
         if selecting:
             chosen = selected[number] if ahead else select_(before, working, parameters)
@@ -331,6 +329,18 @@ def sweep(
     arrays = after.finish(age)
     new_local = SpilledLocal(arrays) if isinstance(arrays, SpillFiles) else ActiveLocal.from_arrays(arrays)
     return new_local, Delta(parts, {"word": shard.words})
+
+
+def _chunks(shard: Shard, local: Arrays, moving: Moving | None) -> Iterator[DocumentChunk]:
+    """Yield the documents chunk by chunk, with exact counts also where a checkpoint up to release 0.1 has others."""
+    rounded, pseudo = local["document_counts"].dtype == np.float32, local.get(OLD_PSEUDO)
+    for chunk in document_chunks(shard, local):
+        if rounded:
+            counted = chunk.pairs if moving is None else moving.before(chunk)
+            own = None if pseudo is None else pseudo[chunk.document : chunk.document + chunk.documents]
+            yield chunk.exactly_counted(counted, own)
+        else:
+            yield chunk
 
 
 def _selects(age: int, parameters: Parameters) -> bool:
@@ -393,7 +403,7 @@ def probability(
     probability = np.empty(heldout.pairs)
     rest = np.array([max(parameters.concentration - parameters.topics.sum(), 0.0), parameters.total])
     topics = TopicCounts(row_topic, totals[0] + parameters.total)
-    counts = local.document_counts, local.document_rest
+    counts = local.expected, np.asarray(local.document_rest, dtype=np.float64)
     sums.active_probability(
         document_pairs(heldout), local.active, *counts, parameters.priors, topics, rest, probability
     )

@@ -17,7 +17,8 @@ from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SMALL_SETS
 from collapsium.workers.families.document_pairs import pair_weights
 from collapsium.workers.kernels.cvb import active_carry, active_selection
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
+from collapsium.workers.kernels.cvb.active import count_documents
+from collapsium.workers.kernels.cvb.records import NO_PSEUDO_COUNTS, ActiveState, ActiveTopics, NewActiveState
 from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.records import DocumentPairs
 
@@ -28,11 +29,17 @@ Ints = npt.NDArray[np.int64]
 Steps = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float32]
 Vector = npt.NDArray[np.float64]
-SWEPT_ARRAYS = ("pair_shares", "document_counts", "document_rest")
-"""Arrays of a local state that each sweep writes anew."""
+SWEPT_ARRAYS = {"pair_shares": np.uint16, "document_counts": np.float64, "document_rest": np.float64}
+"""Arrays of a local state that each sweep writes anew, with their types."""
 
-PSEUDO = "document_pseudo"
-"""Array of a local state that stays as the start made it, where it has one, but for topics that are dropped."""
+PSEUDO = "start_counts"
+"""Array of pseudo-counts that a start leaves in the prior; topics that are dropped lose theirs."""
+
+OLD_PSEUDO = "document_pseudo"
+"""Array of checkpoints up to release 0.1: the pseudo-counts of each document, which its counts include."""
+
+MIN_OLD_PSEUDO = 0.5
+"""In these, excess of a count over its responsibilities that is no rounding, in tokens."""
 
 CHUNK_RESPONSIBILITIES = 1 << 22
 """Responsibilities, of 2 bytes each, that are swept together."""
@@ -131,7 +138,7 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
     active_selection.select(
         chunk.pairs,
         chunk.active,
-        chunk.state,
+        chunk.weighing,
         parameters.priors,
         working.selection,
         np.maximum(parameters.topics, SELECTION.min_tokens),
@@ -161,8 +168,9 @@ def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> Docum
     if np.array_equal(active_offsets, chunk.active.offsets) and np.array_equal(topic, chunk.active.topics):
         return chunk
     active, starts = ActiveTopics(active_offsets, topic), starts_of(chunk.pairs.offsets, active_offsets)
-    counts, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(chunk.state.background)
-    state = NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest)
+    pseudo = np.empty(topic.size if chunk.state.pseudo.size else 0, dtype=np.float32)
+    counts, rest = np.empty(topic.size), np.empty_like(chunk.state.background)
+    state = NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest, pseudo)
     active_carry.carry(chunk.pairs, chunk.active, chunk.state, active, working.running, state)
     return replace(chunk, active=active, state=ActiveState(*state))
 
@@ -194,14 +202,26 @@ class DocumentChunk:
         """Number of documents."""
         return self.pairs.offsets.size - 1
 
-    def pseudo_counts(self) -> Vector:
-        """Return what the counts of each document exceed its tokens by, shape (documents,)."""
-        pairs, numbers = self.pairs, np.arange(self.documents)
-        counts = pairs.counts if not pairs.weights.size else pairs.counts * pairs.weights.astype(np.float64)
-        tokens = np.bincount(np.repeat(numbers, np.diff(pairs.offsets)), weights=counts, minlength=numbers.size)
-        owner = np.repeat(numbers, np.diff(self.active.offsets))
-        counted = np.bincount(owner, weights=self.state.counts, minlength=numbers.size)
-        return np.asarray(counted + self.state.background - tokens, dtype=np.float64)
+    @property
+    def weighing(self) -> ActiveState:
+        """The state with counts as they weigh in the update: with the pseudo-counts of a start."""
+        state = self.state
+        return state._replace(counts=state.counts + state.pseudo) if state.pseudo.size else state
+
+    def exactly_counted(self, counted: DocumentPairs, pseudo: Floats | None) -> DocumentChunk:
+        """Return a chunk of a checkpoint up to release 0.1 with exact counts, and its pseudo-counts apart.
+
+        `counted` are its pairs with the tokens that the counts have, and `pseudo` the pseudo-counts of each document.
+        """
+        before, sizes = self.state, np.diff(self.active.offsets)
+        after = NewActiveState(
+            before.starts, before.responsibilities, np.empty(before.counts.size), np.empty(self.documents)
+        )
+        count_documents(counted, self.active, before, int(pseudo is not None), after)
+        if pseudo is not None:
+            excess = np.where(np.repeat(pseudo > 0.0, sizes), before.counts - after.counts, 0.0)
+            after = after._replace(pseudo=np.where(excess > MIN_OLD_PSEUDO, excess, 0.0).astype(np.float32))
+        return replace(self, state=ActiveState(*after))
 
 
 def starts_of(offsets: Ints, lists: Ints) -> Ints:
@@ -245,8 +265,9 @@ def document_chunks(shard: Shard, local: Arrays) -> Iterator[DocumentChunk]:
         state = ActiveState(
             starts[first : last + 1] - starts[first],
             read_rows(local, "pair_shares", int(starts[first]), int(starts[last])),
-            read_rows(local, "document_counts", *entries),
-            read_rows(local, "document_rest", first, last),
+            np.asarray(read_rows(local, "document_counts", *entries), dtype=np.float64),
+            np.asarray(read_rows(local, "document_rest", first, last), dtype=np.float64),
+            read_rows(local, PSEUDO, *entries) if PSEUDO in local else NO_PSEUDO_COUNTS,
         )
         active = ActiveTopics(lists[first : last + 1] - entries[0], read_rows(local, "document_topics", *entries))
         yield DocumentChunk(pairs, active, state, first, low)
@@ -272,10 +293,11 @@ class LocalStateBuilder:
     def __init__(self, shard: Shard, before: Arrays, selected: Sequence[Selected], *, same: bool) -> None:
         self._writer = before.writer() if isinstance(before, SpillFiles) else None
         self._sizes: list[Ints] = []
-        self._fixed = {PSEUDO: np.array(before[PSEUDO])} if PSEUDO in before else {}
-        self._drops = bool(self._fixed) and not same
+        self._swept = dict(SWEPT_ARRAYS)
+        if PSEUDO in before or OLD_PSEUDO in before:
+            self._swept[PSEUDO] = np.float32
         self._lists, topic = before["document_lists"], before["document_topics"]
-        self._done = dict.fromkeys(SWEPT_ARRAYS, 0)
+        self._done = dict.fromkeys(self._swept, 0)
         self._arrays: dict[str, Array] = {}
         if self._writer is not None:
             return
@@ -284,39 +306,36 @@ class LocalStateBuilder:
             self._lists = np.concatenate([[0], np.cumsum(np.concatenate([*sizes, np.zeros(0, np.int64)]))])
             self._lists = self._lists.astype(np.int64)
             topic = np.concatenate([*(part[0] for part in selected), np.zeros(0, dtype=np.uint16)])
-        lengths = int(starts_of(shard.offsets, self._lists)[-1]), topic.size, shard.documents
-        for name, length in zip(SWEPT_ARRAYS, lengths, strict=True):
-            self._arrays[name] = buffers.empty(length, before[name].dtype)
+        lengths = int(starts_of(shard.offsets, self._lists)[-1]), topic.size, shard.documents, topic.size
+        for (name, dtype), length in zip(self._swept.items(), lengths, strict=False):
+            self._arrays[name] = buffers.empty(length, dtype)
         self._arrays["document_topics"] = topic
 
     def allocate(self, chunk: DocumentChunk) -> NewActiveState:
         """Return arrays for a chunk's new responsibilities, counts and background tokens."""
         arrays = []
-        for name, before in zip(SWEPT_ARRAYS, chunk.state[1:], strict=True):
+        for (name, dtype), before in zip(self._swept.items(), chunk.state[1:], strict=False):
             first, self._done[name] = self._done[name], self._done[name] + before.size
             view = self._arrays[name][first : first + before.size] if self._arrays else None
-            arrays.append(buffers.empty(before.size, before.dtype) if view is None else view)
-        return NewActiveState(chunk.state.starts, *arrays)
+            arrays.append(buffers.empty(before.size, dtype) if view is None else view)
+        after = NewActiveState(chunk.state.starts, *arrays)
+        # A sweep leaves pseudo-counts as they are.
+        np.copyto(after.pseudo, chunk.state.pseudo)
+        return after
 
     def add(self, chunk: DocumentChunk) -> None:
         """Add the next chunk, whose arrays are those of `allocate`."""
-        if self._drops:
-            pseudo = self._fixed[PSEUDO][chunk.document : chunk.document + chunk.documents]
-            left = np.maximum(chunk.pseudo_counts(), 0.0)
-            # Others differ by rounding.
-            pseudo[:] = np.where(left < pseudo - active_carry.MIN_PSEUDO_COUNT, left, pseudo)
         if self._writer is None:
             return
         self._sizes.append(np.diff(chunk.active.offsets))
-        _, responsibilities, counts, rest = chunk.state
-        arrays: dict[str, Array] = {"document_topics": chunk.active.topics, "document_counts": counts}
-        self._writer.add({**arrays, "document_rest": rest, "pair_shares": responsibilities})
+        arrays = dict(zip(self._swept, chunk.state[1:], strict=False))
+        self._writer.add({"document_topics": chunk.active.topics, **arrays})
 
     def finish(self, age: int) -> Arrays:
         """Return the local state."""
         if self._writer is None:
-            return {**self._arrays, **self._fixed, "document_lists": self._lists, "age": np.array(age)}
+            return {**self._arrays, "document_lists": self._lists, "age": np.array(age)}
         sizes = np.concatenate([*self._sizes, np.zeros(0, np.int64)])
         lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._writer.add({**self._fixed, "document_lists": lists, "age": np.array(age)})
+        self._writer.add({"document_lists": lists, "age": np.array(age)})
         return self._writer.finish()

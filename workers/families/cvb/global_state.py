@@ -14,6 +14,7 @@ from collapsium.workers.families.plain_tokens import WeighedGlobalState
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Rows32: TypeAlias = npt.NDArray[np.int32]
 Vector: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -127,7 +128,9 @@ class CollapsedGlobalState(WeighedGlobalState):
     seed_words, seed_topics : numpy.ndarray of int64, shape (seeds,), optional
         Words and topics whose priors are raised.
     seed_counts : numpy.ndarray of float64, shape (seeds,), optional
-        Their pseudo-counts s_kw, which the rows and E[n_k] include.
+        Their pseudo-counts s_kw, which E[n_k] and finished models include.
+    seeds_apart : bool, optional
+        Whether the rows of a fit leave them out, as counts in single precision would be lost beside them.
     sweeping_again : bool, optional
         True for further sweeps of a shard in an iteration: held-out tokens were scored before the first. Else None.
     held : HeldTokens, optional
@@ -157,6 +160,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     seed_words: Ints | None = None
     seed_topics: Ints | None = None
     seed_counts: Vector | None = None
+    seeds_apart: bool | None = None
     sweeping_again: bool | None = None
     held: HeldTokens | None = None
     cooling: CoolingState | None = None
@@ -169,6 +173,23 @@ class CollapsedGlobalState(WeighedGlobalState):
         if self.seed_topics is None or self.seed_counts is None:
             return np.zeros(topics)
         return np.asarray(np.bincount(self.seed_topics, self.seed_counts, minlength=topics), dtype=np.float64)
+
+    def seed_rows(self, numbers: Ints | None) -> tuple[Rows32, Vector] | None:
+        """Return the pseudo-counts that rows of some words leave out, as `kernels.cvb.records.SweepRows` has them.
+
+        `numbers` are the ids of the words, ascending.
+        """
+        words, topics, counts = self.seed_words, self.seed_topics, self.seed_counts
+        if not self.seeds_apart or numbers is None or words is None or topics is None or counts is None:
+            return None
+        place = np.searchsorted(numbers, words)
+        inside = np.flatnonzero(place < numbers.size)
+        inside = inside[numbers[place[inside]] == words[inside]]
+        rows, row = np.unique(place[inside], return_inverse=True)
+        places, values = np.full(numbers.size, -1, dtype=np.int32), np.zeros((rows.size, self.topic_moments.shape[1]))
+        places[rows] = np.arange(rows.size)
+        np.add.at(values, (row.reshape(-1), topics[inside]), counts[inside])
+        return places, values
 
     @property
     def tokens(self) -> Vector:

@@ -61,6 +61,7 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
             order=self.options.order,
             tables=self.options.needs_tables,
             moments=global_state.moments,
+            seeds=global_state.seed_rows(rows.word_number),
             active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
         )
 
@@ -72,6 +73,7 @@ class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
             concentration=global_state.alpha,
             words=predictive_words(rows, global_state),
             total=global_state.beta,
+            seeds=global_state.seed_rows(rows.word_number),
             active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
         )
 

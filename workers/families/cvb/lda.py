@@ -38,6 +38,7 @@ class LdaShardModel(PlainTopicsShardModel[CollapsedOptions, LdaGlobalState]):
             order=self.options.order,
             tables=self.options.needs_tables,
             moments=global_state.moments,
+            seeds=global_state.seed_rows(rows.word_number),
             active=active_settings(global_state, self.options, global_state.alpha),
         )
 

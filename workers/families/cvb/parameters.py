@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
+SeedRows = tuple[npt.NDArray[np.int32], Vector]
 
 
 class CollapsedOptions(Protocol):
@@ -175,6 +176,8 @@ class Parameters:
         Whether the rows carry V[n_kw] and Z[n_kw].
     active : ActiveSettings or None
         Settings of active responsibilities; None where they are dense.
+    seeds : (numpy.ndarray of int32, numpy.ndarray of float64), optional
+        Pseudo-counts of seeds that the rows at hand leave out; see `CollapsedGlobalState.seed_rows`.
     """
 
     topics: npt.NDArray[np.float64]
@@ -185,6 +188,7 @@ class Parameters:
     tables: bool = False
     moments: bool = False
     active: ActiveSettings | None = None
+    seeds: SeedRows | None = None
 
     @property
     def priors(self) -> Priors:
@@ -197,6 +201,11 @@ class Parameters:
         if self.active is None:
             raise ValueError("active responsibilities need settings")
         return self.active
+
+
+def _spread_rows(active: Counts, rest: Vector, even: float, weight: Vector, seeds: SeedRows | None) -> SpreadRows:
+    """Return rows as kernels take them that spread background tokens."""
+    return SpreadRows(active, rest, even, weight, *(seeds or ()))
 
 
 class SweptRows:
@@ -220,12 +229,14 @@ class SweptRows:
     def __init__(self, shard: Shard, rows: CollapsedRows, parameters: Parameters) -> None:
         settings, active = parameters.active_settings, rows.swept_counts
         self._totals = settings.totals + parameters.total
-        self._spread = SpreadRows(active, rows.background, settings.even, settings.weight)
+        self._spread = _spread_rows(active, rows.background, settings.even, settings.weight, parameters.seeds)
         moved = settings.totals if settings.moved_totals is None else settings.moved_totals
         self._words, ratio, size = parameters.words, parameters.topics / (moved + parameters.total), len(active)
         cells = buffers.empty(active.shape, np.int32)
         none = np.full(size, -1, dtype=np.int32), np.zeros((0, active.shape[1]), dtype=np.float32)
-        swept = SweepRows(cells, np.empty(size, np.float32), np.empty(size), np.zeros(size), *none)
+        swept = SweepRows(
+            cells, np.empty(size, np.float32), np.empty(size), np.zeros(size), *none, *(parameters.seeds or ())
+        )
         background.begin_rows(self._spread, self._words, ratio, document_pairs(shard), swept)
         swept = background.with_long_rows(swept)
         self.running = RunningCounts(self._totals.copy(), ratio, swept)
@@ -265,11 +276,13 @@ class SweptRows:
         }
 
 
-def expected_counts(rows: CollapsedRows, weight: Vector, even: float) -> npt.NDArray[np.float32]:
+def expected_counts(
+    rows: CollapsedRows, weight: Vector, even: float, seeds: SeedRows | None = None
+) -> npt.NDArray[np.float32]:
     """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
     active = rows.active_counts
     expected, unused = buffers.empty(active.shape, np.float32), np.empty(len(active), dtype=np.float32)
-    spread_rows = SpreadRows(active, rows.background, even, weight)
+    spread_rows = _spread_rows(active, rows.background, even, weight, seeds)
     background.spread(spread_rows, np.zeros(len(active)), np.zeros(active.shape[1]), expected, unused)
     return expected
 
@@ -310,7 +323,7 @@ def fold_active(block: CollapsedRows, delta: Delta, parameters: Parameters) -> t
         word_topic_log_absent=_added(block.word_topic_log_absent, ids, changes.word_topic_log_absent),
     )
     totals, moved = np.zeros((2, before.shape[1])), np.zeros(1)
-    rows = SpreadRows(before, after.background, settings.even, settings.following)
+    rows = _spread_rows(before, after.background, settings.even, settings.following, parameters.seeds)
     background.fold_rows(rows, background.RowDelta(changed, place), settings.momentum, new, ahead, totals, moved)
     after = replace(after, block_active=new, word_active=ahead) if ahead.size else replace(after, word_active=new)
     parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved[0])}
@@ -331,7 +344,20 @@ def counts_of(rows: CollapsedRows, parameters: Parameters, *, folded: bool = Fal
     if rows.word_topic is not None:
         return np.asarray(rows.word_topic, dtype=np.float32)
     settings = parameters.active_settings
-    return expected_counts(rows, settings.following if folded else settings.weight, settings.even)
+    return expected_counts(rows, settings.following if folded else settings.weight, settings.even, parameters.seeds)
+
+
+def finished_counts(rows: CollapsedRows, parameters: Parameters) -> Counts | Vector:
+    """Return E[n_kw] of a finished model, in double precision where pseudo-counts were apart."""
+    counts, settings = counts_of(rows, parameters), parameters.active_settings
+    if parameters.seeds is None:
+        return counts
+    (place, seeds), exact = parameters.seeds, counts.astype(np.float64)
+    words = np.flatnonzero(place >= 0)
+    own = rows.active_counts[words] + seeds[place[words]]
+    share = settings.weight * (settings.even + own)
+    exact[words] = own + (rows.background[words] / share.sum(axis=1))[:, np.newaxis] * share
+    return exact
 
 
 def word_probability(rows: CollapsedRows, global_state: CollapsedGlobalState, parameters: Parameters) -> Vector:

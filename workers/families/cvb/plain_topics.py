@@ -100,7 +100,7 @@ def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: Collapse
     Returns
     -------
     CollapsedRows
-        Rows whose counts include s_kw; without seeds, `rows`.
+        Rows whose counts include s_kw, or with the numbers of their words where s_kw are apart; without seeds, `rows`.
     """
     words, topics, counts = global_state.seed_words, global_state.seed_topics, global_state.seed_counts
     if words is None or topics is None or counts is None:
@@ -108,6 +108,8 @@ def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: Collapse
     inside = (words >= low) & (words < high)
     place, values = (words[inside] - low, topics[inside]), counts[inside]
     changed: dict[str, Any] = {"word_pseudo": np.bincount(place[0], weights=values, minlength=high - low)}
+    if global_state.seeds_apart:
+        return replace(rows, word_number=np.arange(low, high), **changed)
     for name in ("word_topic", "word_active", "block_active"):
         before = getattr(rows, name)
         if before is not None:

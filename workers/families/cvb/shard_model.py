@@ -25,6 +25,7 @@ from collapsium.workers.families.cvb.parameters import (
     CollapsedOptions,
     Parameters,
     counts_of,
+    finished_counts,
     fold_active,
     plain_rows,
     word_probability,
@@ -100,7 +101,8 @@ class CollapsedShardModel(
     def documents(self, local: Local) -> CollapsedDocuments:
         """Return the part of a local state that a finished model saves."""
         arrays: Mapping[str, Any] = local.to_arrays()
-        return CollapsedDocuments.from_arrays(arrays)  # type: ignore[no-any-return]
+        documents: CollapsedDocuments = CollapsedDocuments.from_arrays(arrays)
+        return documents.rounded()
 
     def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -289,12 +291,11 @@ class CollapsedShardModel(
         parameters = self.update_parameters(block, global_state)
         if parameters.active is None:
             return block
-        counts = counts_of(block, parameters)
         return CollapsedRows(
-            word_topic=counts,
+            word_topic=finished_counts(block, parameters),
             word_tables=block.word_tables,
             word_pseudo=block.word_pseudo,
-            word_number=block.word_number,
+            word_number=None if global_state.seeds_apart else block.word_number,
             word_weight=block.word_weight,
             word_mean=block.word_mean,
         )

@@ -19,6 +19,7 @@ from collapsium.workers.kernels.cvb.records import ActiveTopics
 T = TypeVar("T")
 Counts: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Numbers: TypeAlias = npt.NDArray[np.floating]
 Topics: TypeAlias = npt.NDArray[np.uint16]
 Vector: TypeAlias = npt.NDArray[np.float64]
 
@@ -42,9 +43,9 @@ class CollapsedRows(WeighedRows):
     block_active : numpy.ndarray of float32, shape (words, topics), optional
         With momentum, the counts of active topics themselves.
     word_pseudo : numpy.ndarray of float64, shape (words,), optional
-        With seeded topics, the pseudo-counts of each word, which its counts include.
+        With seeded topics, the pseudo-counts of each word, which its counts include unless they are apart.
     word_number : numpy.ndarray of int64, shape (words,), optional
-        Ids of the words, ascending, for families in which words differ by topic.
+        Ids of the words, ascending, where words differ by topic: by keywords, or by pseudo-counts that are apart.
     """
 
     word_topic: npt.NDArray[np.floating] | None = None
@@ -130,6 +131,10 @@ class CollapsedDocuments(LocalState):
         """Return the documents with their arrays in memory."""
         return self
 
+    def rounded(self) -> CollapsedDocuments:
+        """Return the documents with counts in single precision, as finished models have them."""
+        return self
+
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], shape (documents, topics)."""
         raise NotImplementedError
@@ -138,7 +143,7 @@ class CollapsedDocuments(LocalState):
         """Return the expected tokens of each document, shape (documents,)."""
         raise NotImplementedError
 
-    def pseudo_counts(self) -> Counts | None:
+    def pseudo_counts(self) -> Numbers | None:
         """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
         return None
 
@@ -223,30 +228,50 @@ class ActiveDocuments(CollapsedDocuments):
         Index of each document's first active topic.
     document_topics : numpy.ndarray of uint16, shape (active,)
         The topics, ascending in a document.
-    document_counts : numpy.ndarray of float32, shape (active,)
-        Their E[n_dk].
-    document_rest : numpy.ndarray of float32, shape (documents,)
+    document_counts : numpy.ndarray of float64 or float32, shape (active,)
+        Their E[n_dk]: exact in double precision, rounded in finished models and in checkpoints up to release 0.1.
+    document_rest : numpy.ndarray of float64 or float32, shape (documents,)
         Background tokens.
-    document_pseudo : numpy.ndarray of float32, shape (documents,), optional
-        Pseudo-counts of a start that stays in the prior, which E[n_dk] of the active topics have more.
+    start_counts : numpy.ndarray of float32, shape (active,), optional
+        Pseudo-counts of a start that stays in the prior.
+    document_pseudo : numpy.ndarray of float32 or float64, shape (documents,), optional
+        Pseudo-counts of each document that `document_counts` include: in edited models, and in what releases up to 0.1
+        have written.
     """
 
     document_lists: Ints
     document_topics: Topics
-    document_counts: Counts
-    document_rest: Counts
-    document_pseudo: Counts | None = field(default=None, kw_only=True)
+    document_counts: Numbers
+    document_rest: Numbers
+    start_counts: Counts | None = field(default=None, kw_only=True)
+    document_pseudo: Numbers | None = field(default=None, kw_only=True)
 
     @property
     def active(self) -> ActiveTopics:
         """Active topics as kernels take them."""
         return ActiveTopics(self.document_lists, self.document_topics)
 
+    def rounded(self) -> ActiveDocuments:
+        """Return the documents with counts in single precision, as finished models have them."""
+        if self.document_pseudo is not None:
+            return self
+        counts, rest = (np.asarray(values, np.float32) for values in (self.document_counts, self.document_rest))
+        return replace(self, document_counts=counts, document_rest=rest)
+
+    @property
+    def expected(self) -> Vector:
+        """E[n_dk] of the active topics with pseudo-counts, shape (active,).
+
+        What releases up to 0.1 have written may be below zero, by rounding.
+        """
+        counts: Vector = np.maximum(np.asarray(self.document_counts, dtype=np.float64), 0.0)
+        return counts if self.start_counts is None else counts + self.start_counts
+
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is inactive; shape (documents, topics)."""
         owner, growth = self._owners_and_growth(prior)
         counts: Vector = growth[:, np.newaxis] * prior
-        counts[owner, self.document_topics] = self.document_counts
+        counts[owner, self.document_topics] = self.expected
         return counts
 
     def _owners_and_growth(self, prior: Vector) -> tuple[Ints, Vector]:
@@ -261,7 +286,7 @@ class ActiveDocuments(CollapsedDocuments):
         """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
         owner, growth = self._owners_and_growth(prior)
         topics = self.document_topics
-        more = (self.document_counts - growth[owner] * prior[topics]) * values[topics]
+        more = (self.expected - growth[owner] * prior[topics]) * values[topics]
         every: Vector = (1.0 + growth) * float((prior * values).sum())
         return every + np.bincount(owner, weights=more, minlength=growth.size)
 
@@ -272,26 +297,36 @@ class ActiveDocuments(CollapsedDocuments):
         lengths: Vector = running[lists[1:]] - running[lists[:-1]] + np.asarray(self.document_rest)
         return lengths if self.document_pseudo is None else np.maximum(lengths - self.document_pseudo, 0.0)
 
-    def pseudo_counts(self) -> Counts | None:
+    def pseudo_counts(self) -> Numbers | None:
         """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
-        return self.document_pseudo
+        if self.start_counts is None:
+            return self.document_pseudo
+        return summed_by_document(self.document_lists, self.start_counts)
 
     def entries(self) -> DocumentEntries:
         """Return the counts as sparse entries."""
         owner = np.repeat(np.arange(self.document_lists.size - 1), np.diff(self.document_lists))
-        count, rest = (np.asarray(values, dtype=np.float64) for values in (self.document_counts, self.document_rest))
-        return DocumentEntries(owner, self.document_topics.astype(np.int64), count, rest)
+        rest = np.asarray(self.document_rest, dtype=np.float64)
+        return DocumentEntries(owner, self.document_topics.astype(np.int64), self.expected, rest)
 
     def with_entries(self, entries: DocumentEntries, topics: int) -> ActiveDocuments:
         """Return documents with other counts; topics with entries are active."""
-        sizes = np.bincount(entries.owner, minlength=entries.documents)
+        sizes, pseudo = np.bincount(entries.owner, minlength=entries.documents), self.pseudo_counts()
+        # Beside pseudo-counts, single precision may have no room for tokens.
+        dtype = np.float32 if pseudo is None else np.float64
         return ActiveDocuments(
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             entries.topic.astype(np.uint16),
-            entries.count.astype(np.float32),
-            entries.rest.astype(np.float32),
-            document_pseudo=self.document_pseudo,
+            entries.count.astype(dtype),
+            entries.rest.astype(dtype),
+            document_pseudo=pseudo,
         )
+
+
+def summed_by_document(lists: Ints, values: npt.NDArray[np.floating]) -> Vector:
+    """Return the sums of the values of each document's active topics, shape (documents,)."""
+    owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
+    return np.asarray(np.bincount(owner, weights=values, minlength=lists.size - 1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -336,9 +371,12 @@ class SpilledLocal(CollapsedDocuments):
         documents: ActiveDocuments = ActiveDocuments.from_arrays(self.files)
         return documents
 
-    def pseudo_counts(self) -> Counts | None:
+    def pseudo_counts(self) -> Numbers | None:
         """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
-        return self.files.get("document_pseudo")
+        own = self.files.get("start_counts")
+        return (
+            self.files.get("document_pseudo") if own is None else summed_by_document(self.files["document_lists"], own)
+        )
 
 
 AnyActiveLocal: TypeAlias = ActiveLocal | SpilledLocal

@@ -24,7 +24,7 @@ from collapsium.workers.families.cvb.sums import SCORED_GROUPS
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
 from collapsium.workers.kernels.cvb import topic_moves as kernels
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
 from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class HeldScore:
         """Add the sums of a chunk."""
         held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
         merges = merge_scores.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
-        documents, score = (chunk.active, chunk.state), np.zeros_like(self._score)
+        documents, score = (chunk.active, chunk.weighing), np.zeros_like(self._score)
         merge_scores.score_merges(chunk.pairs, held, *documents, parameters.priors, working.topics, merges, score)
         self._score += np.roll(score, chunk.document % SCORED_GROUPS, axis=1)
 
@@ -148,7 +148,8 @@ class Moving:
         offsets = np.concatenate([[0], np.cumsum(selected[1])]).astype(np.int64)
         starts = starts_of(chunk.pairs.offsets, offsets)
         share = buffers.zeros(int(starts[-1]), np.uint16)
-        state = kernels.MovedState(starts, share, np.zeros(selected[0].size), np.zeros(chunk.documents))
+        pseudo = np.zeros(selected[0].size if chunk.state.pseudo.size else 0, dtype=np.float32)
+        state = NewActiveState(starts, share, np.zeros(selected[0].size), np.zeros(chunk.documents), pseudo)
         active = ActiveTopics(offsets, selected[0])
         kernels.move_responsibilities(
             chunk.pairs,
@@ -160,8 +161,7 @@ class Moving:
             working.running,
             state,
         )
-        counts, background = state.counts.astype(np.float32), state.background.astype(np.float32)
-        return replace(chunk, active=active, state=ActiveState(starts, share, counts, background))
+        return replace(chunk, active=active, state=ActiveState(*state))
 
 
 def moving(shard: Shard, held: HeldTokens | None, state: MovesState | None, topics: int) -> Moving | None:
@@ -224,7 +224,7 @@ class MoveStatistics:
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
         """Add the sums of a chunk."""
         held = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size]
-        documents, priors = (chunk.active, chunk.state), parameters.priors
+        documents, priors = (chunk.active, chunk.weighing), parameters.priors
         weight = working.selection.background_weight
         if self._ask == 1:
             candidates = self._number, self._spill

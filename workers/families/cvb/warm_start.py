@@ -22,7 +22,13 @@ from collapsium.workers.families.cvb.states import ActiveLocal, DenseLocal
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels.cvb import warm_start as warming
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, RowChanges
+from collapsium.workers.kernels.cvb.records import (
+    NO_PSEUDO_COUNTS,
+    ActiveState,
+    ActiveTopics,
+    DocumentModel,
+    RowChanges,
+)
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -31,7 +37,7 @@ Vector = npt.NDArray[np.float64]
 MIN_SHARE = np.float32(1e-6)
 """Least share of an active topic in a document that begins with even topics, so that shares have a positive sum."""
 MIN_PSEUDO_COUNT = 1.0
-"""Smaller pseudo-counts of a start are left out: selections take them for rounding (`kernels.cvb.active_carry`)."""
+"""Smaller pseudo-counts of a start are left out, in tokens: they say less than a token would."""
 
 
 def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLocal | DenseLocal, Delta]:
@@ -88,16 +94,12 @@ def _start_active(
         warming.initialise(pairs, active, np.maximum(shares, MIN_SHARE), state, rows)
     else:
         warming.initialise_active(pairs, model, active, state, rows)
-    stays = None
+    stays = NO_PSEUDO_COUNTS
     if pseudo is not None and pseudo.any():
-        # Sweeps change counts by differences, so that pseudo-counts stay.
-        held = np.where(topic < known, pseudo[owner, np.minimum(topic, known - 1)], np.float32(0.0))
-        state.counts[:] += held
-        stays = np.bincount(owner, weights=held, minlength=shard.documents).astype(np.float32)
+        stays = np.where(topic < known, pseudo[owner, np.minimum(topic, known - 1)], np.float32(0.0))
     age = active_responsibilities.SCHEDULE.annealing_sweeps
-    return active_responsibilities.initial_state(
-        shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age, pseudo=stays
-    )
+    begun = ActiveState(*state)._replace(pseudo=stays)
+    return active_responsibilities.initial_state(shard, active, begun, rows, moments=parameters.moments, age=age)
 
 
 def first_lists(expected: Vector, prior: Vector, limits: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:

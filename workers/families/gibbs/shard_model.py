@@ -200,8 +200,8 @@ def _active_probability(
     active_probability(
         document_pairs(heldout),
         records.ActiveTopics(topics.offsets, topics.topic),
-        topics.counts,
-        np.zeros(heldout.documents, dtype=np.float32),
+        topics.counts.astype(np.float64),
+        np.zeros(heldout.documents),
         records.Priors(priors.topics, np.full(len(rows.word_topic), priors.word), priors.total),
         records.TopicCounts(
             np.asarray(rows.word_topic, dtype=np.float32), global_state.topic.astype(np.float64) + priors.total

@@ -7,11 +7,14 @@ S_w = sum_k a_k phi_kw, of E[n_k] as the sweep began: inactive topics share the 
 a_k.
 
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
-order of addition changes them. Rows of words are whole numbers of such steps in 32 bits, which hold a count with all
-its changes. A row with 2^15 tokens in a cell, or as many to come, has units that are longer by a power of two, and its
-changes are summed apart. The rest that truncation leaves belongs to the background. Where tokens are weighted,
-responsibilities are multiplied by the weight of a token as they are read: the own copy that is excluded is one token of
-that weight, and counts are sums of weights, which are rounded to shorter units.
+order of addition changes them. Counts of documents are float64, exact up to 2^38 tokens. While a document is updated,
+they are float32, which is exact up to 512 tokens. Of longer documents, what exceeds 256 tokens of a topic is therefore
+put into its prior, and gains are added to the exact counts before 256 tokens have passed. Rows of words are whole
+numbers of such steps in 32 bits, which hold a count with all its changes. A row with 2^15 tokens in a cell, or as many
+to come, has units that are longer by a power of two, and its changes are summed apart. The rest that truncation leaves
+belongs to the background. Where tokens are weighted, responsibilities are multiplied by the weight of a token as they
+are read: the own copy that is excluded is one token of that weight, and counts are sums of weights, which are rounded
+to shorter units; long documents are counted anew.
 
 Topics of a document are processed eight at a time (`lanes`), in groups that have all their numbers side by side. Rows
 of the next pairs are prefetched, as a document's pairs have different words. A helper updates all pairs of a document
@@ -20,12 +23,15 @@ and indexes flat arrays: a slice for each pair would count references, which cos
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import Array, Float64Vector, Number
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
+    DocumentCounts,
     DocumentWorkspace,
     FlatRows,
     NewActiveState,
@@ -52,12 +58,18 @@ from collapsium.workers.kernels.lanes import (
     to_power,
     truncate,
 )
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 UNIT = 32768
 """Steps of a responsibility of one."""
 
 STEP = np.float32(1.0 / UNIT)
+
+EXACT_TOKENS = 512
+"""Tokens whose responsibilities add up exactly in float32: 2^24 steps."""
+
+WINDOW = EXACT_TOKENS // 2
+"""Tokens of a topic in float32, and tokens updated together, of a document that has more than `EXACT_TOKENS`."""
 
 NEARLY = np.float32(UNIT - 0.01)
 """A little less than `UNIT`: rounding in float32 never makes the sum of a pair's steps exceed `UNIT`."""
@@ -115,46 +127,279 @@ def sweep_active(
     after : NewActiveState
         Filled.
     """
-    prior, ratio, totals, rows = priors.topics, running.ratio, running.totals, running.rows
-    active_offsets, active_topics, topics = active.offsets, active.topics, priors.topics.size
-    counts, new_counts = before.counts, after.counts
+    rows, topics, offsets, starts = running.rows, priors.topics.size, pairs.offsets, before.starts
+    active_offsets, counts = active.offsets, before.counts
+    background_before, background_after = before.background, after.background
+    weighted, responsibilities, pair_counts = pairs.weights.size > 0, before.responsibilities, pairs.counts
+    exact, own_prior = np.zeros(topics + LANES), np.zeros(topics + LANES, np.float32)
+    recounted = DocumentCounts(exact, np.empty(topics + LANES, np.float32))
     cells = np.zeros((topics + LANES - 1) // LANES * LANES * FIELDS, dtype=np.float32)
     # True and False are constants, for each of which the compiler makes code of its own.
     places, steps = cells.view(np.int32), np.zeros(LANES, dtype=np.uint16)
     row_cells, long_changes, weight = rows.cells.reshape(-1), rows.long_changes.reshape(-1), rows.background_weight
-    flat = FlatRows(topics, row_cells, rows.units, priors.words, weight, rows.background, rows.long_place, long_changes)
-    all_prior = prior.sum()
-    for document in range(pairs.offsets.size - 1):
+    words, seeds = (rows.units, priors.words, weight, rows.background), (rows.seed_place, rows.seed_counts.reshape(-1))
+    flat = FlatRows(topics, row_cells, *words, rows.long_place, long_changes, *seeds)
+    all_prior, growth, tokens, windows = priors.topics.sum(), ZERO, ZERO, _windows(pairs, active_offsets, starts)
+    documents, window_offsets, is_long = windows.documents, windows.offsets, windows.long
+    for window in range(documents.size):
+        document, long = documents[window], is_long[window] and not weighted
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
-        left = all_prior
-        for j in range(size):
-            left -= prior[active_topics[begin + j]]
-        for j in range((size + LANES - 1) // LANES * LANES):
-            # Beyond the list, a place whose cache line is read anyway.
-            at, k = place_of(j), active_topics[begin + (j if j < size else size - 1)]
-            places[at + PLACES] = k
-            cells[at + HERE] = counts[begin + j] if j < size else ZERO
-            cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
-            # With momentum, rows may have fewer tokens of a topic than its documents, which may take it below zero.
-            cells[at + INVERSE] = np.float32(1.0 / max(totals[k], priors.words_total)) if j < size else ZERO
-            cells[at + RATIO] = np.float32(ratio[k]) if j < size else ZERO
-            cells[at + UNITS] = STEP if j < size else ZERO
-        background = before.background[document], np.float32(1.0 / max(left, 1e-9))
-        power = np.float32(powers[document % 2])
-        if before.starts[document + 1] + LANES <= before.responsibilities.size:
+        first, last = window_offsets[window], window_offsets[window + 1]
+        if first == offsets[document]:
+            left = _begin_document(begin, size, all_prior, active, before, priors, running, cells, places)
+            tokens, growth = np.float32(background_before[document]), np.float32(1.0 / max(left, 1e-9))
+            if long:
+                _begin_window(begin, size, before, cells, exact, own_prior)
+        power, background = np.float32(powers[document % 2]), (tokens, growth)
+        if starts[document + 1] + LANES <= responsibilities.size:
             work = DocumentWorkspace(places, cells, steps, power, True)
-            tokens = _update_document(document, size, pairs, background, before, after, work, flat)
+            tokens = _update_pairs(window, windows, size, pairs, background, before, after, work, flat)
         else:
             at_end = DocumentWorkspace(places, cells, steps, power, False)
-            tokens = _update_document(document, size, pairs, background, before, after, at_end, flat)
-        after.background[document] = max(tokens, ZERO)
-        for j in range(size):
+            tokens = _update_pairs(window, windows, size, pairs, background, before, after, at_end, flat)
+        if long:
+            if pair_counts[first] > WINDOW:
+                _gain_of_long_pair(pair_counts[first], windows.starts[window], size, before, after, exact)
+            else:
+                _add_gains(size, cells, exact)
+            _fill_window(size, cells, exact, own_prior)
+        if last < offsets[document + 1]:
+            continue
+        rest = float(tokens)
+        if long:
+            rest = background_before[document]
+            for j in range(size):
+                rest -= exact[j] - counts[begin + j]
+        elif is_long[window]:
+            at_end = DocumentWorkspace(places, cells, steps, power, False)
+            rest = recount(document, size, pairs, after.starts, after.responsibilities, recounted, at_end)
+        background_after[document] = max(rest, 0.0)
+        _end_document(begin, size, (is_long[window], weighted), active, before, after, running, cells, exact)
+
+
+@borrower
+def _begin_document(
+    begin: int,
+    size: int,
+    all_prior: float,
+    active: ActiveTopics,
+    before: ActiveState,
+    priors: Priors,
+    running: RunningCounts,
+    cells: Array,
+    places: Array,
+) -> float:
+    """Fill the numbers of a document's active topics; return the prior of the others."""
+    prior, totals, left = priors.topics, running.totals, all_prior
+    for j in range(size):
+        left -= prior[active.topics[begin + j]]
+    for j in range((size + LANES - 1) // LANES * LANES):
+        # Beyond the list, a place whose cache line is read anyway.
+        at, k = place_of(j), active.topics[begin + (j if j < size else size - 1)]
+        places[at + PLACES] = k
+        cells[at + HERE] = np.float32(before.counts[begin + j]) if j < size else ZERO
+        cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
+        if before.pseudo.size and j < size:
+            cells[at + PRIOR] += before.pseudo[begin + j]
+        # With momentum, rows may have fewer tokens of a topic than its documents, which may take it below zero.
+        cells[at + INVERSE] = np.float32(1.0 / max(totals[k], priors.words_total)) if j < size else ZERO
+        cells[at + RATIO] = np.float32(running.ratio[k]) if j < size else ZERO
+        cells[at + UNITS] = STEP if j < size else ZERO
+    return left
+
+
+@borrower
+def _end_document(
+    begin: int,
+    size: int,
+    kind: tuple[bool, bool],
+    active: ActiveTopics,
+    before: ActiveState,
+    after: NewActiveState,
+    running: RunningCounts,
+    cells: Array,
+    exact: Array,
+) -> None:
+    """Fill a document's new counts, and change the totals; its kind is whether it is long, and weighted."""
+    long, weighted = kind
+    for j in range(size):
+        topic, old = active.topics[begin + j], before.counts[begin + j]
+        if long:
+            running.totals[topic] += exact[j] - old
+            after.counts[begin + j] = exact[j]
+        else:
             count = cells[place_of(j) + HERE]
-            if pairs.weights.size:
+            if weighted:
                 # Sums of weights are rounded.
                 count = max(count, ZERO)
-            totals[active_topics[begin + j]] += count - counts[begin + j]
-            new_counts[begin + j] = count
+            running.totals[topic] += np.float32(count - np.float32(old))
+            after.counts[begin + j] = count
+
+
+class _Windows(NamedTuple):
+    """Runs of pairs that are updated together: documents, or parts of those with more than `EXACT_TOKENS`.
+
+    Attributes
+    ----------
+    documents : numpy.ndarray of int64, shape (windows,)
+        Document of each.
+    offsets : numpy.ndarray of int64, shape (windows + 1,)
+        First pair of each.
+    starts : numpy.ndarray of int64, shape (windows,)
+        Index of its first responsibility.
+    long : numpy.ndarray of bool, shape (windows,)
+        Whether its document has more than `EXACT_TOKENS`.
+    """
+
+    documents: Array
+    offsets: Array
+    starts: Array
+    long: Array
+
+
+@helper
+def _windows(pairs: DocumentPairs, lists: Array, starts: Array) -> _Windows:
+    """Cut documents with more than `EXACT_TOKENS` into runs of at most `WINDOW` tokens, or of one pair with more."""
+    offsets, counts, number = pairs.offsets, pairs.counts, 0
+    documents = offsets.size - 1
+    of_window, first_pair = np.empty(documents + counts.size, np.int64), np.empty(documents + counts.size + 1, np.int64)
+    is_long = np.empty(documents, np.bool_)
+    for document in range(documents):
+        tokens, passed = np.int64(0), np.int64(0)
+        for pair in range(offsets[document], offsets[document + 1]):
+            tokens += counts[pair]
+        is_long[document] = tokens > EXACT_TOKENS
+        of_window[number], first_pair[number] = document, offsets[document]
+        number += 1
+        if is_long[document] and pairs.weights.size == 0:
+            for pair in range(offsets[document], offsets[document + 1]):
+                if passed > 0 and passed + counts[pair] > WINDOW:
+                    of_window[number], first_pair[number], passed = document, pair, np.int64(0)
+                    number += 1
+                passed += counts[pair]
+    first_pair[number] = offsets[documents]
+    first_share, long = np.empty(number, np.int64), np.empty(number, np.bool_)
+    for window in range(number):
+        document = of_window[window]
+        within = first_pair[window] - offsets[document]
+        first_share[window] = starts[document] + within * (lists[document + 1] - lists[document])
+        long[window] = is_long[document]
+    return _Windows(of_window[:number].copy(), first_pair[: number + 1].copy(), first_share, long)
+
+
+@kernel
+def count_documents(
+    pairs: DocumentPairs, active: ActiveTopics, before: ActiveState, every: int, after: NewActiveState
+) -> None:
+    """Fill the counts of documents' active topics from their responsibilities; twin: `naive.active.document_counts`.
+
+    Parameters
+    ----------
+    pairs, active : DocumentPairs, ActiveTopics
+        The documents and their active topics.
+    before : ActiveState
+        Their responsibilities, and counts that may be rounded.
+    every : int
+        1 for all documents; 0 for those in which counts are rounded, while others keep theirs.
+    after : NewActiveState
+        Its counts and background tokens are filled.
+    """
+    places, steps, nothing = active.offsets, np.zeros(LANES, np.uint16), np.empty(0, np.float32)
+    most = 0
+    for document in range(pairs.offsets.size - 1):
+        most = max(most, places[document + 1] - places[document])
+    counts = DocumentCounts(np.empty(most), np.empty(most + LANES, np.float32))
+    inside = DocumentWorkspace(nothing.view(np.int32), nothing, steps, ONE, True)
+    last = DocumentWorkspace(nothing.view(np.int32), nothing, steps, ONE, False)
+    for document in range(pairs.offsets.size - 1):
+        begin, size = places[document], places[document + 1] - places[document]
+        if every == 0 and before.pseudo.size == 0 and not has_more_than_exact(document, pairs):
+            after.background[document] = before.background[document]
+            for j in range(size):
+                after.counts[begin + j] = before.counts[begin + j]
+            continue
+        if before.starts[document + 1] + LANES <= before.responsibilities.size:
+            rest = recount(document, size, pairs, before.starts, before.responsibilities, counts, inside)
+        else:
+            rest = recount(document, size, pairs, before.starts, before.responsibilities, counts, last)
+        after.background[document] = rest
+        for j in range(size):
+            after.counts[begin + j] = counts.exact[j]
+
+
+@borrower
+def has_more_than_exact(document: int, pairs: DocumentPairs) -> bool:
+    """Return whether a document has more tokens than float32 adds up exactly."""
+    tokens = np.int64(0)
+    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+        tokens += pairs.counts[pair]
+    return bool(tokens > EXACT_TOKENS)
+
+
+@borrower
+def recount(
+    document: int,
+    size: int,
+    pairs: DocumentPairs,
+    starts: Array,
+    responsibilities: Array,
+    counts: DocumentCounts,
+    work: DocumentWorkspace,
+) -> float:
+    """Count a document's tokens by its active topics, exactly; return its background tokens."""
+    at, rest, short, tokens = starts[document], 0.0, np.int64(0), np.int64(0)
+    clear_counts(size, counts)
+    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+        count, own = np.int64(pairs.counts[pair]), token_weight(pairs.weights, pair)
+        tokens += count
+        if pairs.weights.size or count > EXACT_TOKENS:
+            rest += count * own * add_long_pair(at, size, count * own, responsibilities, counts)
+        else:
+            if short + count > EXACT_TOKENS:
+                flush_counts(size, counts)
+                short = np.int64(0)
+            short += count
+            each = spread_evenly(np.float32(count))
+            for j in range(0, size, LANES):
+                store(
+                    counts.short, j, load(counts.short, j) + each * steps_at(responsibilities, at + j, size - j, work)
+                )
+        at += size
+    flush_counts(size, counts)
+    if pairs.weights.size:
+        return rest
+    held = 0.0
+    for j in range(size):
+        held += counts.exact[j]
+    return tokens - held
+
+
+@borrower
+def clear_counts(size: int, counts: DocumentCounts) -> None:
+    """Begin to count a document."""
+    for j in range(size):
+        counts.exact[j] = 0.0
+    for j in range(size + LANES):
+        counts.short[j] = ZERO
+
+
+@borrower
+def add_long_pair(at: int, size: int, tokens: float, responsibilities: Array, counts: DocumentCounts) -> float:
+    """Add a pair to the exact counts one topic at a time; return the share of its background."""
+    left = np.int64(UNIT)
+    for j in range(size):
+        steps = np.int64(responsibilities[at + j])
+        left -= steps
+        counts.exact[j] += tokens / UNIT * steps
+    return left / UNIT
+
+
+@borrower
+def flush_counts(size: int, counts: DocumentCounts) -> None:
+    """Add the tokens that are not yet among the exact counts to them."""
+    for j in range(size):
+        counts.exact[j] += float(counts.short[j]) / UNIT
+        counts.short[j] = ZERO
 
 
 @helper
@@ -170,8 +415,9 @@ def place_of(j: int) -> int:
 
 
 @borrower
-def _update_document(
-    document: int,
+def _update_pairs(
+    window: int,
+    windows: _Windows,
     size: int,
     pairs: DocumentPairs,
     background: tuple[Number, Number],
@@ -180,13 +426,13 @@ def _update_document(
     work: DocumentWorkspace,
     rows: FlatRows,
 ) -> Number:
-    """Update the pairs of a document over its active topics, eight at a time.
+    """Update the pairs of a window over the active topics of its document, eight at a time.
 
-    Its background is a pair of numbers: its tokens, and 1 / a_rest. Return the background tokens after the update.
+    The document's background is a pair of numbers: its tokens, and 1 / a_rest. Return its tokens after the update.
     """
     tokens, growth = background
-    at = before.starts[document]
-    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+    at = windows.starts[window]
+    for pair in range(windows.offsets[window], windows.offsets[window + 1]):
         ahead = min(pair + AHEAD, pairs.position.size - 1)
         _prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, size, work, rows)
         row, count, own = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair]), ONE
@@ -194,6 +440,8 @@ def _update_document(
             own = pairs.weights[pair]
             _weigh_steps(size, own, work)
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
+        if rows.seed_place.size and rows.seed_place[row] >= 0:
+            total, known = _add_seeds(row, size, total, known, work.cells, work.places, rows)
         others = ZERO
         if size < rows.topics:
             others = _background_weight(np.float32(rows.background_weight[row]), known, tokens - own + held, growth)
@@ -208,6 +456,45 @@ def _update_document(
         rows.background_change[row] += float(count) * float(change)
         at += size
     return tokens
+
+
+@borrower
+def _begin_window(begin: int, size: int, before: ActiveState, cells: Array, exact: Array, prior: Array) -> None:
+    """Fill the exact counts of a long document's topics and their priors, and the counts of its first window."""
+    for j in range((size + LANES - 1) // LANES * LANES):
+        exact[j] = before.counts[begin + j] if j < size else 0.0
+        prior[j] = cells[place_of(j) + PRIOR]
+    _fill_window(size, cells, exact, prior)
+
+
+@borrower
+def _fill_window(size: int, cells: Array, exact: Array, prior: Array) -> None:
+    """Fill the counts of a long document's topics up to the window, and put what exceeds it into the prior."""
+    for group in range((size + LANES - 1) // LANES):
+        here, own, j = group * LANES * FIELDS + HERE, group * LANES * FIELDS + PRIOR, group * LANES
+        for lane in range(LANES):
+            inside = min(exact[j + lane], float(WINDOW))
+            cells[here + lane] = np.float32(inside)
+            cells[own + lane] = np.float32(prior[j + lane] + (exact[j + lane] - inside))
+
+
+@borrower
+def _add_gains(size: int, cells: Array, exact: Array) -> None:
+    """Add to the exact counts of a long document what its topics have gained since they were filled."""
+    for group in range((size + LANES - 1) // LANES):
+        here, j = group * LANES * FIELDS + HERE, group * LANES
+        for lane in range(LANES):
+            exact[j + lane] += cells[here + lane] - min(exact[j + lane], float(WINDOW))
+
+
+@borrower
+def _gain_of_long_pair(
+    tokens: int, at: int, size: int, before: ActiveState, after: NewActiveState, exact: Array
+) -> None:
+    """Add to the exact counts what a pair of more tokens than the window gives to its topics."""
+    for j in range(size):
+        steps = np.int64(after.responsibilities[at + j]) - np.int64(before.responsibilities[at + j])
+        exact[j] += np.int64(tokens) * steps / UNIT
 
 
 @borrower
@@ -286,6 +573,27 @@ def _weigh_group(at: int, steps: Lanes, cell: Lanes, b: Lanes, cells: Array) -> 
     store(cells, at + BEFORE, q)
     store(cells, at + WEIGHT, weight)
     return weight, load(cells, at + RATIO) * (cell + b), q
+
+
+@borrower
+def _add_seeds(
+    row: int, size: int, total: Number, known: Number, cells: Array, places: Array, rows: FlatRows
+) -> tuple[Number, Number]:
+    """Weigh the active topics of which a word is a seed with their pseudo-counts; return the sums of `_weigh`."""
+    seeds, b = rows.seed_place[row] * rows.topics, max(np.float32(rows.word_prior[row]), MIN_PRIOR)
+    for j in range(size):
+        at = place_of(j)
+        k = np.int64(places[at + PLACES])
+        seed = np.float32(rows.seed_counts[seeds + k])
+        if seed > ZERO:
+            q, inverse = cells[at + BEFORE], cells[at + INVERSE]
+            y, cell = q * inverse, np.float32(rows.cells[row * rows.topics + k]) * rows.units[row]
+            weight = (max(cells[at + HERE] - q, ZERO) + cells[at + PRIOR]) * (max(cell + seed - q, ZERO) + b)
+            weight = weight * inverse * ((ONE + y) * (ONE + y * y))
+            total += weight - cells[at + WEIGHT]
+            known += cells[at + RATIO] * seed
+            cells[at + WEIGHT] = weight
+    return total, known
 
 
 @helper

@@ -13,16 +13,20 @@ from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.cvb.active import (
     AHEAD,
     CACHE_LINE,
+    EXACT_TOKENS,
     ONE,
     STEP,
-    UNIT,
     ZERO,
+    add_long_pair,
+    clear_counts,
+    flush_counts,
     rounding_of,
     steps_at,
 )
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
+    DocumentCounts,
     DocumentWorkspace,
     FlatRows,
     NewActiveState,
@@ -32,12 +36,6 @@ from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, store, sum_of
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
-
-MIN_PSEUDO_COUNT = 0.5
-"""Excess of a document's count over its responsibilities that is no rounding, in tokens."""
-
-EXACT_TOKENS = 512
-"""Tokens whose responsibilities add up exactly in float32: 2^24 steps."""
 
 
 class _Moves(NamedTuple):
@@ -65,24 +63,6 @@ class _Moves(NamedTuple):
     dropped: Array
     topics: Array
     ratio: Array
-
-
-class _Counts(NamedTuple):
-    """Counts of a document's old topics.
-
-    Attributes
-    ----------
-    exact : numpy.ndarray of float64, shape (at least topics,)
-        Tokens.
-    short : numpy.ndarray of float32, shape (at least topics,)
-        Tokens that are not yet among them, at most `EXACT_TOKENS`.
-    units : numpy.ndarray of float32, shape (at least topics,)
-        The value of a step of a responsibility; zero beyond the topics.
-    """
-
-    exact: Array
-    short: Array
-    units: Array
 
 
 class _Sizes(NamedTuple):
@@ -132,32 +112,35 @@ def carry(
     """
     topics, rows, places = running.ratio.size, running.rows, running.ratio.size + LANES
     words = rows.units, np.empty(0), rows.background_weight, rows.background, rows.long_place
-    flat = FlatRows(topics, rows.cells.reshape(-1), *words, rows.long_changes.reshape(-1))
+    more = rows.long_changes.reshape(-1), rows.seed_place, rows.seed_counts.reshape(-1)
+    flat = FlatRows(topics, rows.cells.reshape(-1), *words, *more)
     source, target, dropped = np.empty(topics, np.uint16), np.empty(topics, np.uint16), np.empty(topics, np.uint16)
     leaving = np.empty(topics, np.uint16), np.empty(topics, np.float32)
     moves = _Moves(np.full(topics, -1), source, target, dropped, *leaving)
-    counts = _Counts(np.empty(places), np.empty(places, np.float32), np.empty(places, np.float32))
+    counts, units = DocumentCounts(np.empty(topics), np.empty(places, np.float32)), np.empty(places, np.float32)
     nothing, at_end = np.empty(0, np.float32), np.zeros(LANES, np.uint16)
-    inside = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, True)
-    last = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, False)
+    # Its cells are the values of a step of a responsibility, zero beyond the topics.
+    inside = DocumentWorkspace(nothing.view(np.int32), units, at_end, ONE, True)
+    last = DocumentWorkspace(nothing.view(np.int32), units, at_end, ONE, False)
     for document in range(pairs.offsets.size - 1):
         first, new_first = active.offsets[document], new_active.offsets[document]
         old = active.topics[first : active.offsets[document + 1]]
         new = new_active.topics[new_first : new_active.offsets[document + 1]]
         sizes = _compare(old, new, running.ratio, moves)
-        counts.exact[: old.size + LANES], counts.short[: old.size + LANES] = 0.0, ZERO
-        counts.units[: old.size], counts.units[old.size : old.size + LANES] = STEP, ZERO
+        clear_counts(old.size, counts)
+        units[: old.size], units[old.size : old.size + LANES] = STEP, ZERO
         if before.starts[document + 1] + LANES <= before.responsibilities.size:
             rest = _carry_document(document, sizes, pairs, before, after, (moves, counts, inside), flat)
         else:
             rest = _carry_document(document, sizes, pairs, before, after, (moves, counts, last), flat)
-        after.background[document] = np.float32(rest)
-        after.counts[new_first : new_first + new.size] = ZERO
+        after.background[document] = rest
+        after.counts[new_first : new_first + new.size] = 0.0
         for i in range(sizes.stay):
-            # A start that stays in the prior has pseudo-counts, which no responsibilities account for.
-            here, count = before.counts[first + source[i]], counts.exact[source[i]]
-            own = here - count > MIN_PSEUDO_COUNT
-            after.counts[new_first + target[i]] = here if own else np.float32(count)
+            after.counts[new_first + target[i]] = counts.exact[source[i]]
+        if before.pseudo.size:
+            after.pseudo[new_first : new_first + new.size] = ZERO
+            for i in range(sizes.stay):
+                after.pseudo[new_first + target[i]] = before.pseudo[first + source[i]]
 
 
 @borrower
@@ -186,7 +169,7 @@ def _carry_document(
     pairs: DocumentPairs,
     before: ActiveState,
     after: NewActiveState,
-    work: tuple[_Moves, _Counts, DocumentWorkspace],
+    work: tuple[_Moves, DocumentCounts, DocumentWorkspace],
     rows: FlatRows,
 ) -> Number:
     """Carry the responsibilities of a document's pairs over, and count them; return its background tokens."""
@@ -208,12 +191,11 @@ def _carry_document(
             new[there + moves.target[i]] = responsibilities[at + moves.source[i]]
         tokens, own, gone = pairs.counts[pair], token_weight(pairs.weights, pair), ZERO
         if pairs.weights.size or tokens > EXACT_TOKENS:
-            for j in range(sizes.old):
-                counts.exact[j] += tokens * own / UNIT * responsibilities[at + j]
+            add_long_pair(at, sizes.old, tokens * own, responsibilities, counts)
             held = _count(at, sizes.old, ZERO, responsibilities, counts, steps)
         else:
             if short + tokens > EXACT_TOKENS:
-                _flush(sizes.old, counts)
+                flush_counts(sizes.old, counts)
                 short = 0
             short += tokens
             held = _count(at, sizes.old, np.float32(tokens), responsibilities, counts, steps)
@@ -223,29 +205,21 @@ def _carry_document(
         rest += tokens * own * (1.0 - (held - gone))
         at += sizes.old
         there += sizes.new
-    _flush(sizes.old, counts)
+    flush_counts(sizes.old, counts)
     return rest
 
 
 @borrower
 def _count(
-    at: int, size: int, tokens: Number, responsibilities: Array, counts: _Counts, work: DocumentWorkspace
+    at: int, size: int, tokens: Number, responsibilities: Array, counts: DocumentCounts, work: DocumentWorkspace
 ) -> Number:
     """Add a pair's responsibilities to the counts; return their sum."""
     held, each = spread_evenly(ZERO), spread_evenly(tokens)
     for j in range(0, size, LANES):
-        q = steps_at(responsibilities, at + j, size - j, work) * load(counts.units, j)
-        store(counts.short, j, load(counts.short, j) + each * q)
-        held = held + q
+        steps = steps_at(responsibilities, at + j, size - j, work)
+        store(counts.short, j, load(counts.short, j) + each * steps)
+        held = held + steps * load(work.cells, j)
     return sum_of(held)
-
-
-@borrower
-def _flush(size: int, counts: _Counts) -> None:
-    """Add the tokens that are not yet among the exact counts to them."""
-    for j in range(size):
-        counts.exact[j] += counts.short[j]
-        counts.short[j] = ZERO
 
 
 @borrower

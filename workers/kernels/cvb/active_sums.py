@@ -12,13 +12,11 @@ import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
     Array,
-    Float32Vector,
     Float64Vector,
     OutFloat64Matrix,
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, UNIT, ZERO, steps_at
-from collapsium.workers.kernels.cvb.active_carry import MIN_PSEUDO_COUNT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace, Priors, TopicCounts
 from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.lane_size import LANES
@@ -37,8 +35,8 @@ class _DocumentSums(NamedTuple):
         Value of a step of a responsibility: 2^-15, and 0 beyond the list.
     present : numpy.ndarray of float32
         P(n_dk > 0). In a document of more than 100,000 pairs, rounding may cost it 1e-4.
-    variance, mean : numpy.ndarray of float32
-        V[n_dk] and E[n_dk].
+    variance : numpy.ndarray of float32
+        V[n_dk].
     eight : numpy.ndarray of float32, shape (8,)
         For numbers of eight topics.
     """
@@ -46,7 +44,6 @@ class _DocumentSums(NamedTuple):
     units: Array
     present: Array
     variance: Array
-    mean: Array
     eight: Array
 
 
@@ -61,7 +58,7 @@ def active_tables(
 ) -> None:
     """Add the documents' E[s_dk] of active topics, and sum the background's growth; twin: `naive.active_topics.tables`.
 
-    Counts that no responsibilities account for are pseudo-counts of a start, which have tables as tokens do.
+    Pseudo-counts of a start have tables as tokens do.
 
     Parameters
     ----------
@@ -82,8 +79,8 @@ def active_tables(
     for k in range(topics):
         below[k] = digamma(prior[k])
     padded, steps = (topics + LANES - 1) // LANES * LANES, np.zeros(LANES, np.uint16)
-    by_topic = np.zeros((4, padded), np.float32)
-    sums = _DocumentSums(by_topic[0], by_topic[1], by_topic[2], by_topic[3], np.zeros(LANES, np.float32))
+    by_topic = np.zeros((3, padded), np.float32)
+    sums = _DocumentSums(by_topic[0], by_topic[1], by_topic[2], np.zeros(LANES, np.float32))
     work = DocumentWorkspace(np.zeros(0, np.int32), sums.units, steps, ONE, True)
     at_end = DocumentWorkspace(work.places, sums.units, steps, ONE, False)
     for document in range(offsets.size - 1):
@@ -92,16 +89,17 @@ def active_tables(
         left = all_prior
         for j in range((size + LANES - 1) // LANES * LANES):
             sums.units[j] = STEP if j < size else ZERO
-            sums.present[j] = sums.variance[j] = sums.mean[j] = ZERO
+            sums.present[j] = sums.variance[j] = ZERO
         if state.starts[document + 1] + LANES <= state.responsibilities.size:
             _sum_pairs(document, size, pairs, state, work, sums)
         else:
             _sum_pairs(document, size, pairs, state, at_end, sums)
         for j in range(size):
-            k, mean = active_topics[begin + j], float(state.counts[begin + j])
+            k, mean, chance = active_topics[begin + j], state.counts[begin + j], float(sums.present[j])
             left -= prior[k]
-            # Pseudo-counts of a start are certain: the topic is in the document.
-            chance = 1.0 if mean - sums.mean[j] > MIN_PSEUDO_COUNT else float(sums.present[j])
+            if state.pseudo.size and state.pseudo[begin + j] > ZERO:
+                # Pseudo-counts of a start are certain: the topic is in the document.
+                mean, chance = mean + state.pseudo[begin + j], 1.0
             present, mean, spread = positive(mean, float(sums.variance[j]), 1.0 - chance, chance)
             if present > 0.0:
                 tables[k] += expected_tables(prior[k], below[k], present, mean, spread)
@@ -127,7 +125,6 @@ def _sum_pairs(
             present, q_tokens = load(sums.present, j), tokens * q
             store(sums.present, j, present + hit * (one - present))
             store(sums.variance, j, load(sums.variance, j) + q_tokens * (one - q))
-            store(sums.mean, j, load(sums.mean, j) + q_tokens)
         at += size
 
 
@@ -193,8 +190,8 @@ def active_moments(
 def active_probability(
     pairs: DocumentPairs,
     active: ActiveTopics,
-    active_counts: Float32Vector,
-    background: Float32Vector,
+    active_counts: Float64Vector,
+    background: Float64Vector,
     priors: Priors,
     topics: TopicCounts,
     rest_prior: Float64Vector,
@@ -211,8 +208,8 @@ def active_probability(
         Held-out pairs of the documents.
     active : ActiveTopics
         Active topics of the documents.
-    active_counts, background : float32, shape (active,) and (documents,)
-        E[n_dk] of the active topics, and the documents' background tokens.
+    active_counts, background : float64, shape (active,) and (documents,)
+        E[n_dk] of the active topics, with pseudo-counts, and the documents' background tokens.
     priors : Priors
         a_k and b_w.
     topics : TopicCounts

@@ -71,9 +71,18 @@ def spread(
     background_weight : float32, shape (rows,)
         Filled with S_w = sum_k ratio_k (b_w + E[n_kw]).
     """
-    active, rest, even, weight = rows.active, rows.background, rows.even, rows.weight
+    active, rest, even, weight, seeded = rows.active, rows.background, rows.even, rows.weight, np.empty(ratio.size)
     for row in range(rest.size):
-        each, known = _each(active[row], rest[row], even, weight), 0.0
+        known, seeds = 0.0, _seeds_of(row, rows)
+        if seeds >= 0:
+            _spread_seeded(row, seeds, rows, seeded)
+            for k in range(weight.size):
+                count = seeded[k] + rows.seed_counts[seeds, k]
+                expected[row, k] = np.float32(count)
+                known += ratio[k] * (word_prior[row] + count)
+            background_weight[row] = np.float32(known)
+            continue
+        each = _each(active[row], rest[row], even, weight)
         for k in range(weight.size):
             count = active[row, k] + each * weight[k] * (even + active[row, k])
             expected[row, k] = np.float32(count)
@@ -101,17 +110,23 @@ def begin_rows(
         Its cells, units and S_w are filled.
     """
     active, rest, even, weight, cells = rows.active, rows.background, rows.even, rows.weight, swept.cells
-    tokens, expected = np.zeros(rest.size), np.empty(weight.size, dtype=np.float32)
+    tokens, expected, seeded = np.zeros(rest.size), np.empty(weight.size, dtype=np.float32), np.empty(weight.size)
     # The compiler finds the largest of whole numbers in vectors; bits of numbers have the order of these.
     largest = np.zeros(1, dtype=np.float32)
     bits, largest_bits = expected.view(np.int32), largest.view(np.int32)
     for pair in range(pairs.position.size):
         tokens[pairs.position[pair]] += pairs.counts[pair] * token_weight(pairs.weights, pair)
     for row in range(rest.size):
-        each, known = _each(active[row], rest[row], even, weight), 0.0
+        each, known, seeds = _each(active[row], rest[row], even, weight), 0.0, _seeds_of(row, rows)
         for k in range(weight.size):
             count = active[row, k] + each * weight[k] * (even + active[row, k])
             expected[k] = np.float32(count)
+        if seeds >= 0:
+            _spread_seeded(row, seeds, rows, seeded)
+            for k in range(weight.size):
+                # With momentum, a topic may have fewer tokens than none.
+                expected[k] = np.float32(max(seeded[k], 0.0))
+                known += ratio[k] * rows.seed_counts[seeds, k]
         largest_bits[0] = 0
         for k in range(weight.size):
             largest_bits[0] = max(largest_bits[0], bits[k])
@@ -155,6 +170,30 @@ def changes_since(start: Int32Matrix, swept: SweepRows, changes: OutFloat32Matri
             changes[row, k] = np.float32(swept.cells[row, k] - start[row, k]) * unit
         if long_row >= 0:
             changes[row] = swept.long_changes[long_row]
+
+
+@helper
+def _seeds_of(row: int, rows: SpreadRows) -> int:
+    """Return the place of a row's pseudo-counts; -1 for none."""
+    return int(rows.seed_place[row]) if rows.seed_place.size else -1
+
+
+@helper
+def _each_seeded(active: Array, row: int, seeds: int, rows: SpreadRows) -> float:
+    """Return the factor that spreads a seed word's background tokens over the topics, in proportion to all counts."""
+    total = 0.0
+    for k in range(rows.weight.size):
+        total += rows.weight[k] * (rows.even + (active[k] + rows.seed_counts[seeds, k]))
+    return float(rows.background[row]) / max(total, 1e-300)
+
+
+@helper
+def _spread_seeded(row: int, seeds: int, rows: SpreadRows, counts: Array) -> None:
+    """Fill E[n_kw] of a seed word without its pseudo-counts, which its background tokens follow as they do counts."""
+    active, own, even, weight = rows.active[row], rows.seed_counts[seeds], rows.even, rows.weight
+    each = _each_seeded(active, row, seeds, rows)
+    for k in range(weight.size):
+        counts[k] = active[k] + each * weight[k] * (even + (active[k] + own[k]))
 
 
 @helper
@@ -207,14 +246,21 @@ def fold_rows(
                 new_active[word, k] += change[row, k]
                 absolute += abs(float(change[row, k]))
             moved[0] += absolute
-        _add_row(new_active[word], rest[word], even, weight, totals[0])
+        seeds = _seeds_of(word, rows)
+        if seeds >= 0:
+            _add_seeded_row(new_active[word], word, seeds, rows, totals[0])
+        else:
+            _add_row(new_active[word], rest[word], even, weight, totals[0])
         if ahead.size:
             for k in range(weight.size):
                 ahead[word, k] = new_active[word, k]
             if row >= 0:
                 for k in range(weight.size):
                     ahead[word, k] = max(new_active[word, k] + np.float32(momentum) * change[row, k], np.float32(0.0))
-            _add_row(ahead[word], rest[word], even, weight, totals[1])
+            if seeds >= 0:
+                _add_seeded_row(ahead[word], word, seeds, rows, totals[1])
+            else:
+                _add_row(ahead[word], rest[word], even, weight, totals[1])
 
 
 @helper
@@ -222,3 +268,10 @@ def _add_row(active: Array, rest: float, even: float, weight: Array, total: Arra
     each = _each(active, rest, even, weight)
     for k in range(weight.size):
         total[k] += active[k] + each * weight[k] * (even + active[k])
+
+
+@helper
+def _add_seeded_row(active: Array, row: int, seeds: int, rows: SpreadRows, total: Array) -> None:
+    own, even, weight, each = rows.seed_counts[seeds], rows.even, rows.weight, _each_seeded(active, row, seeds, rows)
+    for k in range(weight.size):
+        total[k] += (active[k] + own[k]) + each * weight[k] * (even + (active[k] + own[k]))

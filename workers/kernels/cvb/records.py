@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from collapsium.workers.kernels.argument_types import (
     Array,
     Float32Matrix,
@@ -24,6 +26,12 @@ from collapsium.workers.kernels.argument_types import (
     OutUInt16Vector,
     UInt16Vector,
 )
+
+NO_PSEUDO_COUNTS = np.zeros(0, dtype=np.float32)
+"""Pseudo-counts of documents whose start does not stay in the prior."""
+
+NO_SEED_PLACES, NO_SEED_COUNTS = np.zeros(0, dtype=np.int32), np.zeros((0, 0))
+"""Pseudo-counts of rows of which none is a seed."""
 
 
 class Priors(NamedTuple):
@@ -83,16 +91,19 @@ class ActiveState(NamedTuple):
         Index of each document's first responsibility.
     responsibilities : uint16, shape (responsibilities,)
         q in steps of 2^-15: pair by pair, in the order of the document's active topics.
-    counts : float32, shape (active,)
+    counts : float64, shape (active,)
         E[n_dk] of the active topics.
-    background : float32, shape (documents,)
+    background : float64, shape (documents,)
         Background tokens of each document.
+    pseudo : float32, shape (active,) or (0,)
+        Pseudo-counts of a start that stays in the prior, which the update adds to the counts; empty without one.
     """
 
     starts: Int64Vector
     responsibilities: UInt16Vector
-    counts: Float32Vector
-    background: Float32Vector
+    counts: Float64Vector
+    background: Float64Vector
+    pseudo: Float32Vector = NO_PSEUDO_COUNTS
 
 
 class NewActiveState(NamedTuple):
@@ -104,16 +115,19 @@ class NewActiveState(NamedTuple):
         Index of each document's first responsibility; read.
     responsibilities : uint16, shape (responsibilities,)
         Filled with q.
-    counts : float32, shape (active,)
+    counts : float64, shape (active,)
         Filled with E[n_dk] of the active topics.
-    background : float32, shape (documents,)
+    background : float64, shape (documents,)
         Filled with the background tokens.
+    pseudo : float32, shape (active,) or (0,)
+        Filled with the pseudo-counts where active topics are selected anew.
     """
 
     starts: Int64Vector
     responsibilities: OutUInt16Vector
-    counts: OutFloat32Vector
-    background: OutFloat32Vector
+    counts: OutFloat64Vector
+    background: OutFloat64Vector
+    pseudo: OutFloat32Vector = NO_PSEUDO_COUNTS
 
 
 class RowChanges(NamedTuple):
@@ -149,6 +163,10 @@ class SweepRows(NamedTuple):
         Row of `long_changes` of a word whose unit is longer than a step; -1 for others.
     long_changes : float32, shape (long rows, topics)
         Changes of E[n_kw] of such words, in tokens: in their cells they are rounded.
+    seed_place : int32, shape (rows,) or (0,)
+        Row of `seed_counts` of a seed word, -1 for others; empty without seeds apart.
+    seed_counts : float64, shape (seed words, topics)
+        Pseudo-counts of seed words, which cells do not have.
     """
 
     cells: OutInt32Matrix
@@ -157,6 +175,8 @@ class SweepRows(NamedTuple):
     background: OutFloat64Vector
     long_place: Int32Vector
     long_changes: OutFloat32Matrix
+    seed_place: Int32Vector = NO_SEED_PLACES
+    seed_counts: Float64Matrix = NO_SEED_COUNTS
 
 
 class RunningCounts(NamedTuple):
@@ -192,12 +212,16 @@ class SpreadRows(NamedTuple):
         Keeps the spread even where a word has no tokens.
     weight : float64, shape (topics,)
         a_k / (B + E[n_k]), as when E[n_k] was last summed.
+    seed_place, seed_counts : int32, shape (rows,) or (0,), and float64, shape (seed words, topics)
+        Pseudo-counts of seed words; see `SweepRows`.
     """
 
     active: Float32Matrix
     background: Float64Vector
     even: float
     weight: Float64Vector
+    seed_place: Int32Vector = NO_SEED_PLACES
+    seed_counts: Float64Matrix = NO_SEED_COUNTS
 
 
 class DocumentModel(NamedTuple):
@@ -259,12 +283,27 @@ class WordMoments(NamedTuple):
     log_absent: Float64Matrix
 
 
+class DocumentCounts(NamedTuple):
+    """Exact counts of a document's topics while its pairs are added up.
+
+    Attributes
+    ----------
+    exact : numpy.ndarray of float64, shape (at least topics,)
+        Tokens.
+    short : numpy.ndarray of float32, shape (at least topics + 8,)
+        Tokens, in steps of a responsibility, that are not yet among them: at most 2^24, up to which float32 is exact.
+    """
+
+    exact: Array
+    short: Array
+
+
 class DocumentWorkspace(NamedTuple):
     """Numbers of the active topics of a document, in groups of eight that are filled up with zeros.
 
-    A group has eight topics, and eight numbers of each of E[n_dk], a_k, 1 / (B + E[n_k]), a_k / (B + E[n_k]) of S_w,
-    the value of a step of a responsibility (2^-15, and 0 beyond the list), and a pair's responsibilities before and
-    weights.
+    A group has eight topics, and eight numbers of each of E[n_dk] (of long documents up to a limit, and what exceeds it
+    beside a_k), a_k with pseudo-counts, 1 / (B + E[n_k]), a_k / (B + E[n_k]) of S_w, the value of a step of a
+    responsibility (2^-15, and 0 beyond the list), and a pair's responsibilities before and weights.
 
     Attributes
     ----------
@@ -308,6 +347,10 @@ class FlatRows(NamedTuple):
         Row of `long_changes`; see `SweepRows`.
     long_changes : numpy.ndarray of float32, shape (long rows * topics,)
         Changes of rows whose units are longer than a step.
+    seed_place : numpy.ndarray of int32, shape (rows,) or (0,)
+        Row of `seed_counts`; see `SweepRows`.
+    seed_counts : numpy.ndarray of float64, shape (seed words * topics,)
+        Pseudo-counts of seed words.
     """
 
     topics: int
@@ -318,3 +361,5 @@ class FlatRows(NamedTuple):
     background_change: Array
     long_place: Array
     long_changes: Array
+    seed_place: Array
+    seed_counts: Array

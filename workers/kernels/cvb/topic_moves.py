@@ -16,14 +16,13 @@ from collapsium.workers.kernels.argument_types import (
     Int64Vector,
     Number,
     OutFloat64Matrix,
-    OutFloat64Vector,
     OutInt32Vector,
     OutInt64Vector,
     OutUInt16Vector,
 )
 from collapsium.workers.kernels.cvb.active import UNIT
-from collapsium.workers.kernels.cvb.active_carry import MIN_PSEUDO_COUNT, add_tokens
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RunningCounts
+from collapsium.workers.kernels.cvb.active_carry import add_tokens
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState, RunningCounts
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import mixed
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
@@ -50,27 +49,6 @@ class Moves(NamedTuple):
     split: Int64Vector
     key: np.uint64
     first_document: int
-
-
-class MovedState(NamedTuple):
-    """Sparse responsibilities after moves; all but `starts` are zero on entry and filled.
-
-    Attributes
-    ----------
-    starts : int64, shape (documents + 1,)
-        Index of each document's first responsibility.
-    responsibilities : uint16, shape (responsibilities,)
-        q in steps of 2^-15.
-    counts : float64, shape (active,)
-        E[n_dk] of the new active topics.
-    background : float64, shape (documents,)
-        Background tokens of the documents.
-    """
-
-    starts: Int64Vector
-    responsibilities: OutUInt16Vector
-    counts: OutFloat64Vector
-    background: OutFloat64Vector
 
 
 @kernel
@@ -156,7 +134,7 @@ def move_responsibilities(
     moves: Moves,
     new_active: ActiveTopics,
     running: RunningCounts,
-    after: MovedState,
+    after: NewActiveState,
 ) -> None:
     """Carry responsibilities over to the topics of `move_topics`, and count tokens that were held out.
 
@@ -178,8 +156,8 @@ def move_responsibilities(
         Active topics after the moves.
     running : RunningCounts
         Its rows and totals are increased by the changes of the counts.
-    after : MovedState
-        Filled.
+    after : NewActiveState
+        Filled; all of it but `starts` is zero on entry.
     """
     offsets, responsibilities, background_change = pairs.offsets, before.responsibilities, running.rows.background
     target, held, count = (
@@ -227,8 +205,9 @@ def move_responsibilities(
             running.totals[active.topics[begin + j]] -= held[j]
             if target[j] >= 0:
                 running.totals[target[j]] += count[j]
-                extra = before.counts[begin + j] - held[j]
-                after.counts[new_begin + place[target[j]]] += count[j] + (extra if extra > MIN_PSEUDO_COUNT else 0.0)
+                after.counts[new_begin + place[target[j]]] += count[j]
+                if before.pseudo.size:
+                    after.pseudo[new_begin + place[target[j]]] += before.pseudo[begin + j]
 
 
 @borrower

@@ -68,9 +68,9 @@ def initialise(
                 row_active[row, active_topics[begin + j]] += np.float32(each * steps[j])
             row_background[row] += each * left
             at += size
-        background[document] = np.float32(tokens * left / UNIT)
+        background[document] = tokens * left / UNIT
         for j in range(size):
-            active_counts[begin + j] = np.float32(tokens * (np.int64(steps[j]) / UNIT))
+            active_counts[begin + j] = tokens * (np.int64(steps[j]) / UNIT)
 
 
 @kernel
@@ -172,9 +172,9 @@ def initialise_active(
             rest += count * left
             row_background[row] += count * left / UNIT
             at += size
-        background[document] = np.float32(rest / UNIT)
+        background[document] = rest / UNIT
         for j in range(size):
-            active_counts[begin + j] = np.float32(tokens[j] / UNIT)
+            active_counts[begin + j] = tokens[j] / UNIT
 
 
 @kernel

@@ -18,7 +18,8 @@ from collapsium.storage.errors import (
     OptionError,
 )
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.checkpoint import Checkpoints
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.checkpoint import RECORD, Checkpoints
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import TIMES, bits
@@ -246,6 +247,58 @@ def test_an_error__is_told_and_the_run_goes_on_afterwards(small, tmp_path, whole
 
 
 # Damage --------------------------------------------------------------------------------------------------------------
+
+
+def rewritten(run, iteration, part, name, change):
+    """Change an array of a checkpoint as a program would that writes other numbers: with the digests of these."""
+    checkpoints = Run(run).checkpoints
+    checkpoint = checkpoints.at(iteration)
+    record = checkpoint.record()
+    arrays = checkpoint.read(part, record.parts[part])
+    shutil.rmtree(run / "checkpoints" / f"{iteration:08d}" / part)
+    digest = checkpoint.write(part, {**arrays, name: change(np.array(arrays[name]))})
+    changed = record.model_copy(update={"parts": {**record.parts, part: digest}})
+    checkpoint.folder.write(RECORD, dump(changed.model_dump(mode="json")))
+
+
+def below_zero(values):
+    values[3] = -1e3
+    return values
+
+
+def beyond_topics(values):
+    values[-1] = 999
+    return values
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "change"),
+    [
+        ("local_states/00000", "document_counts", below_zero),
+        ("local_states/00001", "document_topics", beyond_topics),
+        ("rows/00000", "word_active", lambda values: values[:-1]),
+        ("global_state", "topic_ahead", lambda values: values * np.nan),
+    ],
+)
+@pytest.mark.parametrize("scheduler", ["serial", "threads"])
+def test_arrays_that_fail_their_check__leave_the_checkpoint_before(
+    small, tmp_path, whole, scheduler, part, name, change
+):
+    run = stopped(small, tmp_path / "run", 5, checkpoint_every=1)
+    rewritten(run, 5, part, name, change)
+    notices = []
+    sink = lambda event: notices.append(event["text"]) if event["event"] == "notice" else None  # noqa: E731
+    resume(run, scheduler=scheduler, sinks=[sink])
+    same(run, whole)
+    assert any(f"{name}" in text and "going on from the checkpoint of iteration 4" in text for text in notices)
+
+
+def test_arrays_that_fail_their_check_in_each_checkpoint__are_named(small, tmp_path):
+    run = stopped(small, tmp_path / "run", 5, checkpoint_every=1)
+    for iteration in (4, 5):
+        rewritten(run, iteration, "local_states/00000", "document_counts", below_zero)
+    with pytest.raises(DamagedError, match="no checkpoint is complete: .*00000005.*document_counts.*found -1000"):
+        resume(run, scheduler="threads", workers=2)
 
 
 def damages(run):

@@ -320,6 +320,15 @@ def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
     assert tokens[1] == pytest.approx(tokens[0], rel=1e-4)
 
 
+def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_path):
+    sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
+    given = {**FIT, "family": "lda", "iterations": 12, "start": written(tmp_path / "a.parquet", sharp)}
+    model = fit(planted[0], tmp_path / "run", start_strength=1e9, **given)
+    for number, reference in enumerate(Corpus(planted[0]).references):
+        np.testing.assert_allclose(model.documents(number).lengths(), reference.load().lengths, rtol=1e-6)
+    assert verify(tmp_path / "run").broken == []
+
+
 @pytest.mark.parametrize("strength", [2.0, 6.0])
 def test_tokens_of_a_start__go_with_topics_that_a_document_drops(planted, tmp_path, strength):
     """Where it has no room for them: the record of its tokens falls by as many."""

@@ -104,6 +104,31 @@ def test_counts__are_those_of_the_corpus_and_pseudo_counts(corpus, tmp_path, nam
     assert model.global_state.tokens.sum() == pytest.approx(vocabulary.tokens.sum(), rel=1e-4)
 
 
+@pytest.mark.parametrize("strength", [1e4, 1e6])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_tokens_of_seed_words__are_all_there_beside_pseudo_counts_of_great_strength(corpus, tmp_path, name, strength):
+    options = {**FAMILIES[name], "seeds": seeds_of((0, 3), strength), "checkpoint_every": 1}
+    model = fit(corpus, tmp_path / "run", iterations=12, scheduler="serial", **options)
+    vocabulary = Corpus(corpus).vocabulary
+    found = np.concatenate([model.shard_model.word_tokens(model.rows(n)) for n in range(len(model.blocks))])
+    np.testing.assert_allclose(found, vocabulary.tokens, rtol=1e-5)
+    assert verify(tmp_path / "run").broken == []
+    assert model.global_state.tokens.sum() == pytest.approx(vocabulary.tokens.sum(), rel=1e-5)
+    for topic, seeds in enumerate(options["seeds"].values()):
+        assert model.topic_word[topic, [vocabulary.words.index(word) for word in seeds["words"]]].sum() > 0.9
+    (tmp_path / "run" / "model" / "model.json").unlink()
+    again = resume(tmp_path / "run", scheduler="serial")
+    assert bits(again, len(model.record.shards)) == bits(model, len(model.record.shards))
+
+
+def test_pseudo_counts__are_apart_only_where_counts_would_be_lost_beside_them(corpus, tmp_path):
+    """At strength 1 rows have no larger numbers than without seeds, and results stay as they were."""
+    for strength, apart in ((1.0, None), (2.0, None), (1e3, True)):
+        place = tmp_path / str(strength)
+        model = fit(corpus, place, iterations=2, seeds=seeds_of((1,), strength), scheduler="serial", **FAMILIES["lda"])
+        assert model.global_state.seeds_apart is apart
+
+
 def test_the_first_update__is_that_of_raised_priors(corpus, tmp_path):
     """phi_kw = (b_w + s_kw + E[n_kw]) / (B + s_k + E[n_k]), with E[n_kw] without pseudo-counts."""
     fit(corpus, tmp_path / "run", iterations=3, scheduler="serial", seeds=seeds_of((3,)), **FAMILIES["lda"])

@@ -73,9 +73,8 @@ class Listed:
 
     @property
     def counts(self):
-        """E[n_dk] of the lists and background tokens, as the kernels store them."""
-        found = naive.document_counts(self.shard.offsets, pair_totals(self.shard), *self.where)
-        return found[0].astype(np.float32), found[1].astype(np.float32)
+        """E[n_dk] of the lists and background tokens."""
+        return naive.document_counts(self.shard.offsets, pair_totals(self.shard), *self.where)
 
     def rows(self, extra):
         """Rows and parameters; `extra` scales what other shards count."""

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from collapsium.workers.kernels.cvb.records import (
     ActiveTopics,
     NewActiveState,
     RowChanges,
+    RunningCounts,
 )
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive
@@ -28,6 +30,7 @@ from tests.workers.kernels.cvb.listed import (
     run,
     run_twin,
     running_counts,
+    sweep_rows,
     tokens_of,
     weighed_shards,
 )
@@ -180,7 +183,7 @@ def test_sweep__loses_no_token(state, extra, power):
 
 
 @given(listed_shards(max_count=3000))
-def test_sweep__rounds_beyond_512_tokens_as_float32_does(state):
+def test_sweep__rounds_rows_beyond_512_tokens_as_float32_does(state):
     rows = state.rows(0.0)
     new, row_change, rest_change, _, counts = run(state, rows)
     before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
@@ -188,7 +191,94 @@ def test_sweep__rounds_beyond_512_tokens_as_float32_does(state):
     np.testing.assert_allclose(row_change, after[0] - before[0], atol=1e-6 * tokens)
     np.testing.assert_allclose(rest_change, after[1] - before[1], atol=1e-9 * tokens)
     for found, exact in zip(counts, new.counts, strict=True):
-        np.testing.assert_allclose(found, exact, atol=1e-6 * tokens)
+        np.testing.assert_array_equal(found, exact)
+
+
+@st.composite
+def long_shards(draw):
+    """Documents of a few pairs, some of which have more tokens than float32 adds up exactly."""
+    state = draw(listed_shards())
+    lengths = [draw(st.sampled_from([1, 500, 513, 5_000, 100_000])) for _ in range(state.shard.documents)]
+    counts = np.array(state.shard.counts)
+    for tokens, (first, last) in zip(lengths, pairwise(state.shard.offsets), strict=True):
+        if last > first:
+            shares = state.noise.dirichlet(np.full(last - first, draw(st.sampled_from([0.1, 5.0]))))
+            counts[first:last] = np.maximum(np.round(tokens * shares), 1)
+    return replace(state, shard=replace(state.shard, counts=counts))
+
+
+@given(long_shards(), st.sampled_from([1.0, 2.0, 0.875]), st.booleans())
+def test_sweeps__count_documents_of_any_length_exactly(state, power, weighted):
+    """After many sweeps, counts are the exact sums of the responsibilities, and those of all topics the tokens."""
+    if weighted:
+        state = replace(state, shard=replace(state.shard, weights=np.full(state.shard.pairs, 0.5, np.float32)))
+    rows = state.rows(50.0)
+    counts = state.counts
+    for _ in range(12):
+        share, found = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in counts)
+        running = running_counts(rows)
+        active.sweep_active(
+            state.pairs, state.active, ActiveState(state.starts, state.share, *counts), priors_of(rows), np.full(2, power),
+            running, NewActiveState(state.starts, share, *found),
+        )  # fmt: skip
+        state, counts = replace(state, share=share), found
+        rows["row_topic"] = np.maximum(rows["row_topic"] + tokens_of(running.rows, rows["row_topic"]), 0.0)
+        rows["totals"] = running.totals
+    exact = state.counts
+    np.testing.assert_array_equal(counts[0], exact[0])
+    np.testing.assert_array_equal(counts[1], exact[1])
+    assert min(one.min(initial=0.0) for one in counts) >= 0.0
+    owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
+    listed = np.bincount(owner, weights=counts[0], minlength=state.shard.documents)
+    np.testing.assert_array_equal(listed + counts[1], state.shard.weighted_lengths)
+
+
+@given(long_shards(), st.sampled_from([1.0, 2.0]))
+def test_sweep__of_long_documents_equals_its_twin(state, power):
+    rows = state.rows(50.0)
+    new, _, _, running, _ = run(state, rows, power)
+    share, _, twin_running = run_twin(state, rows, power)
+    # Where a pair has many tokens, a step of its responsibility is many steps of the counts behind it.
+    assert difference(new.share, share) <= 40
+    np.testing.assert_allclose(running, twin_running, rtol=1e-3)
+
+
+@given(long_shards(), st.booleans())
+def test_count_documents__equals_its_twin_and_leaves_short_documents_alone(state, every):
+    off = np.full(state.topic.size, 1e-3)
+    before = state.sparse._replace(counts=state.counts[0] - off)
+    count, rest = (np.full_like(one, np.nan) for one in state.counts)
+    after = NewActiveState(state.starts, np.array(state.share), count, rest)
+    active.count_documents(state.pairs, state.active, before, int(every), after)
+    again = every | (state.shard.lengths > active.EXACT_TOKENS)
+    np.testing.assert_array_equal(count, state.counts[0] - np.where(np.repeat(again, np.diff(state.lists)), 0.0, off))
+    np.testing.assert_array_equal(rest, state.counts[1])
+
+
+@given(listed_shards(), st.sampled_from([0.5, 30.0, 6e8]))
+def test_sweep__adds_pseudo_counts_that_are_apart_to_those_of_their_words(state, strength):
+    """As the twin does, to which they are counts; but of what they weigh nothing is lost beside them."""
+    rows = state.rows(3.0)
+    seeds = np.where(state.noise.random(state.shape) < 0.3, strength, 0.0)
+    place = np.full(state.shape[0], -1, np.int32)
+    words = np.flatnonzero(seeds.any(axis=1))
+    place[words] = np.arange(words.size)
+    whole = {**rows, "row_topic": rows["row_topic"] + seeds}
+    whole["totals"] = rows["totals"] + seeds.sum(axis=0)
+    whole["ratio"] = rows["a"] / whole["totals"]
+    whole["background"] = ((rows["b"][:, np.newaxis] + whole["row_topic"]) @ whole["ratio"]).astype(np.float32)
+    counts = tuple(np.full_like(one, np.nan) for one in state.counts)
+    swept = sweep_rows(rows["row_topic"], whole["background"])._replace(seed_place=place, seed_counts=seeds[words])
+    running, share = RunningCounts(whole["totals"].copy(), whole["ratio"], swept), np.full_like(state.share, 77)
+    made = NewActiveState(state.starts, share, *counts)
+    active.sweep_active(state.pairs, state.active, state.sparse, priors_of(rows), np.ones(2), running, made)
+    steps = 2 if strength < 100.0 else 40  # S_w less the active topics is rounded beside large pseudo-counts
+    assert difference(share, run_twin(state, whole)[0]) <= steps or strength > 100.0
+    new = replace(state, share=share)
+    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    np.testing.assert_array_equal(tokens_of(swept, rows["row_topic"]), after[0] - before[0])
+    for found, exact in zip(counts, new.counts, strict=True):
+        np.testing.assert_array_equal(found, exact)
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))

@@ -34,7 +34,7 @@ def test_active_tables__equal_their_twin(state):
 def test_active_tables__of_pseudo_counts_are_those_of_tokens_that_are_certain(state, pseudo):
     prior = state.noise.uniform(0.1, 2.0, state.topics)
     tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
-    sparse = state.sparse._replace(counts=(state.counts[0] + pseudo).astype(np.float32))
+    sparse = state.sparse._replace(pseudo=np.full(state.topic.size, pseudo, np.float32))
     sums.active_tables(state.pairs, state.active, sparse, prior, tables, grown)
     given_ = state.shard.offsets, pair_totals(state.shard), *state.where
     np.testing.assert_allclose(tables - 1, naive.tables(*given_, prior, pseudo)[0], rtol=1e-4, atol=1e-5)

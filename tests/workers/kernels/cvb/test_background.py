@@ -77,6 +77,41 @@ def test_begin_rows__has_the_numbers_of_spread_in_steps(drawn):
     np.testing.assert_array_equal(start.view(np.float32), move / UNIT)
 
 
+@given(blocks(), st.sampled_from([1.0, 6e8]))
+def test_rows_of_seeds__are_those_with_pseudo_counts_but_leave_these_out(drawn, strength):
+    active, rest, even, weight, noise = drawn
+    seeds = np.where(noise.random(active.shape) < 0.4, strength, 0.0)
+    words = np.flatnonzero(seeds.any(axis=1))
+    place = np.full(rest.size, -1, np.int32)
+    place[words] = np.arange(words.size)
+    b, ratio = noise.uniform(0.01, 1.0, rest.size), noise.uniform(1e-3, 1.0, weight.size)
+    rows = SpreadRows(active, rest, even, weight, place, seeds[words])
+    expected, background_weight = np.full_like(active, np.nan), np.full(rest.size, np.nan, np.float32)
+    background.spread(rows, b, ratio, expected, background_weight)
+    twin = naive.spread(active + seeds, rest, even, b, weight, ratio)
+    np.testing.assert_allclose(expected, twin[0], rtol=1e-6)
+    np.testing.assert_allclose(background_weight, twin[1], rtol=1e-6)
+
+    pairs = DocumentPairs(np.array([0, rest.size]), np.arange(rest.size, dtype=np.int32), np.ones(rest.size, np.int32))
+    swept = SweepRows(
+        np.full(active.shape, 77, np.int32), np.full(rest.size, np.nan, np.float32), np.full(rest.size, np.nan),
+        np.zeros(rest.size), np.full(rest.size, -1, np.int32), np.zeros((0, weight.size), np.float32),
+    )  # fmt: skip
+    background.begin_rows(rows, b, ratio, pairs, swept)
+    np.testing.assert_array_equal(swept.units, 1 / UNIT)
+    alone = active + naive.parts(active + seeds, rest, even, weight)
+    np.testing.assert_allclose(swept.cells / UNIT, alone, atol=0.51 / UNIT, rtol=1e-6)
+    np.testing.assert_allclose(swept.background_weight, twin[1], rtol=1e-4)
+
+    new, ahead = (np.full_like(active, np.nan) for _ in range(2))
+    totals, moved = np.zeros((2, weight.size)), np.zeros(1)
+    change, none = steps(noise.random(active.shape)).astype(np.float32), np.arange(rest.size)
+    background.fold_rows(rows, background.RowDelta(change, none), 0.5, new, ahead, totals, moved)
+    np.testing.assert_array_equal(new, active + change)
+    whole = [one + seeds + naive.parts(one + seeds, rest, even, weight) for one in (new, ahead)]
+    np.testing.assert_allclose(totals, [one.sum(axis=0) for one in whole], rtol=1e-9, atol=1e-6)
+
+
 @given(st.floats(0.0, 1e9), st.integers(0, 2**31 - 1))
 def test_begin_rows__has_room_for_all_tokens_in_one_cell(count, tokens):
     active = np.array([[1.0, count, 0.25]], dtype=np.float32)

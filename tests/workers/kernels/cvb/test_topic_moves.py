@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.kernels.cvb import topic_moves as moves
-from collapsium.workers.kernels.cvb.records import ActiveTopics, RunningCounts
-from collapsium.workers.kernels.cvb.topic_moves import MovedState, Moves
+from collapsium.workers.kernels.cvb.records import ActiveTopics, NewActiveState, RunningCounts
+from collapsium.workers.kernels.cvb.topic_moves import Moves
 from tests.naive import active as naive_active
 from tests.naive import topic_moves as naive
 from tests.strategies import documents_of, pair_totals
@@ -56,7 +56,8 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
     """
     counts = pair_totals(replace(state.shard, counts=state.shard.counts - more))
     counted = naive_active.document_counts(state.shard.offsets, counts, *state.where)[0]
-    sparse = state.sparse._replace(counts=(counted + pseudo).astype(np.float32))
+    start = np.full(state.topic.size if pseudo else 0, pseudo, np.float32)
+    sparse = state.sparse._replace(counts=counted, pseudo=start)
     chosen, sizes = np.full_like(state.topic, 999), np.full(state.shard.documents, -1, dtype=np.int64)
     accepted = Moves(into, split, np.uint64(key), first)
     moves.move_topics(state.active, accepted, chosen, sizes)
@@ -68,15 +69,16 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
     share = np.zeros(int(starts[-1]), dtype=np.uint16)
     ratio, start = np.linspace(0.1, 1.0, state.topics), np.full(state.shape, 9.0)
     running = RunningCounts(np.zeros(state.topics), ratio, sweep_rows(start))
-    count, rest = np.zeros(topic.size), np.zeros(state.shard.documents)
+    count, rest, stays = np.zeros(topic.size), np.zeros(state.shard.documents), np.zeros(topic.size, np.float32)
     moves.move_responsibilities(
         state.pairs, more, state.active, sparse, accepted, ActiveTopics(lists, topic),
-        running, MovedState(starts, share, count, rest),
+        running, NewActiveState(starts, share, count, rest, stays),
     )  # fmt: skip
     change, rest_change = tokens_of(running.rows, start), running.rows.background
     np.testing.assert_allclose(running.rows.background_weight, change @ ratio, atol=1e-3)
     np.testing.assert_allclose(running.totals, change.sum(axis=0), rtol=1e-5, atol=1e-3)
-    return Listed(state.shard, state.topics, lists, topic, share, state.noise), change, rest_change, count, rest
+    new = Listed(state.shard, state.topics, lists, topic, share, state.noise)
+    return new, change, rest_change, count + stays, rest
 
 
 @given(weighed_shards(max_count=9), KEYS, st.sampled_from([0.0, 0.3, 1.0]), st.data())
