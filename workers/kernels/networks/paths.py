@@ -172,7 +172,7 @@ def is_verified(sampler: Sampler, node: int) -> bool:
             high = middle
         else:
             low = middle + 1
-    return low == log.size[0] or log.nodes[low] > node
+    return bool(low == log.size[0] or log.nodes[low] > node)
 
 
 @borrower
