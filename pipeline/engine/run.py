@@ -261,14 +261,15 @@ class ActiveRun:
         model = self._target.model
         save_model(model, self._request.corpus, problem, executor, state, seen, self._log.notice, self._names)
         self._inherit_names()
-        remark = problem.family.remark(state.global_state)
-        if remark is not None:
-            self._log.notice(remark)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         reason = self._stop_reason if early and self._stop_reason else DONE[early]
         end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
         end["saving_seconds"] = time.perf_counter() - began
         end.update(self._final_words(problem, executor, state))
+        remark = problem.family.remark(state.global_state)
+        if remark is not None:
+            self._log.notice(remark)
+            end["remark"] = remark
         self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
         return Model(self._target.folder.url)
 
