@@ -140,7 +140,7 @@ def _member(number: int, run: Run) -> JsonObject:
 
 
 def _model(model: model.Model) -> JsonObject:
-    record = model.record
+    record, remark = model.record, model.remark()
     return {
         "family": record.family,
         "options": shown_options(record.options),
@@ -148,4 +148,5 @@ def _model(model: model.Model) -> JsonObject:
         "documents": sum(shard.documents for shard in record.shards),
         "words": record.vocabulary.words,
         "figures": model.figures(),
+        **({} if remark is None else {"remark": remark}),
     }

@@ -266,6 +266,10 @@ class ActiveRun:
         end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
         end["saving_seconds"] = time.perf_counter() - began
         end.update(self._final_words(problem, executor, state))
+        remark = problem.family.remark(state.global_state)
+        if remark is not None:
+            self._log.notice(remark)
+            end["remark"] = remark
         self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
         return Model(self._target.folder.url)
 

@@ -244,6 +244,10 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
         """Return the hyperparameters that are reported of each iteration."""
         return {}
 
+    def remark(self, global_state: GlobalStateT) -> str | None:
+        """Return what a reader of the model has to know about its topics; None for nothing."""
+        return None
+
     @abstractmethod
     def describe(self, block: RowsT, global_state: GlobalStateT, count: int) -> Description:
         """Describe the topics by the `count` most probable words of a block."""

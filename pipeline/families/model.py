@@ -343,6 +343,12 @@ class Model(StoredModel):
             return self.averaged.figures()
         return load_family(self.record.family).figures(self.global_state)
 
+    def remark(self) -> str | None:
+        """Return what a reader has to know about the topics; None for nothing, and for means of models."""
+        if self.averaged is not None:
+            return None
+        return load_family(self.record.family).remark(self.global_state)
+
     def check_local(self, number: int, shard: AnyShard) -> None:
         """Check that a checkpoint's local state is of its shard; a finished model has none.
 

@@ -91,6 +91,7 @@ class Event(BaseModel):
     processes: tuple[ProcessActivity, ...] = ()
     text: str = ""
     reason: str = ""
+    remark: str = ""
     members: Count = 0
     ended: Count = 0
 

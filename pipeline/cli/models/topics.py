@@ -87,6 +87,8 @@ class PrintedTopics:
     """Topics of each label, those that it raises most."""
     min_expected: float = 0.001
     """Smallest expected proportion that is printed."""
+    min_share: float = 5e-6
+    """Smallest share of the tokens that is printed: smaller ones would be 0.000%."""
 
 
 PRINTED = PrintedTopics()
@@ -142,9 +144,22 @@ def execute(
         several = any(topic.stability is not None for topic in entries)
         print_json(_records(entries, several))
         return
-    _print(entries)
+    _print_flat(run, entries)
     for path in [*files.picture, *([] if files.graphml is None else [files.graphml])]:
         print(f"{path}: a tree of {count:,} nodes")
+
+
+def _print_flat(run: str, entries: Sequence[pipeline.Topic]) -> None:
+    """Print the topics, the number of those that are not shown, and what the family remarks on their number."""
+    shown = [topic for topic in entries if topic.level is not None or topic.share >= PRINTED.min_share]
+    _print(shown or entries)
+    model = pipeline.Model(run)
+    limit = model.record.options.get("topics")
+    if "topics" in model.figures() and isinstance(limit, int) and 0 < len(shown) < limit:
+        print(f"and {limit - len(shown):,} of at most {limit:,} topics, with no tokens or next to none")
+    remark = model.remark()
+    if remark is not None:
+        print(remark)
 
 
 def _name(run: str, namer: str, flags: Flags) -> None:

@@ -246,6 +246,15 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             figures.update(merges=float(state.merges), deletes=float(state.deletes), splits=float(state.splits))
         return figures
 
+    def remark(self, global_state: HdpGlobalState) -> str | None:
+        """Return a warning where a search for redundant topics has ended without any, so that all topics are left."""
+        state, held = global_state.moves, global_state.held
+        if state is None or state.merges + state.deletes:
+            return None
+        if held is not None and moves.is_held_for_moves(held.held_share, global_state.corpus_tokens):
+            return None
+        return f"no redundant topic was found: {state.topic_alive.size:,} is your limit, not a finding"
+
     def describe(self, block: CollapsedRows, global_state: HdpGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""
         words, tokens = predictive_words(block, global_state), global_state.topic_moments[0]

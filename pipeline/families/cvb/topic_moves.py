@@ -54,7 +54,8 @@ class MoveSchedule:
     Topics too many are copies. Deletions do not show it: in short documents all of them seem to gain.
     """
     sure_merge: float = 1.0
-    """Standard errors from which on the gain of a merge is sure."""
+    """Standard errors from which on the gain of a merge is sure; merges of copies are sure where they are accepted, as
+    two topics that predict alike gain nothing by a merge."""
     max_fall: float = 0.5
     """A round moves nothing if its score, in nats a token, is this over the root of the held-out tokens lower than the
     best."""
@@ -224,7 +225,7 @@ def _with_candidates(
 
 @dataclass
 class _Chosen:
-    """Accepted moves, no two of which concern the same topic; `sure` of the merges gain more than a standard error."""
+    """Accepted moves, no two of which concern the same topic; `sure` of the merges show superfluous topics."""
 
     into: Ints
     taken: npt.NDArray[np.bool_]
@@ -328,7 +329,7 @@ def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSu
         chosen.taken[[k, m]] = True
         chosen.into[m] = k
         chosen.merges += 1
-        chosen.sure += int(gain[index] > SCHEDULE.sure_merge * error[index])
+        chosen.sure += int(copies[index] or gain[index] > SCHEDULE.sure_merge * error[index])
 
 
 def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int) -> None:

@@ -135,6 +135,9 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
     signed = any(topic.signed for topic in run_topics)
     share = np.array([topic.share for topic in run_topics])
     record, members, notes = _record_and_events(run)
+    remark = model.remark()
+    if remark is not None:
+        notes.append(f"{remark[0].upper()}{remark[1:]}.")
     summary = documents_summary(model, (record.get("corpus") or {}).get("url"), source, notes)
     first, version = reference_of(run), version_of(run)
     pools = [] if signed else relevant(model, ids, share)

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 MORE_ENTRIES = 64
-"""Entries for each topic by which the room for tables grows when it is too small."""
+"""Entries for each topic by which the room for tables grows at least when it is too small; it doubles otherwise, as
+each call of the kernel works through all nodes."""
 
 
 def padded(topics: int) -> int:
@@ -151,7 +152,7 @@ class NetworkSampler:
             )
             if results.progress[0] == self.shard.documents:
                 break
-            more = MORE_ENTRIES * self.counts.topic.size
+            more = max(MORE_ENTRIES * self.counts.topic.size, results.tables.topic.size)
             results = results._replace(tables=_with_more_room(results.tables, more))
         start, entries, topic, number = results.tables
         filled = int(results.progress[2])

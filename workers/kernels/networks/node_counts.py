@@ -8,7 +8,7 @@ import numpy as np
 
 from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import borrower, helper
-from collapsium.workers.kernels.networks.paths import edge_row_of, is_root, row_of, set_terms
+from collapsium.workers.kernels.networks.paths import edge_row_of, forget_changes, is_root, row_of, set_terms
 from collapsium.workers.kernels.networks.records import (
     GraphArrays,
     SegmentedDocuments,
@@ -19,6 +19,7 @@ from collapsium.workers.kernels.networks.records import (
 from collapsium.workers.kernels.networks.stirling import log_stirling, stirling_ratio
 from collapsium.workers.kernels.networks.workspaces import (
     AncestorLine,
+    ChangeLog,
     Clock,
     NodeCounts,
     NodeTotals,
@@ -67,10 +68,12 @@ def make_sampler(graph: GraphArrays, priors: Priors, nodes: Array, has_children:
     )
     line = AncestorLine(
         np.zeros(longest, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(longest, dtype=np.int64),
-        np.zeros(1, dtype=np.int64), np.zeros(longest, dtype=np.int64),
+        np.zeros(1, dtype=np.int64), np.zeros(longest, dtype=np.int64), np.zeros(1, dtype=np.int64),
+        np.zeros(longest, dtype=np.int64),
     )  # fmt: skip
+    log = ChangeLog(np.zeros(longest, dtype=np.int64), np.zeros(longest, dtype=np.int64), np.zeros(1, dtype=np.int64))
     path = TablePath(np.zeros(levels, dtype=np.int64), np.zeros(levels, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    return Sampler(graph, priors, rows, counts, totals, clock, line, path)
+    return Sampler(graph, priors, rows, counts, totals, clock, line, log, path)
 
 
 @helper
@@ -81,8 +84,9 @@ def at_document(sampler: Sampler, first_node: int) -> Sampler:
         rows.has_children, rows.shared, first_node, rows.node_row, rows.edge_row, rows.leaf_row, rows.leaf_edge_row
     )
     return Sampler(
-        sampler.graph, sampler.priors, moved, sampler.counts, sampler.totals, sampler.clock, sampler.line, sampler.path
-    )
+        sampler.graph, sampler.priors, moved, sampler.counts, sampler.totals, sampler.clock, sampler.line, sampler.log,
+        sampler.path,
+    )  # fmt: skip
 
 
 @helper
@@ -98,6 +102,7 @@ def find_parents(edge_parent: Array, nodes: int) -> Array:
 def assign_rows(sampler: Sampler, last_node: int) -> None:
     """Assign rows to the nodes of a document: one to each that has children, and one to all others."""
     graph, rows = sampler.graph, sampler.rows
+    forget_changes(sampler, last_node)
     row, edge_row = rows.shared, graph.node_edges[rows.shared]
     for node in range(rows.first_node, last_node):
         at = node - rows.first_node

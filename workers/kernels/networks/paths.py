@@ -133,15 +133,109 @@ def update_weights(sampler: Sampler, node: int) -> None:
 
 
 @borrower
+def place_of(rows: RowMap, node: int) -> Number:
+    """Return the place of a node among the shared ones and those of its document."""
+    return node if node < rows.shared else rows.shared + node - rows.first_node
+
+
+@borrower
+def log_change(sampler: Sampler, node: int) -> None:
+    """Note that counts of a node, and perhaps of some of its descendants, have changed now."""
+    log = sampler.log
+    size = log.size[0]
+    while size > 0 and log.nodes[size - 1] >= node:
+        size -= 1
+    log.times[size], log.nodes[size] = sampler.clock.now[0], node
+    log.size[0] = size + 1
+
+
+@borrower
+def forget_changes(sampler: Sampler, last_node: int) -> None:
+    """Drop the changes of nodes of the document before; nothing is up to date in the one that begins."""
+    line, log, rows = sampler.line, sampler.log, sampler.rows
+    while log.size[0] > 0 and log.nodes[log.size[0] - 1] >= rows.shared:
+        log.size[0] -= 1
+    for node in range(rows.first_node, last_node):
+        line.verified[place_of(rows, node)] = -1
+
+
+@borrower
+def is_verified(sampler: Sampler, node: int) -> bool:
+    """Return whether neither a node nor any of its ancestors has changed since all of them were up to date."""
+    log, verified = sampler.log, sampler.line.verified[place_of(sampler.rows, node)]
+    if verified < 0:
+        return False
+    low, high = 0, log.size[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if log.times[middle] > verified:
+            high = middle
+        else:
+            low = middle + 1
+    return bool(low == log.size[0] or log.nodes[low] > node)
+
+
+@borrower
+def begin_line(sampler: Sampler, node: int) -> None:
+    """Begin the line of a node, which is the first to be listed."""
+    line = sampler.line
+    line.epoch[0] += 1
+    line.waiting[0], line.waiting_size[0], line.size[0] = node, 1, 0
+
+
+@borrower
+def list_next(sampler: Sampler) -> Number:
+    """Move the greatest node that waits into the line; return the least of its parents that may be stale, or itself."""
+    graph, line, nodes, rows = sampler.graph, sampler.line, sampler.line.waiting, sampler.rows
+    node, size = nodes[0], line.waiting_size[0] - 1
+    here, child, moved = 0, 1, nodes[size]
+    while child < size:
+        if child + 1 < size and nodes[child + 1] > nodes[child]:
+            child += 1
+        if nodes[child] <= moved:
+            break
+        nodes[here] = nodes[child]
+        here, child = child, 2 * child + 1
+    nodes[here] = moved
+    line.nodes[line.size[0]] = node
+    line.size[0] += 1
+    least = node
+    time = line.verified[place_of(rows, node)] if is_verified(sampler, node) else -1
+    for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
+        parent = graph.edge_parent[edge]
+        place = place_of(rows, parent)
+        if line.visited[place] == line.epoch[0]:
+            continue
+        line.visited[place] = line.epoch[0]
+        # A node's ancestors were up to date when it was.
+        line.verified[place] = max(line.verified[place], time)
+        if not is_verified(sampler, parent):
+            least = min(least, parent)
+        here = size
+        size += 1
+        while here > 0 and nodes[(here - 1) >> 1] < parent:
+            nodes[here] = nodes[(here - 1) >> 1]
+            here = (here - 1) >> 1
+        nodes[here] = parent
+    line.waiting_size[0] = size
+    return least
+
+
+@borrower
 def update_line(sampler: Sampler, lowest: int) -> None:
-    """Bring Z of the nodes of the line, ancestors first, up to date with what has changed at and after `lowest`."""
-    graph, clock, nodes = sampler.graph, sampler.clock, sampler.line.nodes
-    size = sampler.line.size[0]
-    first = size
-    while first > 0 and nodes[first - 1] > lowest:
-        first -= 1
-    for one in range(first, size):
-        node = nodes[one]
+    """Bring Z of the nodes of the line, ancestors first, up to date with what has changed at and after `lowest`.
+
+    Ancestors are listed down to the least that may be stale, not to the roots: in a chain of segments that would make
+    a document's time quadratic in its segments.
+    """
+    graph, clock, line = sampler.graph, sampler.clock, sampler.line
+    while line.waiting_size[0] > 0 and line.waiting[0] > lowest:
+        lowest = min(lowest, list_next(sampler) - 1)
+    first = 0
+    while first < line.size[0] and line.nodes[first] > lowest:
+        first += 1
+    for one in range(first - 1, -1, -1):
+        node = line.nodes[one]
         row = row_of(sampler.rows, node)
         stale = clock.computed[row] < 0
         for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
@@ -150,6 +244,7 @@ def update_line(sampler: Sampler, lowest: int) -> None:
             update_weights(sampler, node)
             clock.now[0] += 1
             clock.changed[row] = clock.computed[row] = clock.now[0]
+        line.verified[place_of(sampler.rows, node)] = clock.now[0]
 
 
 @borrower
@@ -171,6 +266,7 @@ def shift_path(sampler: Sampler, k: int, by: int) -> Number:
         set_terms(sampler, node, row, k)
         clock.changed[row] = clock.now[0]
     top = path.nodes[path.length[0] - 1]
+    log_change(sampler, top)
     row = row_of(sampler.rows, top)
     if is_root(graph, top):
         counts.weight[row, k] = counts.join_weight[row, k]
@@ -275,47 +371,3 @@ def draw_topic(
     while k > 0 and weight[k] <= 0.0:
         k -= 1
     return k
-
-
-@borrower
-def extend_line(sampler: Sampler, previous: int, node: int) -> bool:
-    """Put a node behind its ancestors, in order; return whether the previous node's line was only extended."""
-    graph, rows, line = sampler.graph, sampler.rows, sampler.line
-    nodes, size, visited, epoch, stack = line.nodes, line.size, line.visited, line.epoch, line.stack
-    shared, first = rows.shared, rows.first_node
-    extends = False
-    every = previous >= 0
-    for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
-        parent = graph.edge_parent[edge]
-        extends = extends or parent == previous
-        every = every and visited[parent if parent < shared else shared + parent - first] == epoch[0]
-    if not (extends and every):
-        epoch[0] += 1
-        size[0] = 0
-    visited[node if node < shared else shared + node - first] = epoch[0]
-    nodes[size[0]] = node
-    size[0] += 1
-    if extends and every:
-        return True
-    waiting = 1
-    stack[0] = node
-    while waiting:
-        waiting -= 1
-        here = stack[waiting]
-        for edge in range(graph.node_edges[here], graph.node_edges[here + 1]):
-            parent = graph.edge_parent[edge]
-            place = parent if parent < shared else shared + parent - first
-            if visited[place] != epoch[0]:
-                visited[place] = epoch[0]
-                nodes[size[0]] = parent
-                size[0] += 1
-                stack[waiting] = parent
-                waiting += 1
-    # Insertion sort: the nodes are few, and nearly in order.
-    for last in range(1, size[0]):
-        here, place = nodes[last], last
-        while place > 0 and nodes[place - 1] > here:
-            nodes[place] = nodes[place - 1]
-            place -= 1
-        nodes[place] = here
-    return False

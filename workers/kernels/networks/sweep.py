@@ -28,11 +28,11 @@ from collapsium.workers.kernels.networks.node_counts import (
 )
 from collapsium.workers.kernels.networks.paths import (
     CHUNK,
+    begin_line,
     draw_entry_path,
     draw_removal_path,
     draw_topic,
     edge_row_of,
-    extend_line,
     row_of,
     shift_path,
     update_line,
@@ -117,7 +117,9 @@ def sweep_network(
         tokens = 0
         for pair in range(segment_pairs[segments[document]], segment_pairs[segments[document + 1]]):
             tokens += pair_counts[pair]
-        if progress[FILLED] + (node_edges[high] - node_edges[low]) * min(topics, tokens) > room:
+        # A token adds at most one table to each node on its path to a root.
+        most = min((node_edges[high] - node_edges[low]) * min(topics, tokens), token_draws.levels * tokens)
+        if progress[FILLED] + most > room:
             break
         here = at_document(sampler, low)
         assign_rows(here, high)
@@ -143,7 +145,6 @@ def _sweep_document(
     segment, last = documents.segments[document], documents.segments[document + 1]
     low, high = documents.nodes[document], documents.nodes[document + 1]
     has_children, segment_node = sampler.rows.has_children, documents.segment_node
-    previous, lowest = np.int64(-1), -1
     while segment < last:
         node, after = segment_node[segment], segment
         while after < last and segment_node[after] == node:
@@ -154,16 +155,13 @@ def _sweep_document(
             for pair in range(pairs[0], pairs[1]):
                 tokens += documents.counts[pair]
             _load_leaf(sampler, tables, node, words.token_topic, token, token + tokens, token_draws.initialise)
-        lowest = min(lowest, node - 1) if extend_line(sampler, previous, node) else -1
-        previous = node
-        lowest = _sweep_tokens(sampler, documents, pairs, words, token_draws, results.progress, node, lowest)
+        _sweep_tokens(sampler, documents, pairs, words, token_draws, results.progress, node)
         segment = after
         one, least = (high - 1, low) if segment == last else (node, node)
         while one >= least:  # nothing changes the counts of a node after its own tables: children go first
             if (one == node and not has_children[one]) or (segment == last and has_children[one]):
                 if table_draws.move:
                     move_tables(sampler, one, table_draws.key, token_draws.fold_in)
-                    lowest = -1
                 store_node(sampler, results, table_draws, one)
             one -= 1
 
@@ -192,12 +190,13 @@ def _sweep_tokens(
     draws: TokenDraws,
     progress: Array,
     node: int,
-    lowest: int,
-) -> Number:
-    """Draw topics and paths of the tokens of one node; return the lowest node whose change Z of others lacks."""
+) -> None:
+    """Draw topics and paths of the tokens of one node."""
     path, key, initialise, fold_in = sampler.path, draws.key, draws.initialise, draws.fold_in
     token_topic, inverse, totals = words.token_topic, words.inverse, words.topic
     row, levels, token = row_of(sampler.rows, node), path.nodes.size, progress[TOKEN]
+    lowest: Number = node - 1  # the lowest node whose change Z of others lacks
+    begin_line(sampler, node)
     for pair in range(pairs[0], pairs[1]):
         word = words.word_topic[documents.position[pair]]
         for _ in range(documents.counts[pair]):
@@ -232,4 +231,3 @@ def _sweep_tokens(
                     inverse[k] = 1.0 / (totals[k] + words.total_prior)
             token += 1
     progress[TOKEN] = token
-    return lowest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import borrower
-from collapsium.workers.kernels.networks.paths import divisor_of, edge_row_of, is_root, row_of, set_terms
+from collapsium.workers.kernels.networks.paths import divisor_of, edge_row_of, is_root, log_change, row_of, set_terms
 from collapsium.workers.kernels.networks.stirling import stirling_ratio
 from collapsium.workers.kernels.networks.workspaces import Sampler, TableCell
 from collapsium.workers.kernels.random import uniform
@@ -130,6 +130,7 @@ def move_tables(sampler: Sampler, node: int, key: Array, fold_in: int) -> None:
             totals.tables[row] += by
             clock.now[0] += 1
             clock.changed[row], clock.computed[row] = clock.now[0], -1
+            log_change(sampler, node if fixed else parent)
             set_terms(sampler, node, row, k)
             if fixed:
                 continue

@@ -130,27 +130,49 @@ class Clock(NamedTuple):
 
 
 class AncestorLine(NamedTuple):
-    """The node whose tokens are sampled, behind all its ancestors in ascending order.
+    """The node whose tokens are sampled and its ancestors in descending order, listed as far as their weights change.
 
     Attributes
     ----------
     nodes : int64, shape (n,)
-        The nodes.
+        The node, and the ancestors that are listed.
     size : int64, shape (1,)
         Their number.
+    waiting : int64, shape (n,)
+        Heap of the ancestors to be listed next, the greatest first.
+    waiting_size : int64, shape (1,)
+        Their number.
     visited : int64, shape (n,)
-        Epoch of the last visit of each node.
+        Epoch in which each node was last put into the heap.
     epoch : int64, shape (1,)
-        Number of lines that were made.
-    stack : int64, shape (n,)
-        Nodes whose parents are to be visited.
+        Number of lines that were begun.
+    verified : int64, shape (n,)
+        Time at which the weights of each node and of all its ancestors were up to date; -1 for never.
     """
 
     nodes: Int64Vector
     size: Int64Vector
+    waiting: Int64Vector
+    waiting_size: Int64Vector
     visited: Int64Vector
     epoch: Int64Vector
-    stack: Int64Vector
+    verified: Int64Vector
+
+
+class ChangeLog(NamedTuple):
+    """Times of changes and the nodes that were changed, both ascending: a change hides those of greater nodes before.
+
+    Attributes
+    ----------
+    times, nodes : int64, shape (n,)
+        Time of each change, and the topmost node that it changed.
+    size : int64, shape (1,)
+        Number of changes.
+    """
+
+    times: Int64Vector
+    nodes: Int64Vector
+    size: Int64Vector
 
 
 class TablePath(NamedTuple):
@@ -182,6 +204,7 @@ class Sampler(NamedTuple):
     totals: NodeTotals
     clock: Clock
     line: AncestorLine
+    log: ChangeLog
     path: TablePath
 
 

@@ -132,9 +132,14 @@ def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
     assert not found.superfluous
 
 
-@pytest.mark.parametrize(("gain", "superfluous"), [(1.9, False), (2.1, True)])
-def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, superfluous):
+@pytest.mark.parametrize(
+    ("gain", "copies", "superfluous"),
+    # Copies predict alike, so that a merge gains nothing.
+    [(1.9, False, False), (2.1, False, True), (-1.9, True, True), (-2.1, True, False)],
+)
+def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, copies, superfluous):
     state = replace(rounds.initial_state(3, 200), ask=2, merge_candidates=np.array([[0], [1]]))
+    state = replace(state, merge_alike=np.array([copies]))
     before = initial(state)
     after = replace(before, sweeps=42.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
     none = {"delete_gain": np.zeros(0), "delete_square": np.zeros(0)}
@@ -149,6 +154,14 @@ def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, 
     assert found.moves_best == rounds.WORST_SCORE
     assert found.moves_idle == (0 if superfluous else rounds.SCHEDULE.idle_rounds)
     assert found.split_tried == (not superfluous)
+
+
+@pytest.mark.parametrize(("merges", "held", "warns"), [(0, False, True), (0, True, False), (1, False, False)])
+def test_a_search_that_found_nothing__says_that_the_number_of_topics_is_the_limit(merges, held, warns):
+    state = initial(replace(rounds.initial_state(3, 200), merges=merges))
+    state = state if held else replace(state, held=replace(state.held, held_share=0.0))
+    remark = Hdp().remark(state)
+    assert remark == ("no redundant topic was found: 3 is your limit, not a finding" if warns else None)
 
 
 @pytest.mark.parametrize(("iterations", "possible"), [(20, False), (61, False), (62, True)])

@@ -1,5 +1,6 @@
 """The compiled sampler of networks against posteriors that can be enumerated, and Geweke's joint-distribution test."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,12 @@ from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.networks.sampled import draw_discounts, draw_strengths
 from collapsium.pipeline.families.registry import load_family
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.networks import sampler
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.sampler import NetworkSampler, padded
 from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
-from tests.conftest import rest_long
+from collapsium.workers.kernels.networks import paths
+from tests.conftest import INTERPRETED, rest_long
 from tests.naive.network import Network, log_probability
 from tests.networks import DIAMOND
 from tests.strategies import shard_of
@@ -121,6 +124,55 @@ def test_sweeps__sample_from_the_posterior(name, discount, moving):
             samples.append((tuple(chain.z().tolist()), chain.tables().tobytes()))
     assert misfit(samples, expected) > 0.01
     assert misfit(samples, {one: 0.5 * value for one, value in expected.items()}) < 1e-4  # the test can fail
+
+
+def test_room_for_tables__doubles_where_a_document_of_many_segments_needs_more(monkeypatch):
+    """Each call of the kernel works through all nodes, so the number of calls may not grow with the segments."""
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments[-1].tables.topic.size)
+        sampler_kernel(*arguments)
+
+    sampler_kernel = sampler.sweep_network
+    monkeypatch.setattr(sampler, "sweep_network", counted)
+    chain = Chain("sequential-lda", shard_of([[{n % WORDS: 1} for n in range(4000)]]), 2)
+    calls.clear()
+    chain.step()
+    assert 1 < len(calls) < 10
+    assert all(after >= 2 * before for before, after in itertools.pairwise(calls))
+
+
+EVERY_OTHER = {
+    "document": {"over": "document"},
+    "segment": {"over": "segment", "parents": ["segment[-2]"], "otherwise": ["document"]},
+}
+PARTS = {
+    "document": {"over": "document"},
+    "part": {"over": "segment", "every": 5, "parents": ["part[-1]"], "otherwise": ["document"]},
+    "segment": {"over": "segment", "parents": ["part"]},
+}  # fmt: skip
+
+
+@pytest.mark.kernels
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.skipif(not INTERPRETED, reason="steps of compiled kernels cannot be counted")
+@pytest.mark.parametrize("network", [EVERY_OTHER, PARTS])
+def test_lines_of_ancestors__do_not_grow_with_the_segments(network, monkeypatch):
+    """In a chain of segments a few ancestors are listed for each, and not all of those before."""
+    listed = []
+
+    def counted(state):
+        listed.append(state.line.waiting[0])
+        return list_next(state)
+
+    list_next = paths.list_next
+    monkeypatch.setattr(paths, "list_next", counted)
+    segments = 400
+    chain = Chain("dirichlet-network", shard_of([[{n % WORDS: 1} for n in range(segments)]]), 2, network=network)
+    listed.clear()
+    chain.step()
+    assert segments < len(listed) < 20 * segments
 
 
 DOCUMENTS = [[3, 0, 2], [2], [1, 2]]  # tokens of segments

@@ -46,6 +46,15 @@ DOCUMENT = {"document": {"over": "document"}}
 PLANS = {
     "segmented": {**DOCUMENT, "segment": {"over": "segment", "parents": ["document"]}},
     "sequential": {**DOCUMENT, "segment": {"over": "segment", "parents": ["segment[-1]"], "otherwise": ["document"]}},
+    "every other segment": {
+        **DOCUMENT,
+        "segment": {"over": "segment", "parents": ["segment[-2]"], "otherwise": ["document"]},
+    },
+    "a chain of parts": {
+        **DOCUMENT,
+        "part": {"over": "segment", "every": 2, "parents": ["part[-1]"], "otherwise": ["document"]},
+        "segment": {"over": "segment", "parents": ["part"]},
+    },
     "diamond": DIAMOND,
     "labels": LABELS,
     "documents below the corpus": {"corpus": {"over": "corpus"}, "document": {"over": "document", "parents": ["corpus"]}},
