@@ -61,6 +61,9 @@ class ReportOptions(Options):
         description="source texts of the corpus (files, folders or globs): the report then shows passages of "
         "the example documents with the topics' words marked; may be repeated",
     )
+    title: Annotated[str | None, Value("TEXT")] = Field(
+        None, description="title of the page (default: the name of the run)"
+    )
 
 
 class PlotOptions(Options):
@@ -70,6 +73,9 @@ class PlotOptions(Options):
         None,
         description="panels to draw, separated by commas: score, objective, topics, parameters, sizes, map, labels, "
         "segments, time or tree (default: all that the run has, except labels, segments, time and tree)",
+    )
+    title: Annotated[str | None, Value("TEXT")] = Field(
+        None, description="title of the picture (default: the name of the run, or what is drawn over time)"
     )
 
 

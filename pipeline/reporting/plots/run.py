@@ -158,7 +158,7 @@ def plot(
         return [TREE]
     if names == (TIME,):
         shares = topic_shares(run, period=periods.period, corpus=chosen.corpus)
-        data = draw_time(run, shares, kind, Folder(run).address.rpartition("/")[2], chosen.topics)
+        data = draw_time(run, shares, kind, options.title, chosen.topics)
         if periods.csv is not None:
             _put(File(periods.csv), csv_of(shares))
         _put(target, data)
@@ -170,7 +170,7 @@ def plot(
         raise OptionError(f"`what` {missing[0]}: {os.fspath(run)} has no data for this panel")
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
-    _put(target, _drawn(panels, Folder(run).address.rpartition("/")[2], kind))
+    _put(target, _drawn(panels, options.title or Folder(run).address.rpartition("/")[2], kind))
     return drawn
 
 
