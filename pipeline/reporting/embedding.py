@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,8 +95,8 @@ class MapQuality:
 def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Floats, str]:
     """Return positions in the plane for objects with known distances.
 
-    Few objects are embedded by SMACOF, many by t-SNE, both starting from classical scaling. The result is rotated so
-    that the longer axis is horizontal. It does not depend on the number of threads.
+    Few objects are embedded by SMACOF, many by t-SNE if scikit-learn is installed, both starting from classical
+    scaling. The result is rotated so that the longer axis is horizontal. It does not depend on the number of threads.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Float
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)
     count = apart.shape[0]
-    method = TSNE if count >= options.tsne_from else MDS
+    method = TSNE if count >= options.tsne_from and find_spec("sklearn") is not None else MDS
     if count < 2 or not apart.any():
         return np.zeros((count, 2)), method
     with threadpool_limits(limits=1):
