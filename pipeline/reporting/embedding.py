@@ -96,7 +96,8 @@ def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Float
     """Return positions in the plane for objects with known distances.
 
     Few objects are embedded by SMACOF, many by t-SNE, both starting from classical scaling, which is the result where
-    scikit-learn is not installed. The result is rotated so that the longer axis is horizontal. It does not depend on the number of threads.
+    scikit-learn is not installed. The result is rotated so that the longer axis is horizontal, and does not depend on
+    the number of threads.
 
     Parameters
     ----------

@@ -14,12 +14,13 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import MissingError
 from collapsium.storage.lazy_module import LazyModule
 
+MISSING = MissingError(
+    "agreement with labels needs scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
+)
+
 if TYPE_CHECKING:
     from sklearn import linear_model, metrics, model_selection
 else:
-    MISSING = MissingError(
-        "agreement with labels needs scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
-    )
     linear_model = LazyModule("sklearn.linear_model", MISSING)
     metrics = LazyModule("sklearn.metrics", MISSING)
     model_selection = LazyModule("sklearn.model_selection", MISSING)

@@ -2,6 +2,7 @@
 
 This command needs the extra 'plots'. The panels, chosen with --what:
   score, objective  their value over the iterations
+  change            share of the tokens that moved between topics
   topics            number of topics over the iterations
   parameters        each hyperparameter that has changed, over the iterations
   sizes             shares of the tokens, the largest first

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_TOPICS = 12
 # Words in a panel's title, and letters of each.
-WORDS, LETTERS = 4, 14
+WORDS, LETTERS = 5, 14
 BAND = 1.96
 """Half-width of the bands in standard errors, which makes them 95% intervals."""
 FEW_DOCUMENTS = 5
