@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := build/demo-venv
+DEMO_READY := $(DEMO)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 PAGES_READY := $(VENV)/.pages-ready
 DEPLOY_READY := $(VENV)/.deploy-ready
@@ -30,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes chaos fuzz clean help
 
 help:
-	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
+	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, topics over time, a report"
 	@echo "make test       the tests, also with the compiler off; make test-all: those that take long too"
 	@echo "make coverage   the lines that make test runs, module by module"
 	@echo "make lint types contracts    the other checks; .ci/run makes them and the tests"
@@ -51,14 +53,20 @@ help:
 	@echo "                tables and plots in build/bench; CORPORA=... is their folder, SOURCES=... that of public files,"
 	@echo "                GRID, NAMES, COUNTS (of topics), CONTESTANTS, VARY, ITERATIONS, ROUNDS, LIMIT, RESULTS the rest"
 
+$(DEMO_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[pandas,plots]'
+	@touch $@
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)
+# The demo needs none of the tools that the tests do, so it has an environment of its own.
+demo: $(DEMO_READY)
 	rm -rf build/demo
-	$(BIN)/collapsium demo build/demo
+	$(DEMO)/bin/collapsium demo build/demo
 
 # Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for what they
 # have stopped or killed, so there is a process more than processors.
@@ -132,7 +140,7 @@ deploy-check: $(DEPLOY_READY)
 	$(BIN)/python -m tests.deploy -n $(WORKERS)
 
 # What users install: the extras of pyproject.toml that are not for developers.
-EXTRAS := gensim mlflow normalise pandas plots s3 sklearn text
+EXTRAS := dashboard gensim mlflow normalise notebook prometheus s3 text
 comma := ,
 empty :=
 space := $(empty) $(empty)
@@ -166,7 +174,7 @@ COMPILE := $(UV) pip compile --python-version 3.11 --python-platform x86_64-unkn
 	--no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
 
 hashes: $(READY)
-	$(COMPILE) --extra s3 --output-file deploy/requirements.txt pyproject.toml deploy/requirements.in > /dev/null
+	$(COMPILE) --extra dashboard --extra prometheus --extra s3 --output-file deploy/requirements.txt pyproject.toml deploy/requirements.in > /dev/null
 	echo setuptools | $(COMPILE) --output-file deploy/requirements-build.txt - > /dev/null
 
 $(BENCH_READY): $(READY)

@@ -23,15 +23,23 @@ class LazyModule:
     ----------
     name : str
         Full name of the module.
+    missing : Exception, optional
+        Raised where the module is not installed.
     """
 
-    __slots__ = ("_name",)
+    __slots__ = ("_missing", "_name")
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, missing: Exception | None = None) -> None:
+        self._name, self._missing = name, missing
 
     def __getattr__(self, attribute: str) -> object:
-        return getattr(import_module(self._name), attribute)
+        try:
+            module = import_module(self._name)
+        except ModuleNotFoundError as error:
+            if self._missing is None or not self._name.startswith(f"{error.name}"):
+                raise
+            raise self._missing from None
+        return getattr(module, attribute)
 
     def __repr__(self) -> str:
         return f"LazyModule({self._name!r})"

@@ -136,7 +136,7 @@ def imports_within_functions(tree):
 def test_functions__import_optional_dependencies_alone():
     optional, distributions = optional_distributions(), packages_distributions()
     assert {"matplotlib", "gensim", "tomotopy"} <= optional
-    assert not optional & {"numpy", "scikit-learn"}
+    assert not optional & {"numpy", "scipy"}
     found = []
     for path in MODULES:
         for line, name in imports_within_functions(tree_of(path)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,11 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import has_consensus, leaves, members_of, restarts_of, samples_of
+from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.workers.arrays.ranking import largest
+
+# A topic is flagged if it has this share of the tokens, and is the main topic of fewer documents than this part of it.
+LARGE, FEW = 0.01, 0.1
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,23 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     ]
     joined = has_consensus(run) or model.averaged is not None
     return entries if joined else [replace(topic, support=None) for topic in entries]
+
+
+def held_by_few(topics: Sequence[Topic], summary: SummaryRecord | None) -> list[str]:
+    """Return a line for each large topic that is the main topic of hardly any document.
+
+    Such a topic comes from a few long documents, or is spread thinly over all of them.
+    """
+    if summary is None or any(topic.level is not None or topic.signed for topic in topics):
+        return []
+    main = {topic.id: topic.documents for topic in summary.topics}
+    total = sum(main.values())
+    return [
+        f"Topic {topic.id} has {topic.share:.1%} of the tokens, but is the main topic of {main[topic.id]:,} of "
+        f"{total:,} documents."
+        for topic in topics
+        if topic.id in main and topic.share >= LARGE and main[topic.id] < FEW * topic.share * total
+    ]
 
 
 def _topic(described: Description, row: int, names: list[str], stable: Stability | None, shape: Shape | None) -> Topic:

@@ -45,8 +45,9 @@ COMMANDS = {
     "batch": ("runs.batch", "run a job: ingest or append, fit, evaluate, infer and publish"),
     "versions": ("runs.versions", "list the published versions of a batch job"),
     "rollback": ("runs.rollback", "make an older version of a batch job the current one"),
-    "sample-texts": ("corpora.sample_texts", "write sample texts: entries of Python's documentation"),
-    "demo": ("runs.demo", "try it on text of this machine: ingest, fit and print topics"),
+    "sample-texts": ("corpora.sample_texts", "write sample texts: presidents' addresses, in paragraphs"),
+    "demo": ("runs.demo", "try it on presidents' addresses: ingest, fit, topics over time, report"),
+    "compile": ("runs.compile", "compile all numerical code now, for an image or before a cluster starts"),
 }
 """The module of each command, and its summary in the list of commands."""
 

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
@@ -177,10 +178,12 @@ class DaskExecutor:
 
     @property
     def dashboard(self) -> str | None:
-        """Address of the Dask dashboard."""
+        """Address of the Dask dashboard; None for a cluster of this machine without Bokeh."""
         link = self._client.dashboard_link
         # A local cluster listens on this machine only, whatever its link says.
         if link and self._cluster is not None:
+            if find_spec("bokeh") is None:
+                return None
             return f"http://127.0.0.1:{urlsplit(str(link)).port}/status"
         return str(link) if link else None
 

@@ -17,14 +17,17 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Format a number to `digits` significant digits, with thousands separated: ``-7.146``, ``12,345``, ``1.2e-05``."""
+    """Format a number to `digits` significant digits, with thousands separated: ``-7.140``, ``12,345``, ``1.2e-05``.
+
+    Integers are exact, and floats have all their digits, so that -6.000 beside -6.123 is not -6.
+    """
     if not math.isfinite(value):
         return "–"
-    if value == round(value) or abs(value) >= 10**digits:
+    if isinstance(value, int) or value == 0 or abs(value) >= 10**digits:
         text = f"{value:,.0f}"
     elif abs(value) >= 1e-4:
         places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
-        text = f"{value:,.{places}f}".rstrip("0").rstrip(".")
+        text = f"{value:,.{places}f}"
     else:
         text = f"{value:.{max(digits - 2, 1)}g}"
     return text.replace("-", MINUS)
@@ -154,7 +157,7 @@ def chart(name: str, title: str, unit: str, series: Sequence[tuple[str, Points]]
         )
         lines.append(Line(member, path, len(positions), points[-1][1]))
     marks = ticks(low, high, integer=counted)
-    values = [value for _, points in series for _, value in points[-1:]]
+    values = [round(value) if counted else value for _, points in series for _, value in points[-1:]]
     ends = f"{number(values[0])}" if len(values) == 1 else f"{number(min(values))} to {number(max(values))}"
     caption = f"{ends} after iteration {last:,.0f}"
     y_ticks = [(place(first, mark)[1], text) for mark, text in zip(marks, _tick_texts(marks), strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from collapsium.pipeline.reporting.charts import Chart, chart
@@ -19,7 +19,7 @@ Series = list[tuple[str, list[tuple[float, float]]]]
 TITLES = {
     "score": ("Held-out score", "nats a token"),
     "objective": ("Objective", "nats"),
-    "change": ("Tokens that moved between topics", "share, log scale"),
+    "change": ("Tokens that moved between topics", "share of the tokens"),
     "topics": ("Number of topics", "topics"),
     "topics_99": ("Topics that hold 99% of the tokens", "topics"),
     "nodes": ("Nodes of the tree", "nodes"),
@@ -29,6 +29,8 @@ TITLES = {
     "merged": ("Nodes merged", "nodes"),
 }
 NUMBERS = ("topics", "topics_99", "nodes", "leaves")
+# Figures of how a fit proceeds rather than of its model: events have them, plots and reports do not show them.
+PROCEDURE = ("power", "small_active_sets")
 COUNTS = (*NUMBERS, "grown", "pruned", "merged")
 MAX_CHARTS = 16
 
@@ -73,9 +75,14 @@ def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: 
 
 
 def names_of(figures: Mapping[str, float]) -> list[str]:
-    """Return the names of the figures in order: score, objective, numbers of topics, hyperparameters."""
+    """Return the names of the figures in order: score, change, objective, numbers of topics, hyperparameters."""
     counted = [name for name in NUMBERS if name in figures]
-    return ["score", "objective", *counted, *(name for name in figures if name not in NUMBERS)]
+    return ["score", "change", "objective", *counted, *parameters_of(figures)]
+
+
+def parameters_of(figures: Iterable[str]) -> list[str]:
+    """Return the names of the hyperparameters among figures."""
+    return [name for name in figures if name not in (*NUMBERS, *PROCEDURE)]
 
 
 def title_of(name: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ else:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-TSNE, MDS = "t-SNE", "multidimensional scaling"
+TSNE, MDS, CLASSICAL = "t-SNE", "multidimensional scaling", "classical scaling"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class MapQuality:
     Attributes
     ----------
     method : str
-        ``t-SNE`` or ``multidimensional scaling``.
+        ``t-SNE``, ``multidimensional scaling`` or ``classical scaling``.
     stress : float
         Kruskal's stress-1 of the distances at the map's best scale; 0 if the map preserves all distances.
     near, among : int
@@ -94,8 +95,9 @@ class MapQuality:
 def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Floats, str]:
     """Return positions in the plane for objects with known distances.
 
-    Few objects are embedded by SMACOF, many by t-SNE, both starting from classical scaling. The result is rotated so
-    that the longer axis is horizontal. It does not depend on the number of threads.
+    Few objects are embedded by SMACOF, many by t-SNE, both starting from classical scaling, which is the result where
+    scikit-learn is not installed. The result is rotated so that the longer axis is horizontal, and does not depend on
+    the number of threads.
 
     Parameters
     ----------
@@ -109,17 +111,21 @@ def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Float
     places : numpy.ndarray of float64, shape (objects, 2)
         Positions, in arbitrary units.
     method : str
-        ``t-SNE`` or ``multidimensional scaling``.
+        ``t-SNE``, ``multidimensional scaling`` or ``classical scaling``.
     """
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)
     count = apart.shape[0]
-    method = TSNE if count >= options.tsne_from else MDS
+    method = (TSNE if count >= options.tsne_from else MDS) if _has_scikit_learn() else CLASSICAL
     if count < 2 or not apart.any():
         return np.zeros((count, 2)), method
     with threadpool_limits(limits=1):
         places = _tsne(apart, options) if method == TSNE else _smacof(apart, options)
         return _evened(_turned(places), options.ranked), method
+
+
+def _has_scikit_learn() -> bool:
+    return find_spec("sklearn") is not None
 
 
 def _tsne(apart: Floats, options: EmbeddingOptions) -> Floats:
@@ -147,7 +153,7 @@ def _smacof(apart: Floats, options: EmbeddingOptions) -> Floats:
 def scaled(apart: Floats, iterations: int = OPTIONS.smacof_iterations) -> Floats:
     """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
     begin = classical_scaling(apart)
-    if len(begin) < 3 or not begin.any():
+    if len(begin) < 3 or not begin.any() or not _has_scikit_learn():
         return begin
     places, _ = manifold.smacof(apart, init=begin, n_init=1, max_iter=iterations, normalized_stress=False)
     return np.asarray(places, dtype=np.float64)

@@ -63,6 +63,9 @@ class ReportOptions(Options):
         "texts): the report then shows passages of the example documents with the topics' words marked; may be "
         "repeated",
     )
+    title: Annotated[str | None, Value("TEXT")] = Field(
+        None, description="title of the page (default: the name of the run)"
+    )
 
 
 class PlotOptions(Options):
@@ -70,8 +73,11 @@ class PlotOptions(Options):
 
     what: Annotated[Names | None, Value("WHAT")] = Field(
         None,
-        description="panels to draw, separated by commas: score, objective, topics, parameters, sizes, map, labels, "
-        "segments, time or tree (default: all that the run has, except labels, segments, time and tree)",
+        description="panels to draw, separated by commas: score, change, objective, topics, parameters, sizes, map, "
+        "labels, segments, time or tree (default: all that the run has, except labels, segments, time and tree)",
+    )
+    title: Annotated[str | None, Value("TEXT")] = Field(
+        None, description="title of the picture (default: the name of the run, or what is drawn over time)"
     )
 
 

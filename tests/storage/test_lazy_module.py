@@ -44,3 +44,10 @@ def test_threads__that_use_it_first_at_the_same_time_see_all_of_it(slow):
 def test_what_a_module_lacks__is_missed_as_in_the_module(slow):
     with pytest.raises(AttributeError, match="module 'slow_to_import' has no attribute 'word'"):
         slow.word  # noqa: B018
+
+
+def test_a_module_that_is_not_installed__raises_the_error_that_names_its_extra():
+    with pytest.raises(KeyError, match="the extra"):
+        _ = LazyModule("not_installed.part", KeyError("the extra")).anything
+    with pytest.raises(ModuleNotFoundError, match="not_installed"):
+        _ = LazyModule("not_installed").anything

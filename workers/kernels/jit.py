@@ -13,17 +13,20 @@ lock for each kernel guards numba's file cache, which several processes cannot f
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
+import importlib
 import logging
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeAlias, TypeVar
@@ -32,13 +35,11 @@ from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
 
 if TYPE_CHECKING:
-    import filelock
     import numba
     import platformdirs
 
     from collapsium.workers.kernels import target
 else:
-    filelock = LazyModule("filelock")
     numba = LazyModule("numba")
     platformdirs = LazyModule("platformdirs")
     target = LazyModule("collapsium.workers.kernels.target")
@@ -152,7 +153,7 @@ class Kernel(Generic[P, R_co]):
         with ExitStack() as stack:
             if folder is not None:
                 # The lock is of one kernel: processes compile different kernels in parallel.
-                stack.enter_context(filelock.FileLock(self._mark(folder).with_suffix(".lock")))
+                stack.enter_context(_locked(self._mark(folder).with_suffix(".lock")))
                 previous, numba.core.config.CACHE_DIR = numba.core.config.CACHE_DIR, str(folder)
                 stack.callback(setattr, numba.core.config, "CACHE_DIR", previous)
                 dispatcher._cache = target.machine_code_cache(self.python)
@@ -260,6 +261,22 @@ def borrower(function: Callable[..., R]) -> Callable[..., R]:
         The same for kernels.
     """
     return function if INTERPRETED else Helper(function, {**_INLINED, "_nrt": False})
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock of the operating system on a file, which ends with the process at the latest."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def all_kernels() -> list[AnyKernel]:
+    """Import every module of kernels, and return all kernels."""
+    package = __name__.rpartition(".")[0]
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
+        importlib.import_module(module.name)
+    return list(_registered)
 
 
 def warm(kernels: Iterable[AnyKernel] | None = None) -> int:

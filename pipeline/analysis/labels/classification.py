@@ -13,14 +13,17 @@ from collapsium.pipeline.analysis.labels.candidates import Candidates, Candidate
 from collapsium.pipeline.analysis.scoring.predictive import Named
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.errors import InputError
+from collapsium.storage.errors import InputError, MissingError
 from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.short_repr import ShortRepr
 
 if TYPE_CHECKING:
     from sklearn import metrics
 else:
-    metrics = LazyModule("sklearn.metrics")
+    metrics = LazyModule(
+        "sklearn.metrics",
+        MissingError("scores of classes need scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"),
+    )
 
 CLASSIFIED = (
     "classification: the predicted value is the one, of all values in the training corpus, under which the document's "

@@ -11,14 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
+from collapsium.storage.errors import MissingError
 from collapsium.storage.lazy_module import LazyModule
+
+MISSING = MissingError(
+    "agreement with labels needs scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
+)
 
 if TYPE_CHECKING:
     from sklearn import linear_model, metrics, model_selection
 else:
-    linear_model = LazyModule("sklearn.linear_model")
-    metrics = LazyModule("sklearn.metrics")
-    model_selection = LazyModule("sklearn.model_selection")
+    linear_model = LazyModule("sklearn.linear_model", MISSING)
+    metrics = LazyModule("sklearn.metrics", MISSING)
+    model_selection = LazyModule("sklearn.model_selection", MISSING)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

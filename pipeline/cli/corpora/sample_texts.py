@@ -1,9 +1,9 @@
-"""Write about a thousand short sample texts to a file.
+"""Write sample texts to a file: 6,859 paragraphs of presidents' addresses.
 
-The texts are docstrings of some packages of Python's standard library, read from
-its source files, so no network is needed. Each line of the file is a JSON object with
-id, title, text and the labels subject, package and module. The paragraphs of a text
-are separated by blank lines.
+The texts are the annual addresses of the presidents of the United States to Congress
+(1945 to 2006) and their inaugural addresses (1789 to 2021). They ship with the package, so
+no network is needed. Each line of the file is a JSON object with id, title, text, year, and
+the labels president, party, address and kind (annual or inaugural).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collapsium.pipeline.formatting import counted
 
 EPILOG = """examples:
   collapsium sample-texts texts.jsonl
-  collapsium ingest texts.jsonl corpus --title title --labels subject --segments paragraphs"""
+  collapsium ingest texts.jsonl corpus --title title --date year --labels party,president"""
 
 
 def execute(

@@ -2,12 +2,14 @@
 
 This command needs the extra 'plots'. The panels, chosen with --what:
   score, objective  their value over the iterations
+  change            share of the tokens that moved between topics
   topics            number of topics over the iterations
   parameters        each hyperparameter that has changed, over the iterations
   sizes             shares of the tokens, the largest first
   map               topics in the plane: topics with similar word probabilities
                     are close (t-SNE, or multidimensional scaling of Hellinger
-                    distances below 30 topics; the picture shows its quality)
+                    distances below 30 topics, or classical scaling without
+                    scikit-learn; the picture shows its quality)
 
 Drawn only on request, each as a picture of its own:
   labels    labels and topics in the plane, at most 40 each; a label is close to

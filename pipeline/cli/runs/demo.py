@@ -1,10 +1,8 @@
-"""Try Collapsium on real text of this machine.
+"""Try Collapsium on the annual addresses of US presidents, 1945 to 2006.
 
-The texts are the docstrings of the Python standard library and of the packages
-that are installed with Collapsium, read from their source files. Their package is
-the label, their module the category, and their sections are the segments. A
-hierarchical Dirichlet process is fitted on a local Dask cluster, and its topics are
-printed with the packages that use them most.
+The texts ship with the package. Latent Dirichlet allocation with 20 topics is fitted on
+a local Dask cluster. The command prints the topics, and three of them over time; the
+folder then has the corpus, the run, a report and, with the extra 'plots', a picture.
 """
 
 from __future__ import annotations
@@ -26,6 +24,8 @@ else:
     demonstration = LazyModule("collapsium.pipeline.workflows.demo.demo")
 
 FOLDER = "collapsium-demo"
+BARS = "▁▂▃▄▅▆▇█"
+WORDS_OF_CURVE = 5
 
 
 def execute(
@@ -34,24 +34,31 @@ def execute(
     *,
     flags: Flags,  # noqa: ARG001
 ) -> None:
-    """Run the demonstration and print its table."""
+    """Run the demonstration, and print its topics, three curves and the paths of its results."""
     console = console_of(sys.stdout)
-    print("reading the docstrings of the standard library and of the installed packages", flush=True)
+    print("reading 65 annual addresses of US presidents, 1945 to 2006", flush=True)
     view = RunView()
     try:
-        uses = demonstration.demonstrate(folder, [view])
+        results = demonstration.demonstrate(folder, [view])
     finally:
         view.close()
-    width = console.width if console.is_terminal else 150
-    table = Table("topic", "share", "top words", "packages that use it most", width=width)
-    for use in uses:
-        if use.topic.share < 0.001:
-            continue
-        words = escape(plain(" ".join(word for word, _ in use.topic.words)))
-        packages = escape(plain(", ".join(f"{name} {share:.0%}" for name, share in use.labels)))
-        table.add_row(str(use.topic.id), f"{use.topic.share:.1%}", words, packages)
+    table = Table("topic", "share", "most probable words", width=console.width if console.is_terminal else 110)
+    for topic in results.topics:
+        words = escape(plain(" ".join(word for word, _ in topic.words)))
+        table.add_row(str(topic.id), f"{topic.share:.1%}", words)
     console.print(table)
-    print(f"{folder}: the corpus and the run; see `collapsium report {folder}/run report.html`")
+    names = results.shares.names
+    print(f"three topics over time, in shares of the words, {names[0]} to {names[-1]}:")
+    columns = {int(topic): column for column, topic in enumerate(results.shares.topics)}
+    headings = {topic.id: plain(" ".join(topic.names[:WORDS_OF_CURVE])) for topic in results.changing}
+    width = max(map(len, headings.values()))
+    for topic in results.changing:
+        shares = results.shares.shares[:, columns[topic.id]].tolist()
+        bars = "".join(BARS[int(share / max(shares) * (len(BARS) - 1) + 0.5)] for share in shares)
+        print(f"  {headings[topic.id]:<{width}} {shares[0]:6.1%} {bars} {shares[-1]:.1%}")
+    if results.picture is not None:
+        print(f"picture: {results.picture}")
+    print(f"report:  {results.report}")
 
 
 COMMAND = Command(execute)

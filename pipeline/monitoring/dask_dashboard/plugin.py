@@ -32,8 +32,10 @@ def install(dask_scheduler: Scheduler) -> None:
     """
     if isinstance(dask_scheduler.plugins.get(NAME), Runs):
         return
-    prometheus.publish(runs_of(dask_scheduler))
-    # A scheduler without Bokeh has no dashboard.
+    runs = runs_of(dask_scheduler)
+    # Both are optional: a scheduler without prometheus-client has no metrics, and one without Bokeh no dashboard.
+    if find_spec("prometheus_client") is not None:
+        prometheus.publish(runs)
     if find_spec("bokeh") is not None:
         application.serve_pages(dask_scheduler)
 

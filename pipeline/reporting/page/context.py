@@ -13,7 +13,7 @@ from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
 from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.analysis.topics import Topic, topics
+from collapsium.pipeline.analysis.topics import Topic, held_by_few, topics
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.reporting.curves import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
@@ -155,7 +155,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
         labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
         samples=len(samples_of(run)),
         joined=_joined(run, model),
-        notes=notes + notes_of(version),
+        notes=notes + held_by_few(run_topics, summary) + notes_of(version),
         version=version,
         ranked_by=ranking.rank_by,
     )

@@ -146,7 +146,7 @@ def report(
     material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part = Path(place) / "report.html"
-        part.write_text(rendered(material), encoding="utf-8", errors="replace")
+        part.write_text(rendered(material, options.title), encoding="utf-8", errors="replace")
         target.put(part)
     examples = 0 if material.summary is None else len(material.summary.examples)
     quality = None if material.map is None else material.map.quality
@@ -165,15 +165,15 @@ def _with_snippets(
     return replace(material, snippets=snippets, notes=[*material.notes, *notes])
 
 
-def rendered(material: Material) -> str:
-    """Return the page's HTML, with all text from the corpus escaped."""
+def rendered(material: Material, title: str | None = None) -> str:
+    """Return the page's HTML, with all text from the corpus escaped; by default its title is the name of the run."""
     charts, constant = charts_of(material.members, material.figures)
     style, script = (
         (TEMPLATES / name).read_text(encoding="utf-8").replace("</", "<\\/") for name in ("report.css", "report.js")
     )
     context = {
         "material": material,
-        "title": plain(material.name),
+        "title": plain(title or material.name),
         "style": Markup(style),  # noqa: S704 - from our template folder, as the next
         "script": Markup(script),  # noqa: S704
         "policy": _policy(style, script),

@@ -6,13 +6,18 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.charts import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, number, percent, ticks
-from collapsium.pipeline.reporting.plots.time import BAND, FEW_DOCUMENTS, unbroken
+from collapsium.pipeline.reporting.plots.time import (
+    BAND,
+    FEW_DOCUMENTS,
+    label_of,
+    labelled_periods,
+    top_of_scale,
+    unbroken,
+)
 
 LEFT = 52.0
 MAX_DATES = 4
@@ -94,14 +99,10 @@ def view(shares: TimeShares, topics: Sequence[Topic]) -> TimeView:
 
 
 def _date_ticks(shares: TimeShares, edges: Sequence[tuple[float, float]]) -> list[tuple[float, str]]:
-    """Name a few periods, far enough apart."""
-    marks: list[tuple[float, str]] = []
-    room = (WIDTH - LEFT - RIGHT) / MAX_DATES
-    for (low, high), start, name in zip(edges, shares.starts, shares.names, strict=True):
-        x = min(max((low + high) / 2, LEFT + 28), WIDTH - RIGHT - 34)
-        if not marks or x >= marks[-1][0] + room:
-            marks.append((x, start.date().isoformat() if shares.period == "week" else name))
-    return marks
+    """Name a few periods, far enough apart, and the last one always."""
+    places = [min(max((low + high) / 2, LEFT + 28), WIDTH - RIGHT - 34) for low, high in edges]
+    rows = labelled_periods([place / (WIDTH - LEFT - RIGHT) for place in places], MAX_DATES)
+    return [(places[row], label_of(shares, row)) for row in rows]
 
 
 def _y_of(value: float, high: float) -> float:
@@ -110,7 +111,7 @@ def _y_of(value: float, high: float) -> float:
 
 def _topic(shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]]) -> TimeChart:
     share, error = shares.shares[:, column], BAND * shares.errors[:, column]
-    high = max(1.2 * float(share.max()), float(np.quantile(share + error, 0.9)), 1e-6)
+    high = top_of_scale(shares, column)
     x = [(low + right) / 2 for low, right in edges]
     lines, bands = [], []
     for run in unbroken(shares):

@@ -17,7 +17,7 @@ from collapsium.pipeline.analysis.topics import topics as topics_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, events_of, series_of, title_of
+from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
 from collapsium.pipeline.reporting.label_map import label_map
 from collapsium.pipeline.reporting.options import (
     FoldingOptions,
@@ -50,7 +50,7 @@ from collapsium.storage.io.folder import Folder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PANELS = ("score", "objective", "topics", "parameters", "sizes", "map")
+PANELS = ("score", "change", "objective", "topics", "parameters", "sizes", "map")
 LABELS, SEGMENTS, TIME, TREE = "labels", "segments", "time", "tree"
 # Pictures that cannot be panels among others.
 ALONE = (LABELS, SEGMENTS, TIME, TREE)
@@ -158,7 +158,7 @@ def plot(
         return [TREE]
     if names == (TIME,):
         shares = topic_shares(run, period=periods.period, corpus=chosen.corpus)
-        data = draw_time(run, shares, kind, Folder(run).address.rpartition("/")[2], chosen.topics)
+        data = draw_time(run, shares, kind, options.title, chosen.topics)
         if periods.csv is not None:
             _put(File(periods.csv), csv_of(shares))
         _put(target, data)
@@ -170,7 +170,7 @@ def plot(
         raise OptionError(f"`what` {missing[0]}: {os.fspath(run)} has no data for this panel")
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
-    _put(target, _drawn(panels, Folder(run).address.rpartition("/")[2], kind))
+    _put(target, _drawn(panels, options.title or Folder(run).address.rpartition("/")[2], kind))
     return drawn
 
 
@@ -220,8 +220,13 @@ def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:
     """Return those of the named panels that the run has data for."""
     members, model = events_of(run), Model(run)
     values = model.figures()
-    parameters = [figure for figure in values if figure not in NUMBERS]
-    figures = {"score": ["score"], "objective": ["objective"], "topics": list(NUMBERS), "parameters": parameters}
+    figures = {
+        "score": ["score"],
+        "change": ["change"],
+        "objective": ["objective"],
+        "topics": list(NUMBERS),
+        "parameters": parameters_of(values),
+    }
     panels: list[Panel] = []
     for name in names:
         for figure in figures.get(name, []):

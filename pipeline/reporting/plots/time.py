@@ -26,15 +26,21 @@ if TYPE_CHECKING:
 
 MAX_TOPICS = 12
 # Words in a panel's title, and letters of each.
-WORDS, LETTERS = 4, 14
+WORDS, LETTERS = 5, 14
 BAND = 1.96
 """Half-width of the bands in standard errors, which makes them 95% intervals."""
 FEW_DOCUMENTS = 5
-"""Periods with fewer documents have hollow marks."""
+"""Periods with fewer documents have hollow marks, and their bands do not determine the scale."""
+# Names of periods that fit below a panel, by their characters: 1987, 1980s or 1987-03 are short, 1987-03-01T05 is long.
+SHORT_NAME, SHORT_NAMES, LONG_NAMES = 7, 5, 3
 
 
 def draw_time(
-    run: str | os.PathLike[str], shares: TimeShares, kind: str, title: str, chosen: Sequence[int] | None = None
+    run: str | os.PathLike[str],
+    shares: TimeShares,
+    kind: str,
+    title: str | None = None,
+    chosen: Sequence[int] | None = None,
 ) -> bytes:
     """Draw topic shares by period.
 
@@ -46,8 +52,8 @@ def draw_time(
         Its shares.
     kind : str
         ``png`` or ``svg``.
-    title : str
-        Beginning of the title.
+    title : str, optional
+        Title; by default it says what is drawn.
     chosen : sequence of int, optional
         Ids of at most twelve topics; by default the largest and those that change most.
 
@@ -69,7 +75,8 @@ def draw_time(
     with warnings.catch_warnings(), rc_context({**SALT, **style}):
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure, axes = new_panels(len(columns) + 1, "", legend=False)
-        figure.suptitle(plain(f"{title}: topic shares by {shares.period}"), x=0.01, ha="left", parse_math=False)
+        heading = title or f"Topics by {shares.period}: share of the tokens, with 95% intervals"
+        figure.suptitle(plain(heading), x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
         for panel, column in zip(axes, columns, strict=False):
             topic = int(shares.topics[column])
             _draw_topic(panel, shares, column)
@@ -127,9 +134,16 @@ def _draw_topic(axes: Axes, shares: TimeShares, column: int) -> None:
     style = {"markersize": 3.2, "color": COLOURS[0], "markeredgewidth": 0.8}
     axes.plot(at[~few], share[~few], "o", **style)
     axes.plot(at[few], share[few], "o", markerfacecolor="white", **style)
-    # The wide band of a period with few documents must not determine the scale.
-    axes.set_ylim(0.0, max(float(share.max()) * 1.25, float(np.quantile(share + error, 0.9)), 1e-6))
+    axes.set_ylim(0.0, 100 * top_of_scale(shares, column))
     axes.set_ylabel("share (%)")
+
+
+def top_of_scale(shares: TimeShares, column: int) -> float:
+    """Return the top of the scale of a topic's share: above all bands but those of periods with few documents."""
+    share = shares.shares[:, column]
+    bands = share + BAND * shares.errors[:, column]
+    of_many = bands[shares.documents >= FEW_DOCUMENTS]
+    return max(1.1 * float(share.max()), 1.05 * float(of_many.max(initial=0.0)), 1e-8)
 
 
 def _draw_documents(axes: Axes, shares: TimeShares) -> None:
@@ -141,13 +155,40 @@ def _draw_documents(axes: Axes, shares: TimeShares) -> None:
 
 
 def _format_dates(axes: Axes, shares: TimeShares) -> None:
-    """Label the horizontal axis with dates."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    """Name periods below the horizontal axis, the last one always."""
+    first, last = shares.starts[0], shares.ends[-1]
+    axes.set_xlim(first, last)
+    middles = _middles(shares)
+    most = SHORT_NAMES if len(shares.names[0]) <= SHORT_NAME else LONG_NAMES
+    rows = labelled_periods([(middle - first) / (last - first) for middle in middles], most)
+    axes.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
 
-    axes.set_xlim(shares.starts[0], shares.ends[-1])
-    locator = AutoDateLocator(minticks=3, maxticks=6)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+def label_of(shares: TimeShares, row: int) -> str:
+    """Return the name of a period for an axis; a week is named by its Monday."""
+    return shares.starts[row].date().isoformat() if shares.period == "week" else shares.names[row]
+
+
+def labelled_periods(places: Sequence[float], most: int) -> list[int]:
+    """Return the periods to name, from the last one backwards, so far apart that about `most` names fit.
+
+    Parameters
+    ----------
+    places : sequence of float
+        Position of each period, as a share of the axis, rising.
+    most : int
+        Names that fit side by side.
+
+    Returns
+    -------
+    list of int
+        Numbers of the periods, rising.
+    """
+    rows = [len(places) - 1]
+    for row in range(len(places) - 2, -1, -1):
+        if places[row] <= places[rows[-1]] - 1.0 / most:
+            rows.append(row)
+    return rows[::-1]
 
 
 def csv_of(time_shares: TimeShares) -> bytes:

@@ -1,78 +1,72 @@
-"""Sample texts that every machine with Python has: the documentation strings of chosen parts of the standard library.
+"""Sample texts that ship with the package: addresses of the presidents of the United States, in paragraphs.
 
-They are for tutorials and first trials. Source files are read with `ast`; nothing is imported or downloaded.
+The annual addresses to Congress, 1945 to 2006, and the inaugural addresses, 1789 to 2021, are in the public domain. The
+texts come from NLTK's corpora `state_union` and `inaugural`; the presidents' parties were added, and marks of
+applause and laughter removed.
 """
 
 from __future__ import annotations
 
 import json
+import lzma
 import os
-import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 
-from collapsium.pipeline.workflows.demo.docstrings import Module, docstrings, module_name
 from collapsium.storage.errors import OccupiedError
 from collapsium.storage.io.file import File
 
-MIN_WORDS = 25
-"""Shorter texts are left out: they say too little to have a topic."""
-
-SUBJECTS = {
-    "compression": "bz2 gzip lzma tarfile zipfile",
-    "concurrency": "asyncio concurrent multiprocessing queue sched subprocess threading",
-    "data types": "bisect collections contextlib copy dataclasses enum functools graphlib heapq operator weakref",
-    "dates": "calendar datetime",
-    "file formats": "base64 codecs configparser csv json pickletools plistlib shelve wave",
-    "files": "filecmp fileinput fnmatch glob pathlib shutil stat tempfile",
-    "graphics": "tkinter turtle",
-    "internet": "ftplib http imaplib poplib smtplib urllib webbrowser wsgiref xmlrpc",
-    "language": "ast dis importlib inspect pkgutil pyclbr symtable tokenize typing",
-    "mail": "email mailbox mimetypes",
-    "markup": "html xml",
-    "networking": "ipaddress selectors socket socketserver ssl",
-    "numbers": "fractions numbers random statistics",
-    "programs": "argparse cmd getopt logging optparse platform",
-    "testing": "bdb doctest pdb pstats timeit trace traceback unittest",
-    "text": "difflib locale re string textwrap",
-}
-"""Packages of the standard library by subject, as the chapters of Python's library reference group them."""
+MIN_WORDS = 20
+"""Lines of fewer words, such as headings and greetings, join the next paragraph: they have no topic of their own."""
 
 
-def sample_texts() -> list[dict[str, str]]:
-    """Return about a thousand short texts with labels, for tutorials and first trials.
+def sample_texts() -> list[dict[str, str | int]]:
+    """Return the paragraphs of 124 addresses of presidents of the United States, for tutorials and first trials.
 
-    They are the documentation strings of chosen packages of the standard library. A text is that of a module, of a
-    function, or of a class and its methods; a blank line parts its paragraphs. The same Python version has the same
-    texts; a Python without Tk has fewer.
+    They are the annual addresses on the state of the union, 1945 to 2006 (5,451 paragraphs), and the inaugural
+    addresses, 1789 to 2021 (1,408 paragraphs).
 
     Returns
     -------
     list of dict
-        Sorted by id. Each has ``id`` and ``title`` (dotted name of the module, class or function), ``text``, and three
-        labels: ``subject`` (such as ``networking``), ``package`` (``email``) and ``module`` (``email.message``).
+        In the order of the addresses, first the annual and then the inaugural ones. Each has ``id`` (such as
+        ``1961-Kennedy/007``), ``title`` (``John F. Kennedy, 1961``), ``text``, ``year`` (a whole number), and the
+        labels ``president``, ``party``, ``address`` (``1961-Kennedy``) and ``kind`` (``annual`` or ``inaugural``).
 
     Examples
     --------
     >>> from collapsium.pipeline import sample_texts
     >>> texts = sample_texts()
-    >>> sorted(texts[0])
-    ['id', 'module', 'package', 'subject', 'text', 'title']
+    >>> len(texts), sorted(texts[0])
+    (6859, ['address', 'id', 'kind', 'party', 'president', 'text', 'title', 'year'])
     """
-    paragraphs: dict[tuple[str, str, str, str], list[tuple[str, str]]] = {}
-    for subject, module in _modules():
-        for name, docstring in docstrings(module):
-            inside = name.removeprefix(module.name).strip(".").partition(".")[0]
-            owner = f"{module.name}.{inside}".rstrip(".")
-            paragraphs.setdefault((owner, subject, module.package, module.name), []).append((name, docstring))
-    records = []
-    for (owner, subject, package, name), named in sorted(paragraphs.items()):
-        text = "\n\n".join(docstring for _, docstring in sorted(named))
-        if len(text.split()) >= MIN_WORDS:
-            labels = {"subject": subject, "package": package, "module": name}
-            records.append({"id": owner, "title": owner, "text": text} | labels)
-    return records
+    packed = resources.files(__package__).joinpath("addresses.jsonl.xz").read_bytes()
+    texts: list[dict[str, str | int]] = []
+    for line in lzma.decompress(packed).decode().splitlines():
+        address = json.loads(line)
+        name = address.pop("id") + ("-inaugural" if address["kind"] == "inaugural" else "")
+        fields = {"title": f"{address['president']}, {address['year']}", **address, "address": name}
+        for number, text in enumerate(_paragraphs(fields.pop("text")), start=1):
+            texts.append({"id": f"{name}/{number:03d}", "text": text, **fields})
+    return texts
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Return the non-empty lines of a text; a short one joins the next, or the one before if it is the last."""
+    paragraphs, short = list[str](), ""
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        short = f"{short} {line}".lstrip()
+        if len(line.split()) >= MIN_WORDS:
+            paragraphs.append(short)
+            short = ""
+    return [*paragraphs[:-1], f"{paragraphs[-1]} {short}".rstrip()] if paragraphs else [short]
+
+
+def written(texts: Iterable[dict[str, str | int]]) -> str:
+    """Return texts as JSON lines."""
+    return "".join(json.dumps(text) + "\n" for text in texts)
 
 
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
@@ -99,17 +93,6 @@ def write_sample_texts(out: str | os.PathLike[str]) -> int:
     records = sample_texts()
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder, "texts.jsonl")
-        local.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        local.write_text(written(records), encoding="utf-8")
         target.put(local)
     return len(records)
-
-
-def _modules() -> Iterator[tuple[str, Module]]:
-    """Yield the source files of the chosen packages, each with its subject; packages that Python lacks are left out."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    for subject, packages in SUBJECTS.items():
-        for package in packages.split():
-            for path in (root / f"{package}.py", *(root / package).rglob("*.py")):
-                name = module_name(path.relative_to(root))
-                if name:
-                    yield subject, Module(package, name, path)

@@ -5,25 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 from collapsium.storage.errors import AbsentError, InputError, MissingError, OptionError, suggestion
 from collapsium.storage.io.encodings import NAME_IT, decode_text
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.base import open_input, reading, require_text
 
-if TYPE_CHECKING:
-    from sklearn.feature_extraction import text as sklearn_text
-else:
-    sklearn_text = LazyModule("sklearn.feature_extraction.text")
-
 DEFAULT, NONE = "english", "none"
-# Scikit-learn's list has only some of the English auxiliaries, pronouns and contractions, so these are added to it.
+# The list of the Information Retrieval Group of the University of Glasgow, in scikit-learn's edition.
+_GLASGOW = """
+a about above across after afterwards again against all almost alone along already also although always am among
+amongst amoungst amount an and another any anyhow anyone anything anyway anywhere are around as at back be became
+because become becomes becoming been before beforehand behind being below beside besides between beyond bill both
+bottom but by call can cannot cant co con could couldnt cry de describe detail do done down due during each eg eight
+either eleven else elsewhere empty enough etc even ever every everyone everything everywhere except few fifteen
+fifty fill find fire first five for former formerly forty found four from front full further get give go had has
+hasnt have he hence her here hereafter hereby herein hereupon hers herself him himself his how however hundred i ie
+if in inc indeed interest into is it its itself keep last latter latterly least less ltd made many may me meanwhile
+might mill mine more moreover most mostly move much must my myself name namely neither never nevertheless next nine
+no nobody none noone nor not nothing now nowhere of off often on once one only onto or other others otherwise our
+ours ourselves out over own part per perhaps please put rather re same see seem seemed seeming seems serious several
+she should show side since sincere six sixty so some somehow someone something sometime sometimes somewhere still
+such system take ten than that the their them themselves then thence there thereafter thereby therefore therein
+thereupon these they thick thin third this those though three through throughout thru thus to together too top
+toward towards twelve twenty two un under until up upon us very via was we well were what whatever when whence
+whenever where whereafter whereas whereby wherein whereupon wherever whether which while whither who whoever whole
+whom whose why will with within without would yet you your yours yourself yourselves
+"""
+# That list has only some of the English auxiliaries, pronouns and contractions, so these are added to it.
 # Contractions with 's, 're, 've, 'd, 'll and 'm are formed from their words.
 _NEGATIONS = (
     "ain't aren't can't couldn't daren't didn't doesn't don't hadn't hasn't haven't isn't mayn't mightn't mustn't "
     "needn't oughtn't shan't shouldn't wasn't weren't won't wouldn't"
 )
+ENGLISH = frozenset(_GLASGOW.split())
 ENGLISH_CONTRACTIONS = frozenset(
     f"did does doing having ought shall anybody everybody somebody theirs let's ll ve n't {_NEGATIONS} "
     f"{_NEGATIONS.replace(chr(39), '')}".split()
@@ -123,7 +137,7 @@ def list_of(language: str) -> AbstractSet[str]:
     if language == NONE:
         return frozenset()
     if language == DEFAULT:
-        return ENGLISH_CONTRACTIONS.union(sklearn_text.ENGLISH_STOP_WORDS)
+        return ENGLISH_CONTRACTIONS.union(ENGLISH)
     try:
         import stopwordsiso
     except ImportError:

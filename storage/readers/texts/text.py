@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +18,10 @@ from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.word_rule import FIRST_RULE, word_pattern
 from collapsium.storage.errors import AbsentError, InputError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.base import open_text, reading, required_words
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.stopwords import ENGLISH
 from collapsium.storage.short_repr import ShortRepr
-
-if TYPE_CHECKING:
-    from sklearn.feature_extraction import text as sklearn_text
-else:
-    sklearn_text = LazyModule("sklearn.feature_extraction.text")
 
 CHUNK_PAIRS = 1_000_000  # pairs
 
@@ -55,7 +49,7 @@ class Text(ShortRepr):
 
 
 def tokenizer(stop_words: str = "english") -> Callable[[str], list[str]]:
-    """Return scikit-learn's analyzer, which yields lower-case words that begin with a letter, without stop words.
+    """Return the analyzer of scikit-learn, which yields lower-case words that begin with a letter, without stop words.
 
     Parameters
     ----------
@@ -67,10 +61,8 @@ def tokenizer(stop_words: str = "english") -> Callable[[str], list[str]]:
     callable
         Function from a text to its words, in order.
     """
-    analyzer: Callable[[str], list[str]] = sklearn_text.CountVectorizer(
-        token_pattern=word_pattern(FIRST_RULE).pattern, stop_words=None if stop_words == "none" else stop_words
-    ).build_analyzer()
-    return analyzer
+    find, stops = word_pattern(FIRST_RULE).findall, frozenset() if stop_words == "none" else ENGLISH
+    return lambda text: [word for word in find(text.lower()) if word not in stops]
 
 
 class TextSource:

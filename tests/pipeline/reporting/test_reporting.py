@@ -155,8 +155,10 @@ def test_ticks__lie_in_the_range_and_are_few(low, spread):
     [
         (-7.14649, "−7.146"),
         (12345.0, "12,345"),
+        (-6.0, "−6.000"),
+        (6, "6"),
         (0.0, "0"),
-        (0.1, "0.1"),
+        (0.1, "0.1000"),
         (1.234e-5, "1.2e−05"),
         (-332576.4, "−332,576"),
     ],
@@ -166,8 +168,8 @@ def test_numbers__are_short(value, text):
 
 
 def test_plot__draws_what_is_asked_for(made, tmp_path, capsys):
-    assert plot(made[0], tmp_path / "a.svg") == ["score", "sizes", "map"]
-    assert plot(made[0], tmp_path / "b.svg") == ["score", "sizes", "map"]
+    assert plot(made[0], tmp_path / "a.svg") == ["score", "change", "sizes", "map"]
+    assert plot(made[0], tmp_path / "b.svg") == ["score", "change", "sizes", "map"]
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert main(["plot", str(made[0]), str(tmp_path / "c.png"), "--what", "score"]) == 0
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")

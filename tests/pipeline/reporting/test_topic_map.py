@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from collapsium.pipeline import Model, fit, report, topics
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.reporting import embedding
 from collapsium.pipeline.reporting.embedding import MDS, TSNE, classical_scaling, measure
 from collapsium.pipeline.reporting.plots.topic_map import MapPanel
 from collapsium.pipeline.reporting.text_layout import Placement, Point, place_texts, shortened, text_width
@@ -172,3 +173,11 @@ def test_a_map_of_topics_without_tokens__has_circles_alike():
     found = map_of_distances(hellinger(grouped(3, 2)), np.zeros(6))
     assert np.ptp(found.radius) == 0
     assert np.isfinite([found.x, found.y, found.radius]).all()
+
+
+def test_a_map__needs_no_scikit_learn(monkeypatch):
+    monkeypatch.setattr(embedding, "find_spec", lambda name: None)
+    places = np.random.default_rng(0).normal(size=(40, 2))
+    on_map, method = embedding.embed(cdist(places, places))
+    assert (method, on_map.shape) == (embedding.CLASSICAL, (40, 2))
+    assert measure(cdist(places, places), on_map, method).preserved > 0.8
