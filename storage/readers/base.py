@@ -354,8 +354,8 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
     for name in names:
         if folder.exists(name):
             path_of_words = f"{head}/{name}" if head else name
-            names = read_vocabulary_file(path_of_words, options.max_decompressed, options.encoding)
-            return _spelled(path_of_words, names, options)
+            words = read_vocabulary_file(path_of_words, options.max_decompressed, options.encoding)
+            return _spelled(path_of_words, words, options)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
     raise NoVocabularyError(path, f"expected a vocabulary; name one with `vocabulary` FILE{looked}")
 
