@@ -100,7 +100,7 @@ def test_an_unfinished_checkpoint__that_a_kill_has_left_goes(run):
 
 
 HOSTILE = [
-    "reference::{}",
+    "reference::memory://corpus",
     "ftp://127.0.0.1:1/corpus",
     "http://127.0.0.1:1/corpus",
     "simplecache::s3://b/c",
@@ -139,3 +139,12 @@ def test_recorded__stays_in_the_store_that_the_record_is_from(protocol, host):
             recorded_url(place, url)
     with pytest.raises(AbsentError):
         recorded_url(place, f"zip://x::{url}")
+
+
+def test_a_recorded_name_with_two_colons__is_a_local_folder_and_no_store(run, monkeypatch):
+    record = json.loads((run / "run.json").read_text())
+    record["corpus"]["url"] = "reference::{}"
+    Folder(run).write("run.json", dump({name: value for name, value in record.items() if name != "sha256"}))
+    monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("a connection was tried"))
+    with pytest.raises(AbsentError, match="reference::"):
+        resume(run, iterations=4)
