@@ -20,7 +20,8 @@ SAMPLED = {**OPTIONS, "iterations": 8, "samples": 3, "sample_every": 2}
 def sampled(request, small, tmp_path_factory):
     """A run with three samples, and the options of its schedule."""
     place = tmp_path_factory.mktemp(request.param) / "run"
-    schedule = {"schedule": request.param, "batch_shards": 1, "passes": 2}
+    minibatches = {"batch_shards": 1, "passes": 2} if request.param == "stochastic" else {}
+    schedule = {"schedule": request.param, **minibatches}
     fit(small[0], place, heldout=small[1], **SAMPLED, **schedule)
     return place, schedule
 
