@@ -1,4 +1,4 @@
-"""The wheel holds every subpackage: it is installed elsewhere and the demo's ingest is run from it."""
+"""The wheel holds every subpackage: it is installed elsewhere and ingests the sample texts from there."""
 
 import os
 import subprocess
@@ -16,9 +16,10 @@ import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in (getattr(f, "__module__", "") or "").lower()]
 """
 INGEST = """
-import collapsium.pipeline.workflows.demo.demo as demonstration
-assert demonstration.__file__.startswith(sys.argv[1]), demonstration.__file__
-print(demonstration.ingest_docstrings(sys.argv[2]).documents)
+import collapsium.pipeline
+assert collapsium.pipeline.__file__.startswith(sys.argv[1]), collapsium.pipeline.__file__
+collapsium.pipeline.write_sample_texts("texts.jsonl")
+print(collapsium.pipeline.ingest("texts.jsonl", "corpus").documents)
 """
 FAMILIES = """
 from collapsium.pipeline.families.registry import family_names
@@ -33,11 +34,13 @@ def run(*words, **kwargs):
 
 
 @pytest.mark.long
-def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
+def test_wheel__installed_elsewhere_ingests_the_sample_texts(tmp_path):
     source = tmp_path / "source"
     rooms = [path for room in ("pipeline", "workers", "storage") for path in (ROOT / room).rglob("*")]
     wanted = [
-        path for path in rooms if path.suffix == ".py" or path.name == "py.typed" or path.parent.name == "templates"
+        path
+        for path in rooms
+        if path.suffix in (".py", ".xz") or path.name == "py.typed" or path.parent.name == "templates"
     ]
     for path in [*wanted, ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "LICENSE"]:
         copy = source / path.relative_to(ROOT)
@@ -51,8 +54,8 @@ def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
     place = tmp_path / "site"
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, wheel)
     env = {**os.environ, "PYTHONPATH": str(place), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    out = run(sys.executable, "-c", HIDE_EDITABLE + INGEST, place, tmp_path / "corpus", env=env, cwd=tmp_path)
-    assert int(out) > 3000
+    out = run(sys.executable, "-c", HIDE_EDITABLE + INGEST, place, env=env, cwd=tmp_path)
+    assert int(out) == 6859
     out = run(sys.executable, "-c", HIDE_EDITABLE + FAMILIES, env=env, cwd=tmp_path)
     named = (
         "author-topic dirichlet-network gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp keyword-lda labeled-lda lda ncrp "

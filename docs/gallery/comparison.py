@@ -13,15 +13,16 @@ import pandas as pd
 
 from collapsium.pipeline import compare, ingest, sample_texts
 
-pd.DataFrame(sample_texts()).to_json("texts.jsonl", orient="records", lines=True)
+texts = pd.DataFrame(sample_texts())
+texts[texts["kind"] == "annual"].to_json("texts.jsonl", orient="records", lines=True)
 ingest("texts.jsonl", "corpus", min_documents=5, max_document_share=0.2)
 compared = compare(
     "corpus",
     "comparison",
-    families=["lda", "hdp", "gibbs-lda"],
+    families=["lda", "hdp", "vb-lda"],
     topics=[10, 20, 40],
     restarts=2,
-    iterations=30,
+    iterations=20,
     settings={"hdp": {"moves": False}},
 )
 shutil.copy("comparison/plots/score-by-topics.svg", "comparison.svg")

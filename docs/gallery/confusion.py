@@ -2,8 +2,8 @@
 Predicted labels
 ================
 
-`predict` finds the label under which the words of a document are most probable. The picture compares the predictions
-with the labels that the documents have. They are a fifth of the corpus, which was not fitted.
+`predict` finds the label under which the words of a document are most probable: here, the president who spoke a
+paragraph. The picture compares predictions with the true labels for a fifth of the paragraphs, which were not fitted.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -11,13 +11,14 @@ import pandas as pd
 
 from collapsium.pipeline import fit, ingest, predict, sample_texts, split
 
-pd.DataFrame(sample_texts()).to_json("texts.jsonl", orient="records", lines=True)
-ingest("texts.jsonl", "corpus", labels=["subject"], min_documents=5, max_document_share=0.2)
+texts = pd.DataFrame(sample_texts())
+texts[texts["kind"] == "annual"].to_json("texts.jsonl", orient="records", lines=True)
+ingest("texts.jsonl", "corpus", labels=["president"], min_documents=5, max_document_share=0.2)
 split("corpus", "train", "test", documents=True, fraction=0.2)
 fit("train", "library", family="labeled-lda", iterations=100)
 
 # %%
-# Rows are the labels of the documents, columns those that were predicted.
+# A row has the paragraphs of one president, a column the paragraphs that were predicted to be his.
 
-predicted = predict("library", "test", "predictions.parquet", field="subject", confusion="confusion.svg")
-print(f"{predicted.right} of {predicted.known} documents have the label that was predicted")
+predicted = predict("library", "test", "predictions.parquet", field="president", confusion="confusion.svg")
+print(f"{predicted.right} of {predicted.known} paragraphs are by the president who was predicted")

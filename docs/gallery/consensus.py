@@ -14,10 +14,11 @@ import pandas as pd
 from collapsium.pipeline import Model, fit, ingest, sample_texts, topics
 from collapsium.pipeline.analysis.stability import stability
 
-pd.DataFrame(sample_texts()).to_json("texts.jsonl", orient="records", lines=True)
+texts = pd.DataFrame(sample_texts())
+texts[texts["kind"] == "annual"].to_json("texts.jsonl", orient="records", lines=True)
 ingest("texts.jsonl", "corpus", min_documents=5, max_document_share=0.2)
 for seed in (0, 1):
-    fit("corpus", f"set-{seed}", family="lda", topics=20, iterations=60, restarts=4, combine="consensus", seed=seed)
+    fit("corpus", f"set-{seed}", family="lda", topics=20, iterations=40, restarts=4, combine="consensus", seed=seed)
 
 
 def sorted_stability(one, other):

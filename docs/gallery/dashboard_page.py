@@ -14,7 +14,8 @@ from dask.distributed import LocalCluster
 
 from collapsium.pipeline import fit, ingest, plot, sample_texts, split
 
-pd.DataFrame(sample_texts()).to_json("texts.jsonl", orient="records", lines=True)
+texts = pd.DataFrame(sample_texts())
+texts[texts["kind"] == "annual"].to_json("texts.jsonl", orient="records", lines=True)
 ingest("texts.jsonl", "corpus", min_documents=5, max_document_share=0.2, shard_tokens=10000)
 split("corpus", "train", "heldout", fraction=0.1)
 

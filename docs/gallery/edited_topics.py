@@ -12,6 +12,7 @@ import pandas as pd
 from collapsium.pipeline import edit, fit, plot, sample_texts, topics
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts["kind"] == "annual"]
 fit(
     texts,
     "library",

@@ -2,7 +2,7 @@
 Hyperparameters over iterations
 ===============================
 
-The family `hdp` infers posterior distributions of its concentrations. The picture shows the expectations of alpha,
+The family `hdp` can infer posterior distributions of its concentrations. The picture shows the expectations of alpha,
 which governs how many topics a document has, and gamma, which governs how many topics the corpus has.
 """
 
@@ -12,13 +12,16 @@ import pandas as pd
 from collapsium.pipeline import fit, plot, sample_texts
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts["kind"] == "annual"]
 fit(
     texts,
     "library",
     family="hdp",
-    topics=60,
-    iterations=80,
+    topics=30,
+    iterations=60,
     moves=False,
+    flatten=1.0,
+    learn=["alpha", "gamma", "pi"],
     id="id",
     min_documents=5,
     max_document_share=0.2,

@@ -2,8 +2,8 @@
 Map of labels
 =============
 
-The hierarchical Dirichlet scaling process learns by what factor each label raises each topic. On the map a label is
-close to the topics that it raises.
+The hierarchical Dirichlet scaling process learns by what factor each label raises each topic. On the map, a president
+is close to the topics that he raised.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -12,15 +12,16 @@ import pandas as pd
 from collapsium.pipeline import fit, plot, sample_texts
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts["kind"] == "annual"]
 fit(
     texts,
     "library",
     family="hdsp",
     topics=40,
-    iterations=40,
+    iterations=20,
     id="id",
-    labels=["subject"],
+    labels=["president"],
     min_documents=5,
-    max_document_share=0.2,
+    max_document_share=0.05,
 )
 plot("library", "label_map.svg", what=["labels"])

@@ -3,7 +3,7 @@ Report page
 ===========
 
 A report is one HTML file that needs no network. It shows each topic with its words and example documents, the map of
-the topics, the labels whose documents have most of a topic, and the score over the iterations.
+the topics, their shares over the years, the presidents who spoke most of each, and the score over the iterations.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -12,6 +12,7 @@ import pandas as pd
 from collapsium.pipeline import fit, report, sample_texts
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts["kind"] == "annual"]
 fit(
     texts,
     "library",
@@ -20,7 +21,8 @@ fit(
     iterations=100,
     id="id",
     title="title",
-    labels=["subject"],
+    date="year",
+    labels=["president", "party"],
     min_documents=5,
     max_document_share=0.2,
 )
@@ -28,4 +30,4 @@ fit(
 # %%
 # The picture is the top of the page. The link below it opens the page itself.
 
-report("library", "report.html")
+report("library", "report.html", title="Topics of US presidents' annual addresses, 1945 to 2006")

@@ -13,11 +13,12 @@ import pandas as pd
 from collapsium.pipeline import fit, sample_texts, topics
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts["kind"] == "annual"]
 reading = {"id": "id", "min_documents": 5, "max_document_share": 0.2}
 seeds = {
-    "files": ["path", "directory", "filename"],
-    "numbers": ["decimal", "integer", "float"],
-    "network": ["socket", "server", "connection"],
+    "schools": ["schools", "teachers", "students"],
+    "health": ["health", "medical", "insurance"],
+    "crime": ["crime", "drugs", "police"],
 }
 model = fit(texts, "seeded", family="lda", topics=20, iterations=60, seeds=seeds, **reading)
 
@@ -30,7 +31,7 @@ for axis, (name, words) in zip(axes, seeds.items(), strict=True):
     names, shares = zip(*reversed(seeded[name].words), strict=True)
     colours = ["#E69F00" if word in words else "#0072B2" for word in names]
     axis.barh(names, shares, color=colours)
-    axis.set_title(f"{name}: {seeded[name].share:.1%} of the tokens")
+    axis.set_title(f"{name}: {seeded[name].share:.1%} of tokens")
     axis.set_xlabel("probability")
     axis.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -3,11 +3,11 @@ Segments along a text
 =====================
 
 In sequential LDA the proportions of each segment are drawn around those of the segment before it. The picture shows the
-topics' shares along the document with the most segments.
+topics' shares along an address, from paragraph to paragraph.
 """
 
 # %%
-# The segments of these texts are their paragraphs.
+# A document is an annual address of Kennedy or Johnson; its segments are the paragraphs.
 
 # sphinx_gallery_capture_repr = ()
 import pandas as pd
@@ -15,20 +15,21 @@ import pandas as pd
 from collapsium.pipeline import fit, plot, sample_texts
 
 texts = pd.DataFrame(sample_texts())
-texts = texts[texts["subject"].isin(["internet", "mail", "markup"])]
+chosen = texts[(texts["kind"] == "annual") & texts["year"].between(1961, 1969)]
+addresses = chosen.groupby("address")["text"].agg(list).reset_index()
 fit(
-    texts,
+    addresses,
     "library",
     family="sequential-lda",
     topics=10,
     iterations=60,
-    id="id",
-    segments="paragraphs",
-    min_documents=4,
-    max_document_share=0.3,
+    id="address",
+    segments="column",
+    min_documents=2,
+    max_document_share=0.8,
 )
 
 # %%
 # The picture also states the mean Hellinger distance between the proportions of neighbouring segments.
 
-print(*plot("library", "segments.svg", what=["segments"]))
+print(*plot("library", "segments.svg", what=["segments"], document="1962-Kennedy"))

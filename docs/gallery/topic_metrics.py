@@ -12,14 +12,15 @@ import pandas as pd
 
 from collapsium.pipeline import fit, ingest, measure, sample_texts
 
-pd.DataFrame(sample_texts()).to_json("texts.jsonl", orient="records", lines=True)
-ingest("texts.jsonl", "corpus", labels=["subject"], min_documents=5, max_document_share=0.2)
+texts = pd.DataFrame(sample_texts())
+texts[texts["kind"] == "annual"].to_json("texts.jsonl", orient="records", lines=True)
+ingest("texts.jsonl", "corpus", labels=["president"], min_documents=5, max_document_share=0.2)
 names = {"c_v": "coherence (c_v)", "strict-diversity": "strict diversity", "purity": "purity", "nmi": "NMI"}
 numbers = [5, 10, 20, 40, 80]
 measured = []
 for topics in numbers:
     fit("corpus", f"run-{topics}", family="lda", topics=topics, iterations=40)
-    measured.append(measure(f"run-{topics}", metrics=list(names), coherence="texts.jsonl", label_field="subject"))
+    measured.append(measure(f"run-{topics}", metrics=list(names), coherence="texts.jsonl", label_field="president"))
 
 figure, axes = plt.subplots(figsize=(7.0, 4.0), layout="constrained")
 for name, text in names.items():

@@ -14,6 +14,7 @@ import pandas as pd
 from collapsium.pipeline import fit, name_topics, sample_texts, topics
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts["kind"] == "annual"]
 model = fit(
     texts,
     "library",

@@ -10,22 +10,26 @@ about topics.
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from collapsium.pipeline import fit, sample_texts, topics
+from collapsium.pipeline import fit, sample_texts
 
+WORDS = ("schools", "health", "soviet")
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts["kind"] == "annual"]
 reading = {"id": "id", "min_documents": 5, "stop_words": "none"}
-fit(texts, "plain", family="lda", topics=20, iterations=60, **reading)
-fit(texts, "weighted", family="lda", topics=20, iterations=60, weights="log-tf-idf", **reading)
+plain = fit(texts, "plain", family="lda", topics=20, iterations=60, **reading)
+weighted = fit(texts, "weighted", family="lda", topics=20, iterations=60, weights="log-tf-idf", **reading)
 
 # %%
-# The largest topics of both fits, by their most probable words.
+# The topics to which three words belong, in both fits.
 
 figure, axes = plt.subplots(2, 3, figsize=(9, 6), layout="constrained")
-for row, name in zip(axes, ("plain", "weighted"), strict=True):
-    for axis, topic in zip(row, topics(name, 10), strict=False):
-        names, shares = zip(*reversed(topic.words), strict=True)
-        axis.barh(names, shares, color="#0072B2")
+for row, (name, model) in zip(axes, {"plain": plain, "weighted": weighted}.items(), strict=True):
+    columns = [model.vocabulary.words.index(word) for word in WORDS]
+    chosen = model.topics(10).loc[model.topic_word[:, columns].argmax(axis=0)]
+    for axis, topic in zip(row, chosen.itertuples(), strict=True):
+        axis.barh(topic.words[::-1], topic.probabilities[::-1], color="#0072B2")
         axis.set_title(f"{name}: {topic.share:.1%}")
         axis.set_xlabel("probability")
+        axis.locator_params(axis="x", nbins=4)
         axis.spines[["top", "right"]].set_visible(False)
 plt.show()

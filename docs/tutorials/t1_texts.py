@@ -10,8 +10,8 @@ inferred, read the outputs, and use the model for new texts.
 # Texts
 # -----
 #
-# The sample texts are documentation strings of Python's standard
-# library. `sample_texts` returns them as records; a frame of your own
+# The sample texts are paragraphs of addresses by US presidents. This
+# page uses the annual addresses of 1945 to 2006. A frame of your own
 # with a column of texts serves as well.
 
 import pandas as pd
@@ -29,8 +29,9 @@ from collapsium.pipeline import (
 )
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts.kind == "annual"]
 texts.to_json("texts.jsonl", orient="records", lines=True)
-texts[["id", "subject", "text"]].head()
+texts[["id", "title", "text"]].head()
 
 # %%
 # A corpus
@@ -39,17 +40,17 @@ texts[["id", "subject", "text"]].head()
 # `ingest` counts words. Rare words are dropped, since they say little
 # about topics, and so are very common ones. With `phrases`, words that
 # often follow one another become one word, such as
-# ``regular_expression``. `ingest` returns the manifest, the record of
+# ``social_security``. `ingest` returns the manifest, the record of
 # what the corpus holds.
 
 manifest = ingest(
     "texts.jsonl",
     "corpus",
     title="title",
-    labels=["subject"],
-    segments="paragraphs",
+    date="year",
+    labels=["president", "party"],
     phrases="npmi",
-    min_documents=3,
+    min_documents=5,
     max_document_share=0.2,
 )
 print(f"{manifest.documents} documents, {manifest.tokens} tokens")
@@ -72,7 +73,7 @@ model = fit(
     "train",
     "run",
     family="hdp",
-    topics=60,
+    topics=30,
     iterations=100,
     heldout="heldout",
 )
@@ -91,9 +92,10 @@ topics[["share", "words"]].head(10)
 plot("run", "score.svg", what=["score"])
 
 # %%
-# The map places topics near one another if they use similar words.
+# The documents have dates. These are the topics that are largest or
+# change most from decade to decade, with 95% intervals.
 
-plot("run", "topic_map.svg", what=["map"])
+plot("run", "time.svg", what=["time"], period="decade")
 
 # %%
 # Is it good?
@@ -124,17 +126,18 @@ topics.loc[best.index, ["words"]].assign(npmi=best)
 # ---------
 #
 # A row of `document_topics` has the proportions of a training document.
-# They sum to one.
+# They sum to one. This paragraph is about the deficit after a
+# recession.
 
-model.document_topics().loc["threading.Thread"].nlargest(3)
+model.document_topics().loc["1962-Kennedy/020"].nlargest(3)
 
 # %%
 # `transform` fits the proportions of new texts, with the topics held
 # fixed. `infer` does the same for files of any size.
 
 new = [
-    "Bind a socket, listen on a port, send data to each client.",
-    "The median of a sample of numbers",
+    "We seek a treaty with the Soviet Union to limit nuclear weapons.",
+    "Every child should be able to read by the third grade.",
 ]
 shares = model.transform(new)
 for text, row in zip(new, shares, strict=True):
@@ -151,7 +154,12 @@ pd.read_parquet("proportions.parquet").head(3)
 # One HTML file shows all of it, with passages of the texts. It needs no
 # network.
 
-report("run", "report.html", texts="texts.jsonl")
+report(
+    "run",
+    "report.html",
+    texts="texts.jsonl",
+    title="Topics of US presidents' annual addresses",
+)
 
 # %%
 # Where to go next

@@ -11,8 +11,9 @@ well that works.
 # Documents with labels
 # ---------------------
 #
-# Each sample text has a *subject*. A fifth of the documents is set
-# aside as unseen.
+# The documents are paragraphs of US presidents' annual addresses; the
+# label is the president. A fifth of the documents is set aside as
+# unseen.
 
 import random
 
@@ -30,16 +31,16 @@ from collapsium.pipeline import (
     split,
 )
 
-pd.DataFrame(sample_texts()).to_json(
-    "texts.jsonl", orient="records", lines=True
-)
+texts = pd.DataFrame(sample_texts())
+texts = texts[texts.kind == "annual"]
+texts.to_json("texts.jsonl", orient="records", lines=True)
 ingest(
     "texts.jsonl",
     "corpus",
     title="title",
-    labels=["subject"],
-    min_documents=3,
-    max_document_share=0.2,
+    labels=["president"],
+    min_documents=5,
+    max_document_share=0.05,
 )
 split("corpus", "train", "unseen", documents=True, fraction=0.2)
 
@@ -72,11 +73,11 @@ topics.assign(words=topics.words.str[:6].str.join(" ")).drop(
 predict(
     "labels",
     "unseen",
-    "subjects.parquet",
-    field="subject",
+    "presidents.parquet",
+    field="president",
     confusion="confusion.svg",
 )
-pd.read_parquet("subjects.parquet")[
+pd.read_parquet("presidents.parquet")[
     ["id", "predicted", "score", "known"]
 ].head()
 
@@ -87,7 +88,9 @@ pd.read_parquet("subjects.parquet")[
 # `evaluate` gives the figures. *Macro* F1 averages over the labels, so
 # that rare ones count as much as common ones.
 
-(scores,) = evaluate("labels", unseen="unseen", field="subject").fields
+(scores,) = evaluate(
+    "labels", unseen="unseen", field="president"
+).fields
 print(f"accuracy {scores.accuracy:.2f}, macro F1 {scores.macro_f1:.2f}")
 
 # %%
@@ -104,16 +107,14 @@ fit(
     "scaled",
     family="hdsp",
     topics=40,
-    iterations=30,
-    eta=0.25,
-    initial_topics="lda",
+    iterations=20,
 )
 plot("scaled", "labels.svg", what=["labels"])
 
 # %%
-# Which topics does one expect in a document about networking?
+# Which topics does one expect in a paragraph of Jimmy Carter?
 
-for one in expected_topics("scaled", ["networking"], words=5)[:4]:
+for one in expected_topics("scaled", ["Jimmy Carter"], words=5)[:4]:
     print(
         f"{one.expected:.0%} expected, {one.topic.share:.0%} overall:"
     )
@@ -125,7 +126,7 @@ for one in expected_topics("scaled", ["networking"], words=5)[:4]:
 weights = label_topics("scaled", words=5)
 for row, name in enumerate(weights.titles):
     first = weights.topics[weights.foremost(row, 1)[0]]
-    print(f"{name:15}", *(word for word, _ in first.words))
+    print(f"{name:21}", *(word for word, _ in first.words))
 
 # %%
 # Ratings
@@ -171,7 +172,7 @@ for number in range(600):
     reviews.append(
         {
             "id": str(number),
-            "text": " ".join(words + draw.choices(plain, k=12)),
+            "text": " ".join(words + draw.choices(plain, k=5)),
             "stars": stars,
         }
     )

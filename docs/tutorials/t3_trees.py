@@ -13,7 +13,8 @@ to draw it, and to say which path each document takes.
 # ``ncrp`` is the nested Chinese restaurant process. Each document
 # follows one path from the root to a leaf, and each of its tokens has a
 # topic of that path. The shape of the tree is inferred; `depth` is the
-# number of levels.
+# number of levels. The documents are paragraphs of US presidents'
+# annual addresses.
 
 import pandas as pd
 
@@ -29,14 +30,14 @@ from collapsium.pipeline import (
     topics,
 )
 
-pd.DataFrame(sample_texts()).to_json(
-    "texts.jsonl", orient="records", lines=True
-)
+texts = pd.DataFrame(sample_texts())
+texts = texts[texts.kind == "annual"]
+texts.to_json("texts.jsonl", orient="records", lines=True)
 ingest(
     "texts.jsonl",
     "corpus",
     title="title",
-    labels=["subject"],
+    labels=["president"],
     min_documents=5,
     max_document_share=0.2,
 )
@@ -56,20 +57,21 @@ fit(
 # under it.
 
 for node in topics("tree", words=6):
-    if node.below > 0.02:
+    if node.below > 0.008:
         print(
             f"{'    ' * node.level}{node.below:5.1%}",
             *(word for word, _ in node.words),
         )
 
 # %%
-# The root has words that all documents use. Inner nodes are subjects,
-# leaves are special.
+# The root has words that all documents use. Inner nodes are broad
+# subjects, such as the economy; leaves are narrow ones, such as
+# farming.
 #
 # Small nodes are folded in the picture. An entry "... more" has the
 # share of the tokens that belongs to the nodes folded there.
 
-plot("tree", "tree.svg", what=["tree"], min_share=0.012)
+plot("tree", "tree.svg", what=["tree"], min_share=0.01)
 
 # %%
 # Paths
@@ -83,13 +85,11 @@ paths = pd.read_parquet("paths.parquet")
 paths[["id", "path"]].head()
 
 # %%
-# Documents with the same leaf belong together:
+# The leaves with the most documents:
 
-leaf = paths.path.str[-1]
-by_leaf = paths.groupby(leaf).id.agg(
-    size="size", documents=lambda ids: ", ".join(ids[:3])
-)
-by_leaf.nlargest(5, "size")
+nodes = {node.id: node for node in topics("tree", words=6)}
+for leaf, size in paths.path.str[-1].value_counts().head().items():
+    print(size, *(word for word, _ in nodes[leaf].words))
 
 # %%
 # Shape and prediction
@@ -115,7 +115,7 @@ for run in ("tree", "sparse"):
 # %%
 # In a report, a click opens a folded branch.
 
-report("sparse", "report.html", texts="texts.jsonl")
+report("tree", "report.html", texts="texts.jsonl")
 
 # %%
 # Where to go next

@@ -10,14 +10,10 @@ segment, and to compare models of segments with models of documents.
 # Documents of segments
 # ---------------------
 #
-# Here a document is a package of Python's standard library, and each of
-# its modules, classes and functions is a segment. The text field is a
-# list of strings, one for each segment (``segments="column"``). Other
-# values of `segments` split texts at paragraphs, sentences, lines or
-# headings.
-
-import json
-from pathlib import Path
+# Here a document is the annual address of a US president, and each of
+# its paragraphs is a segment. The text field is a list of strings, one
+# for each segment (``segments="column"``). Other values of `segments`
+# split texts at paragraphs, sentences, lines or headings.
 
 import pandas as pd
 
@@ -33,26 +29,20 @@ from collapsium.pipeline import (
     split,
 )
 
-texts = pd.DataFrame(sample_texts()).sort_values(
-    ["subject", "package", "id"]
-)
-packages = texts.groupby(["subject", "package"], sort=False).text.agg(
-    list
-)
-lines = [
-    {"id": name, "text": parts, "subject": subject}
-    for (subject, name), parts in packages.items()
-]
-Path("packages.jsonl").write_text(
-    "".join(json.dumps(line) + "\n" for line in lines)
+texts = pd.DataFrame(sample_texts())
+texts = texts[texts.kind == "annual"]
+addresses = texts.groupby(["year", "address"]).text.agg(list)
+addresses = addresses.rename_axis(["year", "id"]).reset_index()
+addresses[addresses.year.between(1961, 1980)].to_json(
+    "addresses.jsonl", orient="records", lines=True
 )
 
 manifest = ingest(
-    "packages.jsonl",
-    "packages",
-    labels=["subject"],
+    "addresses.jsonl",
+    "addresses",
     segments="column",
     min_documents=2,
+    max_document_share=0.9,
 )
 print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 
@@ -66,17 +56,17 @@ print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 # corpus.
 
 fit(
-    "packages",
+    "addresses",
     "segmented",
     family="segmented-lda",
     topics=15,
-    iterations=100,
+    iterations=40,
 )
-flatten("packages", "segments")
-fit("segments", "alone", family="gibbs-lda", topics=15, iterations=100)
+flatten("addresses", "segments")
+fit("segments", "alone", family="gibbs-lda", topics=15, iterations=40)
 
 # %%
-# The picture shows the topics' shares along the package ``email``.
+# The picture shows the topics' shares along Kennedy's address of 1962.
 # Matching topics have the same colour.
 
 plot(
@@ -84,7 +74,7 @@ plot(
     "segments.svg",
     what=["segments"],
     compare_with="alone",
-    document="email",
+    document="1962-Kennedy",
 )
 
 # %%
@@ -93,12 +83,13 @@ plot(
 # ones. The two models need not have the same topics for this.
 
 for run in ("segmented", "alone"):
-    print(f"{run}: {neighbour_distance(run, document='email'):.2f}")
+    distance = neighbour_distance(run, document="1962-Kennedy")
+    print(f"{run}: {distance:.2f}")
 
 # %%
 # `infer` with `segments` writes a row for each segment.
 
-infer("segmented", "packages", "shares.parquet", segments=True)
+infer("segmented", "addresses", "shares.parquet", segments=True)
 pd.read_parquet("shares.parquet").head(3)
 
 # %%
@@ -106,25 +97,32 @@ pd.read_parquet("shares.parquet").head(3)
 # ----------
 #
 # In ``sequential-lda`` the proportions of each segment are drawn around
-# those of the segment before it. One document is enough: this one has
-# the packages of the library in the order of their subjects.
+# those of the segment before it. One document is enough. This one
+# consists of all addresses from 1945 to 2006, each a segment.
 
-book = {
-    "id": "library",
-    "text": ["\n".join(parts) for parts in packages],
-}
-Path("library.jsonl").write_text(json.dumps(book) + "\n")
-ingest("library.jsonl", "library", segments="column")
+history = pd.DataFrame(
+    [{"id": "history", "text": addresses.text.str.join("\n").tolist()}]
+)
+history.to_json("history.jsonl", orient="records", lines=True)
+ingest(
+    "history.jsonl",
+    "history",
+    segments="column",
+    vocabulary="addresses",
+)
 fit(
-    "library",
+    "history",
     "sequence",
     family="sequential-lda",
     topics=10,
-    iterations=60,
+    iterations=40,
 )
 plot("sequence", "sequence.svg", what=["segments"])
 
 # %%
+# Legislation and expenditures give way to taxes and jobs, and later to
+# health care and children.
+#
 # Which predicts better?
 # ----------------------
 #
@@ -132,21 +130,21 @@ plot("sequence", "sequence.svg", what=["segments"])
 # the test documents are then fitted to half of their tokens, and the
 # other half is scored. The tokens are the same for both models.
 
-split("packages", "train", "test", documents=True, fraction=0.2)
+split("addresses", "train", "test", documents=True, fraction=0.2)
 split("test", "given", "scored", fraction=0.5)
 fit(
     "train",
     "of_segments",
     family="segmented-lda",
     topics=15,
-    iterations=100,
+    iterations=40,
 )
 fit(
     "train",
     "of_documents",
     family="gibbs-lda",
     topics=15,
-    iterations=100,
+    iterations=40,
 )
 for run in ("of_segments", "of_documents"):
     score = evaluate(run, unseen="given", heldout="scored").score

@@ -13,7 +13,8 @@ cell of a notebook, which you can download at the end of the page.
 #
 # If you name no folder, a fit uses a temporary one. It is removed when
 # the model is closed, or when Python frees the model. Until then, all
-# functions take the model in place of a run.
+# functions take the model in place of a run. The texts are paragraphs
+# of US presidents' annual addresses.
 
 import subprocess
 import sys
@@ -31,12 +32,13 @@ from collapsium.pipeline import (
 )
 
 texts = pd.DataFrame(sample_texts())
+texts = texts[texts.kind == "annual"]
 reading = {
-    "labels": ["subject"],
-    "min_documents": 3,
+    "labels": ["president"],
+    "min_documents": 5,
     "max_document_share": 0.2,
 }
-model = fit(texts, family="hdp", topics=40, iterations=60, **reading)
+model = fit(texts, family="hdp", topics=20, iterations=60, **reading)
 model
 
 # %%
@@ -49,11 +51,11 @@ topics_frame = model.topics()
 topics_frame.head()
 
 # %%
-# Proportions of documents by subject, for the three largest topics.
+# Proportions of documents by president, for the three largest topics.
 # The frame has the index of the texts:
 
 shares = model.document_topics()
-shares.groupby(texts.subject).mean()[topics_frame.index[:3]].round(
+shares.groupby(texts.president).mean()[topics_frame.index[:3]].round(
     3
 ).head()
 
@@ -90,7 +92,7 @@ fit(
     texts,
     "run",
     family="lda",
-    topics=30,
+    topics=20,
     iterations=60,
     sinks=[draw],
     **reading,

@@ -196,7 +196,7 @@ EPILOG = f"""{in_flags(listing())}
 examples:
   collapsium evaluate RUN --heldout heldout
   collapsium evaluate RUN --metrics c_v,strict-diversity --coherence texts.jsonl
-  collapsium evaluate RUN --unseen new.jsonl --metrics purity,nmi,left-to-right --label-field subject"""
+  collapsium evaluate RUN --unseen new.jsonl --metrics purity,nmi,left-to-right --label-field party"""
 COMMAND = Command(
     execute,
     (
