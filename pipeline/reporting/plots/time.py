@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_TOPICS = 12
-# Words in a panel's title, and letters of each.
-WORDS, LETTERS = 5, 14
+# Most words in a panel's title, letters of each, and letters of all, which fit above a panel.
+WORDS, LETTERS, TITLE_LETTERS = 5, 14, 46
 BAND = 1.96
 """Half-width of the bands in standard errors, which makes them 95% intervals."""
 FEW_DOCUMENTS = 5
@@ -104,7 +104,13 @@ def columns_of(shares: TimeShares, known: Mapping[int, Topic], chosen: Sequence[
 def _named(number: int, topic: Topic | None) -> str:
     """Return a topic's id with its title or first words."""
     names = [] if topic is None else topic.names[:WORDS] if topic.title is None else [topic.title]
-    return f"{number}: {' '.join(shortened(name, LETTERS) for name in names)}" if names else str(number)
+    title = str(number)
+    for place, name in enumerate(shortened(name, LETTERS) for name in names):
+        longer = f"{title}{' ' if place else ': '}{name}"
+        if place and len(longer) > TITLE_LETTERS:
+            break
+        title = longer
+    return title
 
 
 def _middles(shares: TimeShares) -> list[datetime.datetime]:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares
-from collapsium.pipeline.reporting.plots.time import BAND, FEW_DOCUMENTS, labelled_periods, top_of_scale
+from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.reporting.plots.time import BAND, FEW_DOCUMENTS, _named, labelled_periods, top_of_scale
 from collapsium.storage.runs.summary import DatesSummary
 
 
@@ -39,3 +40,9 @@ def test_labels__name_the_last_period_and_leave_room(places, most):
     assert rows[-1] == len(places) - 1
     assert rows == sorted(set(rows))
     assert all(np.diff([places[row] for row in rows]) >= 1 / most - 1e-9)
+
+
+def test_titles__of_long_words_stay_above_their_panel():
+    topic = Topic(7, 0.1, [(f"{'long' * 3}{number}", 0.1) for number in range(5)])
+    assert _named(7, topic) == "7: longlonglong0 longlonglong1 longlonglong2"
+    assert _named(7, None) == "7"
