@@ -217,7 +217,9 @@ def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Flo
                 return np.zeros((0, model.topic_word.shape[0]))
             path = write_texts(table, place)
         with named_texts(str(path)), documents_for(model.folder.url, path, reading=reading) as new:
-            for line in new.notices:
+            # A guess is no reason for a warning.
+            guessed = None if new.report is None else new.report.guessed
+            for line in (line for line in new.notices if line != guessed):
                 warnings.warn(line, UserWarning, stacklevel=3)
             require_corpus(model.record.family, new.corpus)
             new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)

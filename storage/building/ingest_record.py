@@ -115,6 +115,11 @@ class Report(ShortRepr):
     @property
     def remarks(self) -> list[str]:
         """Lines on dates, guesses and files that were left out; names of options are in backticks."""
+        return [*self._date_remarks(), *([self.guessed] if self.guesses else []), *self._left_out_remarks()]
+
+    @property
+    def guessed(self) -> str:
+        """A line on all guesses."""
         values: dict[tuple[str, str], list[str]] = {}
         for guess in self.guesses:
             values.setdefault((guess.what.replace("_", " "), guess.option), []).append(guess.value)
@@ -122,8 +127,11 @@ class Report(ShortRepr):
             f"{what} {' and '.join(texts)}" + (f" (`{option}`)" if option else "")
             for (what, option), texts in values.items()
         ]
-        lines = self._date_remarks()
-        lines += [f"guessed: {', '.join(guesses)}"] if guesses else []
+        return f"guessed: {', '.join(guesses)}"
+
+    def _left_out_remarks(self) -> list[str]:
+        """Return lines on files of folders that were not read."""
+        lines = []
         for one in self.left_out:
             some = f"{', '.join(one.names)}{', ...' if one.files > len(one.names) else ''}"
             lines.append(f"{one.files:,} file{'s' * (one.files > 1)} left out, {one.why}: {some}")

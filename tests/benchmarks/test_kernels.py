@@ -188,7 +188,8 @@ class Active:
 
     @property
     def sparse(self):
-        return ActiveState(starts_of(self.shard.offsets, self.lists), self.share, self.count, self.rest)
+        starts, no_start = starts_of(self.shard.offsets, self.lists), np.empty(0, dtype=np.float32)
+        return ActiveState(starts, self.share, self.count, self.rest, no_start)
 
     @property
     def spread_rows(self):
@@ -199,7 +200,8 @@ class Active:
 
     def blank(self):
         """What a sweep fills."""
-        return np.empty_like(self.share), np.empty_like(self.count), np.empty_like(self.rest)
+        no_start = np.empty(0, dtype=np.float32)
+        return np.empty_like(self.share), np.empty_like(self.count), np.empty_like(self.rest), no_start
 
     def running(self):
         """What a sweep changes, at the start."""
@@ -221,9 +223,9 @@ def active_state(topics, listed=LISTED):
     noise = (generator.gamma(0.2, size=topic.size) + 1e-3).astype(np.float32)
     starts = starts_of(shard.offsets, lists)
     share = np.empty(starts[-1], dtype=np.uint16)
-    count, rest = np.empty(topic.size, dtype=np.float32), np.empty(shard.documents, dtype=np.float32)
+    count, rest, no_start = np.empty(topic.size), np.empty(shard.documents), np.empty(0, dtype=np.float32)
     rows, row_rest = np.zeros((shard.words.size, topics), dtype=np.float32), np.full(shard.words.size, 5.0)
-    state, changes = NewActiveState(starts, share, count, rest), RowChanges(rows, row_rest)
+    state, changes = NewActiveState(starts, share, count, rest, no_start), RowChanges(rows, row_rest)
     initialise(document_pairs(shard), ActiveTopics(lists, topic), noise, state, changes)
     prior, totals = np.full(topics, 0.1), rows.sum(axis=0, dtype=np.float64) + 10.0
     active, made = rows, [np.empty(rows.shape, np.float32)]
@@ -288,9 +290,9 @@ def test_carry(benchmark, listed):
     keep[listed.lists[1:] - 1] = False
     new = np.concatenate([[0], np.cumsum(sizes - 1)]).astype(np.int64)
     starts = starts_of(listed.shard.offsets, new)
-    share, count = np.empty(starts[-1], dtype=np.uint16), np.empty(keep.sum(), dtype=np.float32)
+    share, count, no_start = np.empty(starts[-1], dtype=np.uint16), np.empty(keep.sum()), np.empty(0, np.float32)
     rest, where = np.empty_like(listed.rest), (listed.pairs, listed.active_topics, listed.sparse)
-    running, after = listed.running(), NewActiveState(starts, share, count, rest)
+    running, after = listed.running(), NewActiveState(starts, share, count, rest, no_start)
     benchmark(carry, *where, ActiveTopics(new, listed.topic[keep]), running, after)
     listed.tell(benchmark)
     owner = np.repeat(np.arange(rest.size), np.diff(new))

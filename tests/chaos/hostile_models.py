@@ -183,7 +183,8 @@ MUTATIONS = {
     "one other": lambda values, generator: one_entry(values, generator, generator.choice(values.reshape(-1)) if values.size else 0),
     "negative": lambda values, generator: -values if values.dtype.kind in "if" else values,
     "not a number": lambda values, generator: one_entry(values, generator, np.nan if values.dtype.kind == "f" else 0),
-    "other type": lambda values, generator: values.astype("f4" if values.dtype != np.float32 else "i4"),
+    # Checkpoints of release 0.1 have 32-bit counts where later ones have 64 bits, so other floats are no other type.
+    "other type": lambda values, generator: values.astype("i4" if values.dtype.kind == "f" else "f4"),
     "wide type": lambda values, generator: values.astype("f8" if values.dtype != np.float64 else "i8"),
     "zeros": lambda values, generator: np.zeros_like(values),
     "ones": lambda values, generator: np.ones_like(values),

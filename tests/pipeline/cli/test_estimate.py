@@ -42,7 +42,7 @@ def test_estimate__knows_workers_and_memory(capsys, small):
     assert code == 0
     assert out.startswith("local: 3 worker process(es) of 1 thread(s)\n")
     found = lines_of(out)
-    assert "in all, of 2.0 GB" in found
+    assert "in all, of 1.8 GB (90% of 2.0 GB)" in found
     assert "of which the driver" in found
     assert found["moved between processes, an iteration"] != "0 B"
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--workers", 3)
