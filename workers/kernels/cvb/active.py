@@ -146,17 +146,17 @@ def sweep_active(
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
         first, last = window_offsets[window], window_offsets[window + 1]
         if first == offsets[document]:
-            left = _begin_document(begin, size, all_prior, active, before, priors, running, cells, places)
+            left = _begin_document((begin, size), all_prior, active, before, priors, running, cells, places)
             tokens, growth = np.float32(background_before[document]), np.float32(1.0 / max(left, 1e-9))
             if long:
                 _begin_window(begin, size, before, cells, exact, own_prior)
         power, background = np.float32(powers[document % 2]), (tokens, growth)
         if starts[document + 1] + LANES <= responsibilities.size:
             work = DocumentWorkspace(places, cells, steps, power, True)
-            tokens = _update_pairs(window, windows, size, pairs, background, before, after, work, flat)
+            tokens = _update_pairs((window, size), windows, pairs, background, before, after, work, flat)
         else:
             at_end = DocumentWorkspace(places, cells, steps, power, False)
-            tokens = _update_pairs(window, windows, size, pairs, background, before, after, at_end, flat)
+            tokens = _update_pairs((window, size), windows, pairs, background, before, after, at_end, flat)
         if long:
             if pair_counts[first] > WINDOW:
                 _gain_of_long_pair(pair_counts[first], windows.starts[window], size, before, after, exact)
@@ -174,13 +174,12 @@ def sweep_active(
             at_end = DocumentWorkspace(places, cells, steps, power, False)
             rest = recount(document, size, pairs, after.starts, after.responsibilities, recounted, at_end)
         background_after[document] = max(rest, 0.0)
-        _end_document(begin, size, (is_long[window], weighted), active, before, after, running, cells, exact)
+        _end_document((begin, size), (is_long[window], weighted), active, before, after, running, cells, exact)
 
 
 @borrower
 def _begin_document(
-    begin: int,
-    size: int,
+    span: tuple[int, int],
     all_prior: float,
     active: ActiveTopics,
     before: ActiveState,
@@ -189,7 +188,8 @@ def _begin_document(
     cells: Array,
     places: Array,
 ) -> float:
-    """Fill the numbers of a document's active topics; return the prior of the others."""
+    """Fill the numbers of a document's active topics, a span of the list; return the prior of the others."""
+    begin, size = span
     prior, totals, left = priors.topics, running.totals, all_prior
     for j in range(size):
         left -= prior[active.topics[begin + j]]
@@ -210,8 +210,7 @@ def _begin_document(
 
 @borrower
 def _end_document(
-    begin: int,
-    size: int,
+    span: tuple[int, int],
     kind: tuple[bool, bool],
     active: ActiveTopics,
     before: ActiveState,
@@ -221,7 +220,7 @@ def _end_document(
     exact: Array,
 ) -> None:
     """Fill a document's new counts, and change the totals; its kind is whether it is long, and weighted."""
-    long, weighted = kind
+    (begin, size), (long, weighted) = span, kind
     for j in range(size):
         topic, old = active.topics[begin + j], before.counts[begin + j]
         if long:
@@ -416,9 +415,8 @@ def place_of(j: int) -> int:
 
 @borrower
 def _update_pairs(
-    window: int,
+    place: tuple[int, int],
     windows: _Windows,
-    size: int,
     pairs: DocumentPairs,
     background: tuple[Number, Number],
     before: ActiveState,
@@ -428,9 +426,10 @@ def _update_pairs(
 ) -> Number:
     """Update the pairs of a window over the active topics of its document, eight at a time.
 
-    The document's background is a pair of numbers: its tokens, and 1 / a_rest. Return its tokens after the update.
+    The place is the window's number and the number of its document's topics. The document's background is a pair of
+    numbers: its tokens, and 1 / a_rest. Return its tokens after the update.
     """
-    tokens, growth = background
+    (window, size), (tokens, growth) = place, background
     at = windows.starts[window]
     for pair in range(windows.offsets[window], windows.offsets[window + 1]):
         ahead = min(pair + AHEAD, pairs.position.size - 1)

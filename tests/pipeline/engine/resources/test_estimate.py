@@ -214,13 +214,13 @@ def test_plan__says_what_everything_takes(pairs, where, options, topics):
 def test_plan__puts_local_states_on_disk_only_where_memory_is_short(pairs, where, topics, memory, more):
     corpus = corpus_of(pairs)
     whole = planned(corpus, topics, where)
-    short = planned(corpus, topics, replace(where, memory=memory))
-    roomy = planned(corpus, topics, replace(where, memory=memory * more))
-    assert short.on_disk == (whole.needed > memory)
+    small, large = replace(where, memory=memory), replace(where, memory=memory * more)
+    short, roomy = planned(corpus, topics, small), planned(corpus, topics, large)
+    assert short.on_disk == (whole.needed > small.usable)
     if not short.on_disk:
         assert short.memory == whole.memory
-    if short.needed <= memory:
-        assert roomy.needed <= memory * more  # what fits into less fits into more
+    if short.needed <= small.usable:
+        assert roomy.needed <= large.usable  # what fits into less fits into more
     else:
         assert "of memory" in short.problem()
     assert (short.run, short.moved, short.driver) == (whole.run, whole.moved, whole.driver)

@@ -157,9 +157,9 @@ def test_no_tokens_at_all__are_swept():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eta": [0.1, 0.2]}, "eta: expected one value, or 3 with a depth of 3"),
+        ({"eta": [0.1, 0.2]}, "eta: expected 1 value or 3, found 2"),
         ({"alpha": 0.0}, "expected numbers above zero"),
-        ({"depth": 4, "branching": [2, 2]}, "branching: expected one value, or 3 with a depth of 4"),
+        ({"depth": 4, "branching": [2, 2]}, "branching: expected 1 value or 3, found 2"),
         ({"depth": 9}, "depth"),
     ],
 )
