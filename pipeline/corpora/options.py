@@ -87,7 +87,7 @@ class IngestOptions(Options):
     )
     separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
-        description="separator of tables: a character such as ; or |, or tab (default: found in their first lines)",
+        description="separator of tables: a character such as `;` or `|`, or tab (default: found in their first lines)",
     )
     vocabulary: Annotated[Words, Value("FILE|CORPUS|RUN", text=True)] = Field(
         None,
@@ -251,7 +251,7 @@ class AppendOptions(Options):
     )
     separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
-        description="separator of tables: a character such as ; or |, or tab (default: that of the corpus)",
+        description="separator of tables: a character such as `;` or `|`, or tab (default: that of the corpus)",
     )
     tokenizer: Tokenizer = Field(
         None,
@@ -317,7 +317,7 @@ class ReadingOptions(Options):
     )
     separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
-        description="separator of tables: a character such as ; or |, or tab (default: as the model's documents)",
+        description="separator of tables: a character such as `;` or `|`, or tab (default: as the model's documents)",
     )
     id: FieldName = Field(None, description="field of the document's id")
     text: FieldName = Field(None, description="field of the text")
