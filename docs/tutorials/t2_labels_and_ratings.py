@@ -114,11 +114,10 @@ plot("scaled", "labels.svg", what=["labels"])
 # %%
 # Which topics does one expect in a paragraph of Jimmy Carter?
 
-for one in expected_topics("scaled", ["Jimmy Carter"], words=5)[:4]:
-    print(
-        f"{one.expected:.0%} expected, {one.topic.share:.0%} overall:"
-    )
-    print("   ", *(word for word, _ in one.topic.words))
+for entry in expected_topics("scaled", ["Jimmy Carter"], words=5)[:4]:
+    share, overall = entry.expected, entry.topic.share
+    print(f"{share:.0%} expected, {overall:.0%} overall:")
+    print("   ", *entry.topic.names)
 
 # %%
 # The same for all labels: the topic that each raises most.

@@ -247,11 +247,11 @@ class AppendOptions(Options):
     encoding: Annotated[str | None, Value("NAME")] = Field(
         None,
         description="encoding of files of text that have no byte order mark, such as cp1252, shift_jis or utf-16-le "
-        "(default: that of the corpus)",
+        "(default: as in the corpus)",
     )
     separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
-        description="separator of tables: a character such as `;` or `|`, or tab (default: that of the corpus)",
+        description="separator of tables: a character such as `;` or `|`, or tab (default: as in the corpus)",
     )
     tokenizer: Tokenizer = Field(
         None,

@@ -132,9 +132,9 @@ class Report(ShortRepr):
     def _left_out_remarks(self) -> list[str]:
         """Return lines on files of folders that were not read."""
         lines = []
-        for one in self.left_out:
-            some = f"{', '.join(one.names)}{', ...' if one.files > len(one.names) else ''}"
-            lines.append(f"{one.files:,} file{'s' * (one.files > 1)} left out, {one.why}: {some}")
+        for group in self.left_out:
+            some = f"{', '.join(group.names)}{', ...' if group.files > len(group.names) else ''}"
+            lines.append(f"{group.files:,} file{'s' * (group.files > 1)} left out, {group.why}: {some}")
         return lines
 
     def _date_remarks(self) -> list[str]:

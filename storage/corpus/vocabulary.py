@@ -204,8 +204,8 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
 def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]:
     """Read a vocabulary file with one word a line, of which the first is word 0.
 
-    Lines of columns are those of a 10x matrix (``features.tsv``, ``genes.tsv``): an id, a name and further columns. The
-    words are the names, or the ids of features whose name is not unique.
+    If lines have tabs, they must be the features of a 10x matrix (``features.tsv``, ``genes.tsv``): an id, a name and
+    further columns. The words are then the names, or the ids where several features share a name.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
     Raises
     ------
     InputError
-        A line is empty, repeated, or not of the encoding, or its columns are not those of 10x.
+        A line is empty or repeated, cannot be decoded, or has other columns than 10x writes.
     """
     try:
         text = decode_text(data, encoding)

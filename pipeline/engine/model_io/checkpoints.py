@@ -85,7 +85,7 @@ class RunCheckpointer:
     with_locals : bool, optional
         Whether checkpoints have local states.
     every : int, optional
-        Iterations between two checkpoints, after the one of iteration 1; by default as time allows.
+        Iterations between two checkpoints, of which the first follows iteration 1; by default as time allows.
     min_seconds : float, optional
         Least time between two checkpoints.
     max_time_share : float, optional

@@ -89,8 +89,8 @@ def _sent(executor: Executor, value: T) -> Future[T]:
 class ComputedStart(Sequence[Future[ShardProportions]]):
     """The proportions of each shard's documents, computed when the first is asked for; they stay on the workers.
 
-    Each is handed out once, so that its memory is free after its shard has begun. A shard that begins anew, after its
-    state was lost, has all of them computed again.
+    Each shard's proportions are handed out once, so that the shard can free them after initialising. When a shard has
+    to initialise again because its state was lost, the proportions of all shards are computed again.
 
     Parameters
     ----------
