@@ -130,8 +130,8 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
     Returns
     -------
     file
-        A binary file; where `may_be_cut` is true, its positions are positions in the file itself. Bytes that the encoding
-        does not have are invalid in UTF-8 too.
+        A binary file; where `may_be_cut` is true, its positions are positions in the file itself. Bytes that
+        the encoding does not have are invalid in UTF-8 too.
 
     Raises
     ------
