@@ -21,7 +21,6 @@ from collapsium.storage.readers.counts.uci import UCISource
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.batches import TEXTS
 from collapsium.storage.readers.texts.blocks import find_files, require_once
-from collapsium.storage.readers.texts.text import TextSource, texts_of_files, texts_of_lines
 from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
 from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
 from collapsium.storage.readers.vectors.numpy_file import ArchiveFile, MatrixFile
@@ -245,10 +244,6 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     kind = kind or guess_format(paths)
     require_once(paths)
     options = resolved_index_base(paths, kind, options)
-    if kind == "text":
-        return TextSource(paths, options, texts_of_files)
-    if kind == "jsonl":
-        return TextSource(paths, options, texts_of_lines)
     counted: dict[str, Callable[[str, ReadOptions], Source]] = {
         "uci": UCISource,
         "ldac": LDACSource,
@@ -257,7 +252,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         "svmlight": SVMlightSource,
     }
     if kind not in counted:
-        raise OptionError(f"unknown format '{kind}'{suggestion(kind, FORMATS)}")
+        raise OptionError(f"expected a format of word counts, found '{kind}'{suggestion(kind, counted)}")
     if len(paths) == 1:
         return counted[kind](paths[0], options)
     stems = zip(paths, distinct(paths), strict=True)

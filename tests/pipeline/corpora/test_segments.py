@@ -21,8 +21,8 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.readers.texts import batches, blocks, lines
 from collapsium.storage.readers.texts.segment import cutter_of
-from collapsium.storage.readers.texts.text import tokenizer
 from tests.conftest import write_corpus
+from tests.naive.texts import analyzer
 from tests.pipeline.corpora.test_text_ingest import bags_of, columns_of, put_lines
 
 ROWS = [
@@ -99,7 +99,7 @@ def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_fac
     def same(texts, block, shard_tokens, least):
         place = tmp_path_factory.mktemp("same")
         rows = [{"id": f"d{n}", "text": " ".join(words)} for n, words in enumerate(texts)]
-        path, analyze, cut = put_lines(place / "x.jsonl", rows), tokenizer(), cutter_of(how)
+        path, analyze, cut = put_lines(place / "x.jsonl", rows), analyzer(), cutter_of(how)
         bags = {row["id"]: [Counter(analyze(part)) for part in cut(row["text"])] for row in rows}
         frequency = Counter(word for parts in bags.values() for word in set().union(*parts))
         kept = {word for word, count in frequency.items() if count >= least}

@@ -26,10 +26,11 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.word_rule import RULE, word_pattern
 from collapsium.storage.errors import AbsentError, InputError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.open import guess_format, open_source
+from collapsium.storage.readers.open import guess_format
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts import batches, blocks, lines, tables
 from collapsium.storage.readers.texts.spans import Span
+from tests.naive.texts import TextsInTurn
 
 ROWS = [
     {
@@ -89,7 +90,7 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
         cuts = {"min_documents": least, "max_document_share": 0.9}
         try:
             options = {"cuts": Cuts(**cuts), "shard_tokens": shard_tokens}
-            expected = ingest_in_turn(open_source([path]), place / "in-turn", **options)
+            expected = ingest_in_turn(TextsInTurn(path), place / "in-turn", **options)
         except InputError as error:
             with pytest.raises(InputError, match=error.expected):
                 ingest(path, place / "c", shard_tokens=shard_tokens, **cuts)

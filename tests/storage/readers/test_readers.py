@@ -10,7 +10,6 @@ from hypothesis import given
 
 from collapsium.pipeline import ingest as ingest_source
 from collapsium.storage.building.ingest import ingest
-from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError
 from collapsium.storage.readers.open import ReadOptions, guess_format, open_source
@@ -114,9 +113,13 @@ BAD_LDAC = {
 }
 
 
-def check_refused(folder, path, message, **options):
+def ingest_counts(path, corpus, **options):
+    ingest(open_source([path], None, ReadOptions(**options)), corpus)
+
+
+def check_refused(folder, path, message, read=ingest_counts, **options):
     with pytest.raises(InputError) as raised:
-        ingest(open_source([path], None, ReadOptions(**options)), folder / "corpus")
+        read(path, folder / "corpus", **options)
     assert message in str(raised.value)
     assert path in str(raised.value)
     assert not [p.name for p in folder.iterdir() if "corpus" in p.name]
@@ -199,8 +202,8 @@ def test_npz__says_what_is_wrong_and_runs_no_pickle(tmp_path):
     ("text", "message"),
     [
         ('{"id": "1", "text": "cat"}\n{"id": "2"\n', "line 2: expected a JSON object"),
-        ("[1]\n", "line 1: expected a JSON object, found list"),
-        ('{"text": "cat"}\n', "line 1: expected a string or whole number in field 'id'"),
+        ("[1]\n", "line 1: expected JSON lines, an object a line, found an array"),
+        ('{"text": "cat"}\n', "line 1: no field 'id' (`id`); there are text"),
         ('{"id": "1", "text": 3}\n', "line 1: expected a string in field 'text'"),
         ('{"id": "1", "text": "cat"}\n{"id": "1", "text": "dog"}\n', "the document id '1' occurs twice"),
         ('{"id": "1", "text": "..."}\n', "the corpus is empty"),
@@ -208,19 +211,18 @@ def test_npz__says_what_is_wrong_and_runs_no_pickle(tmp_path):
     ],
 )
 def test_jsonl__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
-    check_refused(tmp_path, put(tmp_path, "x.jsonl", text), message)
+    check_refused(tmp_path, put(tmp_path, "x.jsonl", text), message, read=ingest_source)
 
 
 def test_jsonl__takes_other_fields_and_stop_words(tmp_path):
-    lines = [{"key": 7, "body": "The cats and THE dogs; cats don’t"}, {"key": 8, "body": "Überraschung x 42 a1"}]
+    lines = [{"key": 7, "body": "The cats and THE dogs; cats o’clock"}, {"key": 8, "body": "Überraschung x 42 a1"}]
     path = put(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
-    ingest(open_source([path], None, ReadOptions(id="key", text="body")), tmp_path / "corpus")
+    ingest_source(path, tmp_path / "corpus", id="key", text="body")
     corpus = Corpus(tmp_path / "corpus")
-    assert corpus.vocabulary.words == ["a1", "cats", "dogs", "don’t", "überraschung"]
+    assert corpus.vocabulary.words == ["a1", "cats", "dogs", "o'clock", "überraschung"]
     assert corpus.references[0].documents().ids.to_pylist() == ["7", "8"]
     assert rows_of(corpus) == [{1: 2, 2: 1, 3: 1}, {0: 1, 4: 1}]
-    options = ReadOptions(id="key", text="body", stop_words="none")
-    ingest(open_source([path], None, options), tmp_path / "all")
+    ingest_source(path, tmp_path / "all", id="key", text="body", stop_words="none")
     assert "the" in Corpus(tmp_path / "all").vocabulary.words
 
 
@@ -229,22 +231,23 @@ def test_text__a_folder_has_a_document_a_file(tmp_path):
     put(tmp_path, "texts/a/one.txt", "cat")
     put(tmp_path, "texts/.hidden", "secret")
     put(tmp_path, "texts/empty.txt", "")
-    ingest(open_source([str(tmp_path / "texts")]), tmp_path / "corpus")
+    ingest_source(tmp_path / "texts", tmp_path / "corpus")
     corpus = Corpus(tmp_path / "corpus")
     assert corpus.references[0].documents().ids.to_pylist() == ["a/one.txt", "b.txt", "empty.txt"]
     assert rows_of(corpus) == [{0: 1}, {1: 2}, {}]
-    check_refused(tmp_path / "texts", put(tmp_path, "texts/bad.txt", b"\xff\xfe\xff"), "expected UTF-8 text")
+    bad = put(tmp_path, "texts/bad.txt", b"a \xe9 b")
+    check_refused(tmp_path / "texts", bad, "expected UTF-8 text", read=ingest_source)
 
 
 def test_cuts__drop_words_by_document_frequency_and_keep_documents(tmp_path):
     rows = ["cat dog", "cat dog", "cat rare", "rare2"]
     path = put(tmp_path, "x.jsonl", "\n".join(json.dumps({"id": n, "text": text}) for n, text in enumerate(rows)))
-    ingest(open_source([path]), tmp_path / "corpus", cuts=Cuts(min_documents=2, max_document_share=0.6))
+    ingest_source(path, tmp_path / "corpus", min_documents=2, max_document_share=0.6)
     corpus = Corpus(tmp_path / "corpus")
     assert corpus.vocabulary.words == ["dog"]
     assert rows_of(corpus) == [{0: 1}, {0: 1}, {}, {}]
     with pytest.raises(InputError, match="no word is left of 4 after pruning"):
-        ingest(open_source([path]), tmp_path / "none", cuts=Cuts(min_documents=9))
+        ingest_source(path, tmp_path / "none", min_documents=9)
     assert not (tmp_path / "none").exists()
 
 
@@ -270,7 +273,7 @@ def test_several_sources__of_one_name_keep_distinct_ids_and_none_comes_twice(tmp
 def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
     for name in ("docword.none.txt", "none.ldac", "none.mtx", "none.npz", "none.jsonl", "none.txt"):
         with pytest.raises(AbsentError, match="no such file"):
-            open_source([str(tmp_path / name)])
+            ingest_source(tmp_path / name, tmp_path / "corpus")
     with pytest.raises(OptionError, match="its format does not follow from its name"):
         guess_format([put(tmp_path, "data.bin", "x")])
     with pytest.raises(OptionError, match="did you mean 'ldac'"):

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE, lower_case, word_pattern
 from collapsium.storage.errors import OptionError
-from collapsium.storage.readers.texts.text import tokenizer
 from collapsium.workers.ingest import tokenize as tokenizing
 from collapsium.workers.ingest.tokenize import tokenize
+from tests.naive import texts as naive
 
 ASCII_AND_SPACES = "abcABC019_'-.,:^= \n\t\u00a0"
 LETTERS = ["\u03a3", "\u03b1", "\u0130", "\u00df", "\u4e2d", "e\u0301", "\u0915\u093f", "\u1100\u1161", "I\u0307"]
@@ -25,7 +25,7 @@ def words_of(found):
 @pytest.mark.parametrize("piece", [1, 1 << 24])
 def test_words_of_the_first_rule__are_those_of_scikit_learn(piece, monkeypatch):
     monkeypatch.setattr(tokenizing, "PIECE", piece)
-    analyzer = tokenizer("none")
+    analyzer = naive.analyzer(None)
 
     @given(texts)
     @example(["\u0391\u03a3.\u0391 \u0391\u03a3. \u0391\u03a3", "It's the  Na\u00efve_x 3d d3 \u2019tis"])
