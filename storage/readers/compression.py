@@ -206,8 +206,8 @@ class _Limited(io.RawIOBase):
         if self._left < 0:
             raise InputError(
                 self._path,
-                f"more than {size(self._limit)} come out of the compressed file, as of one that is made to fill "
-                "memory and disk; if it is to be trusted, raise the limit (`max_decompressed`)",
+                f"decompresses to more than {size(self._limit)}; refusing a possible decompression bomb. If you trust "
+                "the file, raise the limit (`max_decompressed`)",
             )
         buffer[: len(data)] = data
         return len(data)
