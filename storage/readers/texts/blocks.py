@@ -31,9 +31,6 @@ GROWTH = 4
 SPLITTABLE = ("jsonl", "mallet")
 # In a file's path this separates the folder from the name of the file in the corpus.
 BELOW = "/./"
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""Value in the name of a folder of Hive and Spark whose rows have none."""
-
 HIDDEN = "_."
 """First letters of names that are no data: Spark, Hive and others write such files beside the data."""
 
@@ -187,12 +184,10 @@ def require_once(paths: Sequence[str], *, linked: bool = False) -> None:
         seen[key] = path
 
 
-def _constants(name: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the fields in the names of Hive-style folders; None for Hive's sign of a missing value."""
+def _constants(name: str) -> tuple[tuple[str, str], ...]:
+    """Return the fields in the names of Hive-style folders."""
     pairs = (part.partition("=") for part in name.split("/")[:-1])
-    return tuple(
-        (field, None if value == HIVE_NULL else unquote(value)) for field, equals, value in pairs if equals and field
-    )
+    return tuple((field, unquote(value)) for field, equals, value in pairs if equals and field)
 
 
 def absolute(files: list[Span]) -> list[Span]:

@@ -32,7 +32,7 @@ class Span:
         Number of the source.
     first, last : int or None
         The bytes, or the row groups of Parquet, from `first` to `last` - 1; None for the entire file.
-    constants : tuple of (str, str or None)
+    constants : tuple of (str, str)
         Fields with the same value in all records, from folders such as ``year=1987``; None for a missing value.
     """
 
@@ -42,7 +42,7 @@ class Span:
     source: int = 0
     first: int = 0
     last: int | None = None
-    constants: tuple[tuple[str, str | None], ...] = ()
+    constants: tuple[tuple[str, str], ...] = ()
 
     @property
     def packed(self) -> bool:

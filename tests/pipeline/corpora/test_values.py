@@ -79,15 +79,6 @@ def test_a_text_that_is_nan__is_missing(tmp_path):
     assert Corpus(tmp_path / "c").vocabulary.words == ["nan"]
 
 
-def test_folders_of_hive__may_have_no_value(tmp_path):
-    for value in ("x", "__HIVE_DEFAULT_PARTITION__"):
-        folder = tmp_path / f"t/kind={value}"
-        folder.mkdir(parents=True)
-        pq.write_table(pa.table({"id": [value[:3]], "text": ["ship sea"]}), folder / "part-0.parquet")
-    ingest(str(tmp_path / "t"), tmp_path / "c", format="parquet", labels="kind")
-    assert sorted(map(str, columns_of(tmp_path / "c")["labels"])) == ["[]", "[{'field': 'kind', 'value': 'x'}]"]
-
-
 def test_labels_of_lines__may_be_missing(tmp_path):
     (tmp_path / "t.mallet").write_text("a x ship sea\nb - sea ship\nc NA sea\n")
     ingest(str(tmp_path / "t.mallet"), tmp_path / "m")
