@@ -118,9 +118,9 @@ def python_value(value: Any) -> Any:
     if kind in (str, int, float, bool):
         return value
     if kind in (list, tuple):
-        return kind(python_value(one) for one in value)
+        return kind(python_value(item) for item in value)
     if kind is dict:
-        return {python_value(key): python_value(one) for key, one in value.items()}
+        return {python_value(key): python_value(item) for key, item in value.items()}
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):
         return value.tolist()
     return python_number(value)
@@ -209,7 +209,7 @@ def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> Opt
 def complaint(error: ErrorDetails) -> str:
     """Return a validation error in plain English, with the value: ``expected a whole number, found 'x'``."""
     if error["type"] == "value_error":
-        # Validators of ours name the value where it helps; that of a table may fill a page.
+        # Our own validators name the value where it helps; a table could fill a page.
         return str(error["msg"]).removeprefix("Value error, ")
     return f"expected {_plain(error)}, found {reprlib.repr(error['input'])}"
 
@@ -261,7 +261,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
         known = {one.name: one for one in sorted(parameters, key=lambda one: one.kind)}
         is_open = any(one.kind is one.VAR_KEYWORD for one in own)
         # Documents and callables, besides numbers, are no options.
-        plain = {one.name for one in own}
+        plain = {parameter.name for parameter in own}
         required = [one.name for one in known.values() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
 
         @functools.wraps(function)

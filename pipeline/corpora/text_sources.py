@@ -163,7 +163,7 @@ def report_of(
     # A field of dates that only a record names may be missing.
     if date is not None and (date not in history.options.optional or any(date in note.seen for note in notes)):
         dates = sum((note.dates for note in notes), DateTally())
-    order = () if dates is None else _order_of(dates, sum((one.dates or DateTally() for one in earlier), dates))
+    order = () if dates is None else _order_of(dates, sum((report.dates or DateTally() for report in earlier), dates))
     return Report(
         files=len({file.path for file in sources.files}),
         bytes=sources.bytes,

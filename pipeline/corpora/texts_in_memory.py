@@ -198,7 +198,7 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
         chunks = [one.dictionary.take(one.indices) for one in column.chunks]
         column = pa.chunked_array(chunks, column.type.value_type)
     if pa.types.is_run_end_encoded(column.type):
-        column = pa.chunked_array([pc.run_end_decode(one) for one in column.chunks], column.type.value_type)
+        column = pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)
     return column.cast(pa.large_string()) if _is_view(column.type) else column
 
 

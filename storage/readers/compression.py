@@ -159,16 +159,16 @@ def _only_member(handle: IO[bytes], path: str) -> IO[bytes] | None:
     """Return the only file of a zip archive; None for an archive of NumPy's arrays, which has readers of its own."""
     try:
         archive = zipfile.ZipFile(handle)
-        files = [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
+        files = [member for member in archive.infolist() if not member.is_dir() and not _is_hidden(member.filename)]
         if len(files) == 1 and not files[0].filename.endswith(".npy"):
             return archive.open(files[0])
     except _DAMAGE as error:
         if path.lower().endswith(".npz"):
             return None
         raise InputError(path, f"the archive is damaged, cut short or encrypted ({error})") from None
-    if files and all(one.filename.endswith(".npy") for one in files):
+    if files and all(member.filename.endswith(".npy") for member in files):
         return None
-    names = [one.filename for one in files]
+    names = [member.filename for member in files]
     if "[Content_Types].xml" in names:
         raise InputError(path, "is a document or workbook of an office program; save it as text or CSV")
     if not names:

@@ -143,7 +143,7 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
     other = next((kind for kind in others if kind in TEXTS and first in TEXTS), None)
     if other is not None:
         raise OptionError(
-            f"{formats[other]}: its format is {other}, and that of {formats[first]} is {first}; read one after the "
+            f"{formats[other]}: its format is {other}, but {formats[first]} has the format {first}; read one after the "
             "other (`ingest`, then `append`), or name the format of all (`format`)"
         )
     return first
@@ -273,7 +273,7 @@ def open_vectors(
     tagged : bool, optional
         Prefix numeric ids with the name of their file even if there is only one file.
     strict : bool, optional
-        Refuse options that have no effect on any of the files; those of a record may be of other files.
+        Refuse options that have no effect on any of the files; a recorded option may concern other files.
 
     Returns
     -------

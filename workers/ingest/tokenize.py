@@ -1,7 +1,7 @@
 """Split texts into numbered words, with work in Python for each distinct run of letters, not for each token.
 
 A kernel splits text into runs of bytes that words can contain. The pattern of words, which is matched in Python, sees
-distinct runs alone, a small part of all. By the first version of the word rule, the words are those of scikit-learn's
+distinct runs alone, a small part of all. The first version of the word rule yields the words of scikit-learn's
 analyzer.
 """
 

@@ -135,7 +135,7 @@ class ComputedStart(Sequence[Future[ShardProportions]]):
     def __getitem__(self, number: int | slice) -> Future[ShardProportions] | Sequence[Future[ShardProportions]]:
         """Return the proportions of a shard's documents."""
         if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
+            return [self[place] for place in range(*number.indices(len(self)))]
         with self._lock:
             proportions = self._proportions[number]
             if proportions is None:

@@ -145,7 +145,7 @@ def _draw_topic(axes: Axes, shares: TimeShares, column: int) -> None:
 
 
 def top_of_scale(shares: TimeShares, column: int) -> float:
-    """Return the top of the scale of a topic's share: above all bands but those of periods with few documents."""
+    """Return the top of the scale of a topic's share: above all bands, except in periods with few documents."""
     share = shares.shares[:, column]
     bands = share + BAND * shares.errors[:, column]
     of_many = bands[shares.documents >= FEW_DOCUMENTS]

@@ -52,16 +52,16 @@ def values_of(column: pa.Array, field: pa.Field) -> list[Any]:
         if kind.unit == "ns":
             column = pc.floor_temporal(column, unit="microsecond")
         return [
-            None if one is None else one.isoformat() for one in column.cast(pa.timestamp("us", kind.tz)).to_pylist()
+            None if time is None else time.isoformat() for time in column.cast(pa.timestamp("us", kind.tz)).to_pylist()
         ]
     if pa.types.is_duration(kind):
         return list(column.cast(pa.duration("us"), safe=kind.unit != "ns").to_pylist())
     if pa.types.is_date(kind) or pa.types.is_time(kind):
         if pa.types.is_time64(kind):
             column = column.cast(pa.time64("us"), safe=False)
-        return [None if one is None else one.isoformat() for one in column.to_pylist()]
+        return [None if time is None else time.isoformat() for time in column.to_pylist()]
     if pa.types.is_decimal(kind) and kind.scale <= 0:
-        return [None if one is None else int(one) for one in column.to_pylist()]
+        return [None if number is None else int(number) for number in column.to_pylist()]
     if pa.types.is_map(kind) or pa.types.is_struct(kind):
         return _unsupported(column, "a map" if pa.types.is_map(kind) else "an object")
     if _is_list(kind) and not _is_plain(kind.value_field):
@@ -89,14 +89,14 @@ def _unsupported(column: pa.Array, name: str) -> list[Unsupported | None]:
 
 
 def _extension(name: str, metadata: bytes, storage: pa.Array) -> list[Any]:
-    """Return the values of an extension type from those of its storage."""
+    """Return the values of an extension type, whose Arrow values are `storage`."""
     if name == "pandas.period":
         convert = _beginning_of(metadata)
     elif name in _MEANINGS:
         convert = _MEANINGS[name]
     else:
         return _unsupported(storage, f"a value of type {name}")
-    return [None if one is None else convert(one) for one in storage.to_pylist()]
+    return [None if value is None else convert(value) for value in storage.to_pylist()]
 
 
 def _beginning_of(metadata: bytes) -> Callable[[Any], Any]:

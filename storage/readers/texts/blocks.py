@@ -93,7 +93,7 @@ def chosen_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> tu
         LeftOut(f"by name not of the format {kind}", len(others), tuple(others[:MAX_NAMED])),
         LeftOut("as hidden by an underscore", len(hidden), tuple(hidden[:MAX_NAMED])),
     )
-    return spans, tuple(one for one in left_out if one.files)
+    return spans, tuple(group for group in left_out if group.files)
 
 
 def _files_of(source: str, number: int) -> tuple[list[Span], list[str], bool]:

@@ -33,7 +33,7 @@ class Span:
     first, last : int or None
         The bytes, or the row groups of Parquet, from `first` to `last` - 1; None for the entire file.
     constants : tuple of (str, str)
-        Fields with the same value in all records, from folders such as ``year=1987``; None for a missing value.
+        Fields with the same value in all records, from folders such as ``year=1987``.
     """
 
     path: str

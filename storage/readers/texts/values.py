@@ -56,8 +56,8 @@ def is_missing(value: object) -> bool:
 def signs_in(value: object) -> Iterator[str]:
     """Yield the texts of a value that stand for missing ones, and the nulls of a list, which a user should see."""
     if isinstance(value, list):
-        for one in value:
-            yield from ("null",) if one is None else signs_in(one)
+        for item in value:
+            yield from ("null",) if item is None else signs_in(item)
     elif isinstance(value, str) and is_missing(value) and value.strip():
         yield repr(value.strip())
 
@@ -117,10 +117,10 @@ def as_labels(value: object) -> list[str]:
     if isinstance(value, bool):
         return [str(value).lower()]
     if isinstance(value, list):
-        nested = next((one for one in value if isinstance(one, (list, tuple, dict, Unsupported))), None)
+        nested = next((item for item in value if isinstance(item, (list, tuple, dict, Unsupported))), None)
         if nested is not None:
             raise ValueError(f"a string or a list of strings, found a list with {described(nested)} in it,")
-        return [label for one in value for label in as_labels(one)]
+        return [label for item in value for label in as_labels(item)]
     if isinstance(value, decimal.Decimal) and value.is_finite():
         return [str(value)]
     if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_INTEGER:

@@ -225,7 +225,7 @@ def test_files_of_unknown_names__are_left_out_where_others_have_a_format(tmp_pat
     put(tmp_path / "counts/x.mtx", "x")
     with pytest.raises(OptionError, match="holds files of the format mtx; name the files themselves"):
         guess_format([str(tmp_path / "counts")])
-    with pytest.raises(OptionError, match="its format is jsonl, and that of .*a.csv is csv"):
+    with pytest.raises(OptionError, match="its format is jsonl, but .*a.csv has the format csv"):
         guess_format([str(tmp_path / "in/a.csv"), put(tmp_path / "b.jsonl", LINES)])
 
 
