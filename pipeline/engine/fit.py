@@ -121,7 +121,7 @@ def fit(
     """
     reading = {} if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
-    limits.require_used()
+    limits.require_used(heldout=request.heldout is not None)
     others = (*option_names(fit), *LIMIT_NAMES, *(() if is_path(corpus) else OPTIONS))
     config = make_options(family, options, others)
     placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)

@@ -163,6 +163,11 @@ class FamilyOptions(BaseModel):
         """Options that would make a fit use the covariates of a corpus; empty if it does, or if the family cannot."""
         return ""
 
+    @property
+    def unused(self) -> Mapping[str, str]:
+        """Options that these leave without effect, and for each what it applies to; new fits refuse them."""
+        return {}
+
     def for_tasks(self) -> Self:
         """Return the options that travel with tasks: without what is large, and is part of the state."""
         return self

@@ -154,9 +154,20 @@ def make_options(family: str, options: Mapping[str, object], others: Iterable[st
     Raises
     ------
     OptionError
-        An option is unknown, missing or out of range.
+        An option is unknown, missing, out of range, or without effect.
     """
-    return _checked(family, options, others, None)
+    checked = _checked(family, options, others, None)
+    for name, applies in checked.unused.items():
+        if getattr(checked, name) != type(checked).model_fields[name].default:
+            raise OptionError(f"applies only to {applies}", name)
+    return checked
+
+
+def changed_options(
+    family: str, before: FamilyOptions, changes: Mapping[str, object], others: Iterable[str]
+) -> FamilyOptions:
+    """Check the options of an earlier fit, some of which a user gives anew; see `make_options`."""
+    return _checked(family, {**before.model_dump(), **changes}, others, None)
 
 
 def _checked(family: str, options: Mapping[str, object], others: Iterable[str], context: str | None) -> FamilyOptions:

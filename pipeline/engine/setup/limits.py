@@ -129,13 +129,18 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
             raise OptionError("counts from the last iteration, so it does not go with `tolerance`", "samples")
         return self
 
-    def require_used(self) -> None:
-        """Refuse options of a new fit that have no effect on it; records of earlier ones may have them."""
+    def require_used(self, *, heldout: bool) -> None:
+        """Refuse options of a new fit, with or without held-out tokens, that have no effect on it.
+
+        Records of earlier fits may have them.
+        """
         for name, schedule in OF_SCHEDULES.items():
             if schedule != self.schedule and getattr(self, name) != type(self).model_fields[name].default:
                 raise OptionError(f"applies only to `schedule` {schedule}, found {self.schedule}", name)
         if self.stop_on != "counts" and not self.tolerance:
             raise OptionError(f"{self.stop_on} requires `tolerance`, below which the fit stops", "stop_on")
+        if self.score_every is not None and not heldout:
+            raise OptionError(f"{self.score_every} requires a held-out corpus (`heldout`) to score", "score_every")
 
     @property
     def sweeps(self) -> int:

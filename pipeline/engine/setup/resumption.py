@@ -11,7 +11,7 @@ from collapsium.pipeline.engine.setup.request import SHAPING, Request
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import make_options, recorded_options
+from collapsium.pipeline.families.registry import changed_options, recorded_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
@@ -158,7 +158,7 @@ def _changed_limits(changes: JsonObject, family: str, config: FamilyOptions, see
     after.update({name: changes.pop(name, before[name]) for name in ("family", "seed")})
     if after["family"] == family:
         before.update(config.model_dump(mode="json"))
-        checked = make_options(family, {**config.model_dump(), **changes}, RUN_NAMES)
+        checked = changed_options(family, config, changes, RUN_NAMES)
         after.update(checked.model_dump(mode="json"))
     for name in SAVED:
         before[name] = getattr(limits, name)

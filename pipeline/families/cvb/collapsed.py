@@ -107,6 +107,12 @@ class CollapsedOptions(SeededOptions):
         return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
 
     @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        applies = "active responsibilities; these are dense"
+        return {} if self.active else dict.fromkeys(("most_active", "momentum", "flatten"), applies)
+
+    @property
     @abstractmethod
     def needs_tables(self) -> bool:
         """True if E[s_k] is summed."""

@@ -107,6 +107,13 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         return ("gamma", "pi") if self.active else ("alpha", "gamma", "pi")
 
     @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        of_learned = {"beta_shape": "beta", "beta_rate": "beta", "tau": "tau"}
+        idle = {name: f"`learn` {of}" for name, of in of_learned.items() if of not in self.learned}
+        return super().unused | idle
+
+    @property
     def needs_tables(self) -> bool:
         """True if E[s_k] is summed, to learn alpha or pi."""
         return bool({"alpha", "pi"} & set(self.learned))

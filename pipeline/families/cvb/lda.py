@@ -83,6 +83,11 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
         return learn
 
     @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        return super().unused | ({} if "asymmetric-beta" in self.learn else {"tau": "`learn` asymmetric-beta"})
+
+    @property
     def needs_tables(self) -> bool:
         """True if E[s_k] is summed, to learn a_k."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))

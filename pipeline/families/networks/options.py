@@ -52,6 +52,11 @@ class NetworkOptions(FamilyOptions):
         """True if alpha is learned, one value for all topics or a value for each."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        return {} if "strength" in self.learn else {"strength_mean": "`learn` strength"}
+
     @field_validator("learn")
     @classmethod
     def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:

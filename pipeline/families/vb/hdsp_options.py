@@ -92,6 +92,13 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
             return InverseGamma(self.weight_shape, self.weight_rate, "weights" in self.learn)
         return LogLinear(self.weight_variance, "variance" in self.learn)
 
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        if self.scaling == "labels":
+            return {"weight_variance": "`scaling` linear, found labels"}
+        return dict.fromkeys(("weight_shape", "weight_rate"), "`scaling` labels, found linear")
+
     def sums_curvature(self, labels: int) -> bool:
         """Return true if the Hessian of the weights is summed, as for linear weights if labels are few."""
         return self.scaling == "linear" and labels**2 * self.topics <= MAX_HESSIAN_SIZE

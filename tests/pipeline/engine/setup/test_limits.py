@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.stochastic import minibatches
 from collapsium.pipeline.engine.setup.limits import Limits, read_config
-from collapsium.pipeline.families.registry import family_names, load_family, make_options
+from collapsium.pipeline.families.registry import (
+    changed_options,
+    family_names,
+    load_family,
+    make_options,
+    recorded_options,
+)
 from collapsium.pipeline.options import parse_setting, python_value
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
@@ -130,6 +136,7 @@ def test_options__take_lists_and_single_names_for_tuples():
         ({"batch_shards": 2}, "batch_shards: applies only to `schedule` stochastic"),
         ({"schedule": "stochastic", "local_sweeps": 2}, "local_sweeps: applies only to `schedule` batch"),
         ({"stop_on": "objective"}, "stop_on: objective requires `tolerance`"),
+        ({"score_every": 2}, "score_every: 2 requires a held-out corpus (`heldout`) to score"),
     ],
 )
 def test_options_of_the_loop__without_effect_are_refused(options, message, small, tmp_path):
@@ -137,6 +144,29 @@ def test_options_of_the_loop__without_effect_are_refused(options, message, small
         fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, **options)
     assert message in str(raised.value)
     Limits(**options)
+
+
+WITHOUT_EFFECT = [
+    ("lda", {"topics": 2, "responsibilities": "dense", "most_active": 9}, "most_active: applies only to active resp"),
+    ("hdp", {"order": 2, "momentum": 0.5}, "momentum: applies only to active responsibilities; these are dense"),
+    ("hdp", {"order": 2, "flatten": 0.9}, "flatten: applies only to active responsibilities; these are dense"),
+    ("lda", {"topics": 2, "tau": 3.0}, "tau: applies only to `learn` asymmetric-beta"),
+    ("hdp", {"tau": 3.0, "learn": "beta"}, "tau: applies only to `learn` tau"),
+    ("hdp", {"beta_shape": 3.0}, "beta_shape: applies only to `learn` beta"),
+    ("segmented-lda", {"topics": 2, "learn": (), "strength_mean": 9.0}, "strength_mean: applies only to `learn` stre"),
+    ("hdsp", {"topics": 2, "weight_variance": 2.0}, "weight_variance: applies only to `scaling` linear, found labels"),
+    ("hdsp", {"topics": 2, "scaling": "linear", "weight_rate": 2.0}, "weight_rate: applies only to `scaling` labels"),
+]
+
+
+@pytest.mark.parametrize(("family", "options", "message"), WITHOUT_EFFECT)
+def test_options_of_families__without_effect_are_refused(family, options, message):
+    with pytest.raises(OptionError) as raised:
+        make_options(family, options)
+    assert message in str(raised.value)
+    # Runs of earlier versions may have them, and go on.
+    before = recorded_options(family, options)
+    assert changed_options(family, before, {"topics": before.topics}, ()) == before
 
 
 def test_options__have_the_documented_defaults():
